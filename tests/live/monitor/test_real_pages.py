@@ -19,11 +19,8 @@ SECTIONS = ("", "/capture", "/replication", "/merge", "/check", "/errors")
 def test_each_page_of_a_busy_database_is_made(replicated: ReplicatedDatabase, tmp_path: Path) -> None:
     publisher = do_everything(replicated, tmp_path)
     gone = make_url(publisher.url).set(database="not_there").render_as_string(hide_password=False)
-    databases = (
-        NamedUrl("a/busy one", publisher.url),
-        NamedUrl("idle", replicated.subscriber.url),
-        NamedUrl("gone", gone),
-    )
+    urls = {"a/busy one": publisher.url, "idle": replicated.subscriber.url, "gone": gone}
+    databases = tuple(NamedUrl(name, url) for name, url in urls.items())
     with Ring.open(tmp_path / "pages") as ring, serving(databases, ring, ANY_PORT, every_s=0.5) as served:
         scrape_until(served.address, lambda found: sorted(found.values("rowtide_up")) == [0, 1, 1])
         pages = {}
