@@ -119,7 +119,7 @@ class Delivery(Protocol):
         """
 
     def join(self, joining: JoiningArticle) -> None:
-        """Take in an article, after its calls in a batch that is sent `one_by_one`, and fence its agent.
+        """Attach an article, after its calls in a batch that is sent `one_by_one`, and fence its agent.
 
         Raises as `alter`, and `JoiningMoved`.
         """

@@ -5,6 +5,7 @@ One row, a `ProcedureCall`, is made only where a driver takes one. Where the key
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import ArgumentGroup, parts_of
 from rowtide.replication.distribution.calls.arguments import Arguments, CallArguments, InsertedRows
 
+_UNCHANGED = np.array(None, dtype=object)
 LEAST_BULK = 20
 """Fewer inserts of one article in a row do not count as many."""
 _Numbers = npt.NDArray[np.int64]
@@ -82,7 +84,8 @@ class Calls:
 class OrderedCalls:
     """Calls of several articles and operations in log order: of each its place in the log, its group, its place there.
 
-    This is what a delivery is given: one value for all that a segment has, or a batch of it.
+    `moves`: which change the key of their row. This is what a delivery is given: one value for all that a segment has,
+    or a batch of it.
     """
 
     groups: Sequence[Calls]
@@ -90,6 +93,7 @@ class OrderedCalls:
     seqvals: _Numbers
     owners: _Numbers
     places: _Numbers
+    moves: npt.NDArray[np.bool_]
 
     @classmethod
     def of(cls, calls: Iterable[Calls]) -> OrderedCalls:
@@ -100,8 +104,9 @@ class OrderedCalls:
         seqvals = np.concatenate([none, *(group.seqval for group in groups)])
         owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
         places = np.concatenate([none, *(np.arange(len(group)) for group in groups)])
+        moves = np.concatenate([none.astype(np.bool_), *map(_find_moves, groups)])
         order = np.lexsort((seqvals, lsns))
-        return cls(groups, lsns[order], seqvals[order], owners[order], places[order])
+        return cls(groups, lsns[order], seqvals[order], owners[order], places[order], moves[order])
 
     def __len__(self) -> int:
         return len(self.lsns)
@@ -119,13 +124,26 @@ class OrderedCalls:
         """Return some of them, without copying them."""
         if start == 0 and end >= len(self):
             return self
-        columns = (column[start:end] for column in (self.lsns, self.seqvals, self.owners, self.places))
-        return OrderedCalls(self.groups, *columns)
+        chosen = slice(start, end)
+        return OrderedCalls(
+            self.groups,
+            self.lsns[chosen],
+            self.seqvals[chosen],
+            self.owners[chosen],
+            self.places[chosen],
+            self.moves[chosen],
+        )
 
     def chosen(self, is_chosen: npt.NDArray[np.bool_]) -> OrderedCalls:
         """Return some of them, wherever they are."""
-        columns = (column[is_chosen] for column in (self.lsns, self.seqvals, self.owners, self.places))
-        return OrderedCalls(self.groups, *columns)
+        return OrderedCalls(
+            self.groups,
+            self.lsns[is_chosen],
+            self.seqvals[is_chosen],
+            self.owners[is_chosen],
+            self.places[is_chosen],
+            self.moves[is_chosen],
+        )
 
     def find(self, seqval: int) -> int:
         """Return where the calls from a number on begin, of one transaction."""
@@ -146,6 +164,20 @@ class OrderedCalls:
         starts, ends = [0, *borders], [*borders, len(self)]
         yield from zip(self.lsns[starts].tolist(), starts, ends, strict=True)
 
+    def stretches(self) -> Iterator[tuple[int, int, int, bool]]:
+        """Yield the ranges of one group's calls that follow each other: the group, its first place, their number, and
+        whether it is a change of a key, which is a range of its own.
+        """
+        if not len(self):
+            return
+        breaks = (self.owners[1:] != self.owners[:-1]) | (self.places[1:] != self.places[:-1] + 1)
+        breaks |= self.moves[1:] | self.moves[:-1]
+        starts = [0, *(np.flatnonzero(breaks) + 1).tolist()]
+        sizes = map(operator.sub, [*starts[1:], len(self)], starts)
+        columns = (column[starts].tolist() for column in (self.owners, self.places, self.moves))
+        owners, places, moves = columns
+        yield from zip(owners, places, sizes, moves, strict=True)
+
     def count_bulk(self) -> int:
         """Return how many are inserts of one article that follow each other within a transaction, many at a time."""
         changes = (np.diff(self.owners) != 0) | (np.diff(self.lsns) != 0)
@@ -153,6 +185,17 @@ class OrderedCalls:
         sizes, owners = np.diff(borders), self.owners[borders[:-1]] if len(self) else self.owners
         are_new = np.array([isinstance(group.arguments, InsertedRows) for group in self.groups], dtype=np.bool_)
         return int(sizes[(sizes >= LEAST_BULK) & are_new[owners]].sum()) if len(self) else 0
+
+
+def _find_moves(calls: Calls) -> npt.NDArray[np.bool_]:
+    """Return which calls change the key of their row."""
+    found = np.zeros(len(calls), dtype=np.bool_)
+    if calls.operation is Operation.UPDATE:
+        places, matrix = indexes_of_keys(calls.article, calls.operation), calls.arguments.matrix
+        for old, new in zip(places.old, places.new, strict=True) if places.new else ():
+            # None where nothing changed: a key is never null.
+            found |= (matrix[:, new] != matrix[:, old]) & (matrix[:, new] != _UNCHANGED)
+    return found
 
 
 @frozen

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 
 import numpy as np
-import numpy.typing as npt
 
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
@@ -17,8 +16,6 @@ from rowtide.replication.distribution.calls.ordered import Calls, OrderedCalls, 
 MAX_CALLS = 1000
 MAX_BULK_ROWS = 100_000
 """Limit of a run that is sent by COPY, beyond which it is sent while later ones are read."""
-_BARRIER = -1
-_UNCHANGED = np.array(None, dtype=object)
 
 
 class CallRun:
@@ -140,17 +137,36 @@ class Gatherer:
 
     def add(self, calls: OrderedCalls) -> Iterator[CallRun]:
         """Take calls; yield the runs that they complete."""
-        if not len(calls):
-            return
-        found = [_BARRIER if group is None else group for group in map(self._find_group, calls.groups)]
-        groups = np.array(found, dtype=np.int64)[calls.owners]
-        present = np.unique(groups).tolist()
-        if len(present) < 2 or _BARRIER in present:
-            # What waits for all the others stands between them: then the log's order is kept.
-            yield from self._add(calls, found)
-            return
-        for group in present:
-            yield from self._add(calls.chosen(groups == group), found)
+        groups = [self._find_group(part) for part in calls.groups]
+        # Of each group the calls of one article and operation that no other of the group stands between, as a range.
+        ranges: dict[int, tuple[Calls, int, int]] = {}
+        for owner, first, size, is_move in calls.stretches():
+            part, group, end = calls.groups[owner], groups[owner], first + size
+            if group is None:
+                yield from self._add_all(ranges)
+                yield from self.end()
+                for place in range(first, end):
+                    yield _alone(part, place)
+                continue
+            before = ranges.get(group)
+            if before is not None and before[0] is part and before[2] == first and not is_move:
+                ranges[group] = part, before[1], end
+                continue
+            if before is not None:
+                yield from self._extend(group, *ranges.pop(group))
+            if is_move:
+                # Another call's row may have either key.
+                run = self._open.pop(group, None)
+                if run is not None:
+                    yield run
+                yield _alone(part, first)
+            else:
+                ranges[group] = part, first, end
+        yield from self._add_all(ranges)
+
+    def _add_all(self, ranges: dict[int, tuple[Calls, int, int]]) -> Iterator[CallRun]:
+        for group in list(ranges):
+            yield from self._extend(group, *ranges.pop(group))
 
     def end(self) -> Sequence[CallRun]:
         """Return the remaining runs, at the end of a batch or before it is flushed."""
@@ -164,27 +180,6 @@ class Gatherer:
         """
         return None if calls.operation is Operation.TRUNCATE else self._groups.get(calls.article.article_id)
 
-    def _add(self, calls: OrderedCalls, groups: Sequence[int]) -> Iterator[CallRun]:
-        is_alone = _find_moves(calls)
-        follows = (np.diff(calls.owners) == 0) & (np.diff(calls.places) == 1) & ~is_alone[1:] & ~is_alone[:-1]
-        starts = np.concatenate([[0], np.flatnonzero(~follows) + 1])
-        sizes = np.diff(np.append(starts, len(calls)))
-        columns = (calls.owners[starts], calls.places[starts], sizes, is_alone[starts])
-        for owner, first, size, alone in zip(*(column.tolist() for column in columns), strict=True):
-            part, group = calls.groups[owner], groups[owner]
-            if group == _BARRIER:
-                yield from self.end()
-                for place in range(first, first + size):
-                    yield _alone(part, place)
-            elif alone:
-                # Another call's row may have either key.
-                before = self._open.pop(group, None)
-                if before is not None:
-                    yield before
-                yield _alone(part, first)
-            else:
-                yield from self._extend(group, part, first, first + size)
-
     def _extend(self, group: int, part: Calls, start: int, end: int) -> Iterator[CallRun]:
         article_id, operation = part.article.article_id, part.operation
         is_bulk = article_id in self._bulk and isinstance(part.arguments, InsertedRows)
@@ -196,7 +191,8 @@ class Gatherer:
                 if run is not None:
                     yield run
                 run = self._open[group] = CallRun(part.article, operation)
-            size = min(end - start, limit - run.count)
+            # Each COPY waits for what was sent before: rows that follow each other are not divided.
+            size = end - start if is_bulk else min(end - start, limit - run.count)
             run.add(part, start, start + size)
             start += size
             if run.count >= limit:
@@ -206,22 +202,6 @@ class Gatherer:
                 if not folds or run.count > limit // 2:
                     del self._open[group]
                     yield run
-
-
-def _find_moves(calls: OrderedCalls) -> npt.NDArray[np.bool_]:
-    """Return which calls change the key of their row."""
-    found = np.zeros(len(calls), dtype=np.bool_)
-    for owner in np.unique(calls.owners).tolist():
-        group = calls.groups[owner]
-        places = indexes_of_keys(group.article, group.operation) if group.operation is Operation.UPDATE else None
-        if places is None or not places.new:
-            continue
-        at = np.flatnonzero(calls.owners == owner)
-        matrix = group.arguments.matrix[calls.places[at]]
-        for old, new in zip(places.old, places.new, strict=True):
-            # None where nothing changed: a key is never null.
-            found[at] |= (matrix[:, new] != matrix[:, old]) & (matrix[:, new] != _UNCHANGED)
-    return found
 
 
 def _alone(calls: Calls, place: int) -> CallRun:

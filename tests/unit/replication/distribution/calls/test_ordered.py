@@ -18,7 +18,9 @@ from rowtide.replication.distribution.calls.ordered import LEAST_BULK, Calls, Or
 
 ORDERS, LINES = article(source_table(name="orders")), article(source_table(name="lines"))
 INSERT, UPDATE, DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
-NONE = CallArguments(np.empty((1, 0), dtype=object))
+WIDTH = 8
+"""As many values as calls of any operation have."""
+NONE = CallArguments(np.empty((0, WIDTH), dtype=object))
 KINDS = tuple((made, operation) for made in (ORDERS, LINES) for operation in (INSERT, UPDATE, DELETE))
 
 
@@ -39,7 +41,7 @@ def call(lsn: int, seqval: int, made: Article, operation: Operation) -> Procedur
 
 
 def told(lsn: int, seqval: int) -> Arguments:
-    return [f"{lsn}/{seqval}".encode()]
+    return [f"{lsn}/{seqval}".encode()] * WIDTH
 
 
 def test_calls_are_ordered_by_commit_then_place_in_transaction() -> None:
@@ -68,7 +70,9 @@ def test_later_transaction_comes_later_despite_lower_places() -> None:
 
 
 def test_a_truncate_keeps_its_place_without_arguments() -> None:
-    truncate = Calls(ORDERS, Operation.TRUNCATE, np.array([500]), np.array([2]), NONE)
+    truncate = Calls(
+        ORDERS, Operation.TRUNCATE, np.array([500]), np.array([2]), CallArguments(np.empty((1, 0), dtype=object))
+    )
     found = list(OrderedCalls.of([calls(ORDERS, INSERT, (500, 1), (500, 3)), truncate]))
     assert [(operation, arguments) for *_, operation, arguments in found] == [
         (INSERT, told(500, 1)),
@@ -102,7 +106,7 @@ def test_every_call_comes_once_and_in_order(changes: dict[tuple[int, int], tuple
 def inserts(made: Article, *places: tuple[int, int]) -> Calls:
     """Return calls as `calls`, as rows."""
     told_apart = calls(made, INSERT, *places)
-    rows = pa.array([[f"{lsn}/{seqval}"] for lsn, seqval in places], pa.list_(pa.string()))
+    rows = pa.array([[f"{lsn}/{seqval}"] * WIDTH for lsn, seqval in places], pa.list_(pa.string()))
     return Calls(made, INSERT, told_apart.commit_lsn, told_apart.seqval, InsertedRows(rows))
 
 

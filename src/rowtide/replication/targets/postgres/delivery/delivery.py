@@ -17,7 +17,6 @@ from rowtide.events.emission import emit
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import CustomSql, Followed, SchemaChange
 from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
-from rowtide.replication.distribution.calls.pieces import Pieces
 from rowtide.replication.distribution.delivery import AlterationRefused, DeliveryProgress, JoiningArticle, JoiningMoved
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.distributor.subscription_records import Subscription
@@ -55,7 +54,6 @@ class PostgresDelivery:
     ) -> None:
         """Calls of articles that are not given are sent one by one. Raises `TriggersUnsent`."""
         self._connection = connection = taken.connection
-        self._skips = SkipErrors.parse(subscription.settings.skip_errors)
         self._subscriber = subscription.subscriber
         self._forwards = subscription.forwards
         self._guid = subscription.guid.encode()
@@ -73,10 +71,10 @@ class PostgresDelivery:
             written,
             self._plan,
             edited=find_edited(tables, articles),
+            skips=SkipErrors.parse(subscription.settings.skip_errors),
             has_origin=has_origin,
             watch=watch,
         )
-        self._pieces: Pieces | None = None
 
     @property
     def progress(self) -> DeliveryProgress:
@@ -87,19 +85,8 @@ class PostgresDelivery:
         self._progress = known
 
     def begin(self, *, one_by_one: bool = False, committed_us: int | None = None) -> None:  # noqa: ARG002 - not kept
-        is_skipping = one_by_one and bool(self._skips)
-        self._sender.begin(
-            self._guid,
-            self._progress,
-            # Not where errors are skipped: at the commit no command is to blame.
-            is_deferred=not is_skipping,
-            is_repeatable=not one_by_one and (bool(self._plan.groups) or bool(self._skips)),
-            is_set_based=not one_by_one,
-        )
+        self._sender.begin(self._guid, self._progress, one_by_one=one_by_one)
         self._cascaded = frozenset()
-        self._pieces = Pieces(self._sender.try_piece, self._skips) if is_skipping else None
-        if is_skipping:
-            self._sender.synchronize()
 
     def begin_early(self) -> Callable[[], None] | None:
         if not self._plan.groups:
@@ -110,20 +97,13 @@ class PostgresDelivery:
 
     def run(self, calls: OrderedCalls) -> None:
         for place in self._find_cascading(calls):
-            self._send(calls.between(0, place))
+            self._sender.send(calls.between(0, place))
             calls = calls.between(place, len(calls))
             self._announce_cascade(next(iter(calls.between(0, 1))))
-        self._send(calls)
-
-    def _send(self, calls: OrderedCalls) -> None:
-        if self._pieces is None:
-            self._sender.send(calls)
-        else:
-            for call in calls:
-                self._pieces.add(call)
+        self._sender.send(calls)
 
     def alter(self, followed: Followed) -> None:
-        self._finish()
+        self._sender.finish()
         before, article = followed.before, followed.article
         self._sender.learn(article)
         table, writer = (before.schema, before.table), self._written.writer_of(article)
@@ -170,29 +150,22 @@ class PostgresDelivery:
             raise AlterationRefused(article, None, f"procedure {name} has to take ({wanted}): {refused.message}")
 
     def join(self, joining: JoiningArticle) -> None:
-        self._finish()
+        self._sender.finish()
         article = joining.article
         self._alter(article, article, [CHECK_ALL, *attach(joining, self._guid.decode())], None)
 
     def flush(self) -> None:
-        self._finish()
+        self._sender.finish()
         self._sender.synchronize()
 
     def end(self, reached: Position) -> Sequence[CommandError]:
-        skipped = self._finish()
+        skipped = self._sender.finish()
         self._sender.commit(self._guid, reached)
         self._progress = self._progress.after_batch(reached)
         return skipped
 
     def close(self) -> None:
         self._sender.close()
-
-    def _finish(self) -> Sequence[CommandError]:
-        """Send the calls that were kept to go together; return the errors of those that the batch has skipped."""
-        if self._pieces is not None:
-            return self._pieces.end()
-        self._sender.finish()
-        return ()
 
     def _find_cascading(self, calls: OrderedCalls) -> Iterator[int]:
         """Yield where deletes begin of which the cascade is not announced, each counted from the one before."""

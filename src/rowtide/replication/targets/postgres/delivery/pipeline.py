@@ -143,7 +143,9 @@ class Pipeline:
 
     def push(self) -> None:
         """Wait until everything is sent, so that large statements do not accumulate in memory."""
-        self._wait_sent()
+        while self._flush():
+            self._look(is_sending=True)
+            self._take_answers()
         self._take_answers()
 
     def synchronize(self) -> FailedStatement | None:
@@ -151,7 +153,8 @@ class Pipeline:
         with _connected():
             self._libpq.pipeline_sync()
         while not self._take_answers():
-            self._wait()
+            # For an answer that will come, or until there is room for what is to be sent before.
+            self._look(is_sending=self._flush())
         refused, self._refused, self._sent, self._answered = self._refused, None, 0, 0
         return refused
 
@@ -188,25 +191,16 @@ class Pipeline:
         if self._sent % _SENT_BETWEEN_LOOKS == 0:
             self.push()
 
-    def _wait_sent(self) -> None:
-        while self._flush():
-            self._look(is_sending=True)
-            self._take_answers()
-
-    def _wait(self) -> None:
-        """Wait for an answer that will come, or until there is room for what is to be sent before."""
-        self._look(is_sending=self._flush())
-
     def _look(self, *, is_sending: bool) -> None:
         """Wait for what arrives, or with `is_sending` until more can be sent."""
-        while not self._await_socket(is_sending=is_sending):
+        patience_ms = None if self._watch is None else _SILENCE_MS
+        while True:
+            with _connected():
+                is_ready = await_socket(self._connection, is_sending=is_sending, patience_ms=patience_ms)
+            if is_ready:
+                return
             if self._watch is not None:
                 self._watch.look()
-
-    def _await_socket(self, *, is_sending: bool) -> bool:
-        patience_ms = None if self._watch is None else _SILENCE_MS
-        with _connected():
-            return await_socket(self._connection, is_sending=is_sending, patience_ms=patience_ms)
 
     def _flush(self) -> bool:
         with _connected():

@@ -19,10 +19,11 @@ from rowtide.databases.postgres.quoting import quote, quote_literal, quote_quali
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.arguments import InsertedRows
 from rowtide.replication.distribution.calls.ordered import Calls, OrderedCalls, ProcedureCall
-from rowtide.replication.distribution.calls.pieces import Failure
+from rowtide.replication.distribution.calls.pieces import Failure, Pieces
 from rowtide.replication.distribution.calls.runs import MAX_CALLS, CallRun, Gatherer
 from rowtide.replication.distribution.delivery import BatchUndone, CallNotStorable, DeliveryProgress
-from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused
+from rowtide.replication.distribution.skip_errors import NOTHING_SKIPPED, SkipErrors
+from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, CommandError
 from rowtide.replication.errors.subscribers import OwnerTriggersDeferred
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls import procedures, statements
@@ -68,18 +69,21 @@ class Sender:
         plan: SetPlan,
         *,
         edited: Set[tuple[str, Operation]] = frozenset(),
+        skips: SkipErrors = NOTHING_SKIPPED,
         has_origin: bool = False,
         watch: DeadlockWatch | None = None,
     ) -> None:
-        """`plan` says what may be sent many at a time; `edited` are operations, by article id, whose procedures users
-        have edited.
+        """`plan` says what may be sent many at a time, `skips` for which errors a call is skipped; `edited` are
+        operations, by article id, whose procedures users have edited.
 
         `has_origin`: the session has a replication origin. `watch` looks for deadlocks while calls run.
         """
         self._subscriber = subscriber
         self._written = written
         self._plan = plan
+        self._skips = skips
         self._gatherer: Gatherer | None = None
+        self._pieces: Pieces | None = None
         self._edited = edited
         self._changed_by: Writer | None = None
         self._has_origin = has_origin
@@ -93,27 +97,30 @@ class Sender:
         self._is_repeatable = False
         self._prepare_own()
 
-    def begin(
-        self, guid: bytes, known: DeliveryProgress, *, is_deferred: bool, is_repeatable: bool, is_set_based: bool
-    ) -> None:
-        """Begin a batch. With `is_deferred`, deferrable constraints are checked at its end.
+    def begin(self, guid: bytes, known: DeliveryProgress, *, one_by_one: bool) -> None:
+        """Begin a batch, whose calls are sent many at a time where the plan says so.
 
-        With `is_repeatable`, a refusal rolls the batch back and raises `BatchUndone`; otherwise it raises the call's
-        error. With `is_set_based`, which has to be repeatable, calls are sent many at a time where the plan says so.
+        Then, and where errors are skipped, a refusal rolls the batch back and raises `BatchUndone`; with `one_by_one`
+        it raises the call's error, or the call is skipped.
         """
-        self._gather(is_set_based=is_set_based)
-        opening = ["begin", *self._written.beginning, *([_DEFER] if is_deferred else ())]
+        is_set_based, is_skipping = bool(self._plan.groups) and not one_by_one, bool(self._skips) and one_by_one
+        self._gatherer = self._make_gatherer() if is_set_based else None
+        self._pieces = Pieces(self._try_piece, self._skips) if is_skipping else None
+        # Deferrable constraints are checked at the end; not where errors are skipped: no command is to blame there.
+        opening = ["begin", *self._written.beginning, *(() if is_skipping else [_DEFER])]
         opening += [RESET_ORIGIN] if self._has_origin else []
         for sql_text in opening:
             self._pipeline.execute(sql_text)
         self._changed_by = None
         self._run_own(_BEGIN, [guid, b"%d" % known.epoch, b"%d" % known.position.value])
         self._sent_before = len(opening) + 1
-        self._is_repeatable = is_repeatable
+        self._is_repeatable = is_set_based or (bool(self._skips) and not one_by_one)
+        if is_skipping:
+            self.synchronize()
 
     def begin_stream(self, guid: bytes, known: DeliveryProgress, *, is_first: bool, lock_timeout_s: int) -> None:
         """Begin one stream's part of a batch, repeatable; its first stream locks the progress row for all."""
-        self._gather(is_set_based=True)
+        self._gatherer = self._make_gatherer() if self._plan.groups else None
         opening = ["begin", *self._written.beginning, _DEFER, f"set local lock_timeout = '{lock_timeout_s}s'"]
         opening += [RESET_ORIGIN] if self._has_origin else []
         for sql_text in opening:
@@ -124,24 +131,24 @@ class Sender:
         self._sent_before = len(opening) + 1
         self._is_repeatable = True
 
-    def _gather(self, *, is_set_based: bool) -> None:
-        plan = self._plan
-        self._gatherer = Gatherer(plan.groups, plan.folded, plan.copied) if is_set_based and plan.groups else None
+    def _make_gatherer(self) -> Gatherer:
+        return Gatherer(self._plan.groups, self._plan.folded, self._plan.copied)
 
     def send(self, calls: OrderedCalls) -> None:
         """Send calls, at once or before `finish` returns."""
-        if self._gatherer is None:
-            for call in calls:
-                self._send_one(call)
-        else:
+        if self._gatherer is not None:
             for run in self._gatherer.add(calls):
                 self._send_run(run)
+            return
+        send = self._send_one if self._pieces is None else self._pieces.add
+        for call in calls:
+            send(call)
 
-    def finish(self) -> None:
-        """Send the calls that were kept to go with later ones."""
-        if self._gatherer is not None:
-            for run in self._gatherer.end():
-                self._send_run(run)
+    def finish(self) -> Sequence[CommandError]:
+        """Send the calls that were kept to go together; return the errors of those that the batch has skipped."""
+        for run in self._gatherer.end() if self._gatherer is not None else ():
+            self._send_run(run)
+        return () if self._pieces is None else self._pieces.end()
 
     def _send_run(self, run: CallRun) -> None:
         """Send a run as one call with arrays, or by COPY, if the plan says so of the article's operation."""
@@ -159,30 +166,28 @@ class Sender:
             for start in range(0, len(calls), MAX_CALLS):
                 self._send_set(calls.between(start, start + MAX_CALLS))
 
-    def _send_set(self, calls: Calls) -> None:
-        """Send calls that are about different rows."""
-        if len(calls) >= _FEWEST_AS_ARRAYS:
-            self._send_arrays(calls)
-        else:
-            for place in range(len(calls)):
-                self._send_one(calls.one(place))
-
     def _send_one(self, call: ProcedureCall) -> None:
         self._sent += [call] * self._run(call)
         if len(self._sent) >= _SENT_AT_ONCE:
             # Calls are kept until they are answered: of a transaction of millions, not all.
             self.synchronize()
 
-    def _send_arrays(self, calls: Calls) -> None:
-        """Send calls of one article and operation at once, in a repeatable batch."""
-        arrays = [array_literal(values) for values in calls.arguments.matrix.T.tolist()]
-        if sum(map(len, arrays)) > _MAX_ARRAY_BYTES and len(calls) > 1:
-            half = len(calls) // 2
-            self._send_arrays(calls.between(0, half))
-            self._send_arrays(calls.between(half, len(calls)))
+    def _send_set(self, calls: Calls) -> None:
+        """Send calls of one article and operation at once, which are about different rows; halved while too large."""
+        if len(calls) < _FEWEST_AS_ARRAYS:
+            for place in range(len(calls)):
+                self._send_one(calls.one(place))
             return
-        self._run_arrays(calls.article, calls.operation, arrays, len(calls))
-        self._pipeline.push()
+        parts = [calls]
+        while parts:
+            part = parts.pop()
+            arrays = [array_literal(values) for values in part.arguments.matrix.T.tolist()]
+            if sum(map(len, arrays)) > _MAX_ARRAY_BYTES and len(part) > 1:
+                half = len(part) // 2
+                parts += [part.between(half, len(part)), part.between(0, half)]
+            else:
+                self._run_arrays(calls.article, calls.operation, arrays, len(part))
+                self._pipeline.push()
 
     def _copy(self, article: Article, rows: Sequence[InsertedRows]) -> None:
         """Insert rows by COPY, in a repeatable batch. Raises as `synchronize`."""
@@ -207,7 +212,7 @@ class Sender:
         self._sent += [call] * (1 + self._pin_for(self._written.own))
         self._pipeline.execute(procedures.REPORT_CASCADED, [array_literal([name.encode() for name in sorted(tables)])])
 
-    def try_piece(self, piece: Sequence[ProcedureCall]) -> Failure | None:
+    def _try_piece(self, piece: Sequence[ProcedureCall]) -> Failure | None:
         """Run calls within a savepoint, all or none; return the one that failed."""
         for call in piece:
             self.learn(call.article)
