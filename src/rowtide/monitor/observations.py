@@ -7,9 +7,17 @@ from itertools import groupby
 
 from rowtide.cdc.scans.sessions import ScanPhase
 from rowtide.diagnosis.merge import MergeFacts
-from rowtide.diagnosis.result import Known, Unread
+from rowtide.diagnosis.result import Unread
 from rowtide.monitor.labels import without_users
-from rowtide.monitor.snapshot import Cycle, MergedRows, NumberedError, PolledFigures, PolledSnapshot, TokenArrival
+from rowtide.monitor.snapshot import (
+    Cycle,
+    MergedRows,
+    NumberedError,
+    PolledFigures,
+    PolledSnapshot,
+    TokenArrival,
+    known_of,
+)
 from rowtide.monitor.tallies import CountedEvent, Durations, Events, Observation, Total
 from rowtide.monitor.views import DatabaseView
 
@@ -33,34 +41,36 @@ def observe(snapshot: PolledSnapshot, view: DatabaseView) -> Iterator[Observatio
 def _observe_figures(figures: PolledFigures) -> Iterator[Observation]:
     if figures.capture_rows is not None and not isinstance(figures.capture_rows, Unread):
         yield Total("rowtide_capture_rows_total", (), figures.capture_rows)
-    cycles = _ended(_read(figures.cycles))
+    cycles = _ended(known_of(figures.cycles))
     yield Durations(
         "rowtide_capture_cycle_duration_seconds",
         "",
         [CountedEvent(one.number, (("phase", one.phase),), one.duration_s) for one in cycles],
     )
-    errors = [CountedEvent(one.id, (("number", one.code),)) for one in _read(figures.scan_errors)]
+    errors = [CountedEvent(one.id, (("number", one.code),)) for one in known_of(figures.scan_errors)]
     yield Events("rowtide_capture_errors_total", "", errors)
-    runs = sorted(_read(figures.runs), key=lambda run: (run.job, run.id))
+    runs = sorted(known_of(figures.runs), key=lambda run: (run.job, run.id))
     for job, of_job in groupby(runs, key=lambda run: run.job):
         begun = [CountedEvent(run.id, (("agent", job),), 1.0 + run.retries) for run in of_job]
         yield Events("rowtide_agent_restarts_total", job, begun)
-    yield Events("rowtide_subscription_errors_total", "", list(map(_error, _read(figures.delivery_errors))))
+    yield Events("rowtide_subscription_errors_total", "", list(map(_error, known_of(figures.delivery_errors))))
     for hop, seconds in _HOPS.items():
-        yield Durations("rowtide_tracer_seconds", hop, list(_arrived(_read(figures.arrivals), hop, seconds)))
+        yield Durations("rowtide_tracer_seconds", hop, list(_arrived(known_of(figures.arrivals), hop, seconds)))
     found = [
-        CountedEvent(one.id, (("publication", one.publication), ("kind", one.kind))) for one in _read(figures.conflicts)
+        CountedEvent(one.id, (("publication", one.publication), ("kind", one.kind)))
+        for one in known_of(figures.conflicts)
     ]
     yield Events("rowtide_subscription_conflicts_total", "", found)
 
 
 def _observe_merge(figures: PolledFigures) -> Iterator[Observation]:
     runs = [
-        CountedEvent(one.id, (("publication", one.publication),), one.duration_s) for one in _read(figures.merge_runs)
+        CountedEvent(one.id, (("publication", one.publication),), one.duration_s)
+        for one in known_of(figures.merge_runs)
     ]
     yield Durations("rowtide_merge_sync_duration_seconds", "", runs)
     for operation, count in _OPERATIONS.items():
-        rows = _read(figures.merged_rows)
+        rows = known_of(figures.merged_rows)
         for direction in sorted({one.direction for one in rows}):
             labels = (("direction", direction), ("operation", operation))
             events = [CountedEvent(one.id, labels, count(one)) for one in rows if one.direction == direction]
@@ -76,10 +86,6 @@ _HOPS: dict[str, Callable[[TokenArrival], float | None]] = {
     "log": lambda arrival: arrival.log_s,
     "delivery": lambda arrival: arrival.delivery_s,
 }
-
-
-def _read(found: tuple[Known, ...] | Unread) -> tuple[Known, ...]:
-    return () if isinstance(found, Unread) else found
 
 
 def _ended(cycles: Sequence[Cycle]) -> Sequence[Cycle]:

@@ -14,7 +14,7 @@ from rowtide.diagnosis import CheckResult
 from rowtide.diagnosis.merge import MergeFacts
 from rowtide.diagnosis.places import PlaceFacts
 from rowtide.diagnosis.postgres.reading import PostgresWorkFacts
-from rowtide.diagnosis.result import Unread
+from rowtide.diagnosis.result import Known, Unread
 from rowtide.diagnosis.tracked_tables import TrackedFacts
 
 
@@ -156,3 +156,8 @@ class PolledSnapshot:
     tracked: tuple[TrackedFacts, ...] | Unread = ()
     place: PlaceFacts | None = None
     error: RowtideError | None = None
+
+
+def known_of(found: tuple[Known, ...] | Unread) -> tuple[Known, ...]:
+    """Return what was found; of what could not be read, nothing."""
+    return () if isinstance(found, Unread) else found

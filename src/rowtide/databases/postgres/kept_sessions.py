@@ -19,6 +19,8 @@ from typing import Any, Self
 import psycopg
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
+from rowtide.databases.postgres.poolers import place_of
+
 _Kept = dict["PoolOfOperations", list[ConnectionPoolEntry]]
 _kept: ContextVar[_Kept | None] = ContextVar("_kept", default=None)
 """The unused sessions of the operation that this thread is in; None outside of one."""
@@ -101,12 +103,6 @@ def reading_once() -> Iterator[Answers]:
             yield answers
     finally:
         _answers.reset(token)
-
-
-def place_of(session: psycopg.Connection[tuple[Any, ...]]) -> tuple[str, ...]:
-    """Return the database and the role of a session, with which the keys of its answers begin."""
-    info = session.info
-    return info.host, str(info.port), info.dbname, info.user
 
 
 def choose_cursor() -> type[psycopg.Cursor[tuple[Any, ...]]]:

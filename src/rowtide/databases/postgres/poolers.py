@@ -24,6 +24,12 @@ _lends_transactions: dict[tuple[str, ...], bool] = {}
 """By host, port, database and user: what was found in this process."""
 
 
+def place_of(session: Session) -> tuple[str, ...]:
+    """Return the database and the role of a session."""
+    info = session.info
+    return info.host, str(info.port), info.dbname, info.user
+
+
 def refuses_parameters(message: str) -> bool:
     """Return whether a pooler refused a connection for one of its startup parameters."""
     return _REFUSED in message
@@ -44,8 +50,7 @@ def lends_transactions(session: Session) -> bool:
 
     The session is in autocommit mode. What was found is known from then on in this process.
     """
-    info = session.info
-    place = (info.host, str(info.port), info.dbname, info.user)
+    place = place_of(session)
     if place not in _lends_transactions:
         try:
             _lends_transactions[place] = _compete(session)

@@ -19,7 +19,8 @@ from sqlalchemy import Connection, Engine
 
 from rowtide.core.errors import describe
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.kept_sessions import Answer, Answers, place_of, reading_once
+from rowtide.databases.postgres.kept_sessions import Answer, Answers, reading_once
+from rowtide.databases.postgres.poolers import place_of
 
 log = logging.getLogger("rowtide.databases")
 

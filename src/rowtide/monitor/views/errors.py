@@ -8,9 +8,8 @@ from datetime import datetime, timedelta
 
 from rowtide.agents.runs import RunOutcome
 from rowtide.core.values import frozen
-from rowtide.diagnosis.result import Known, Unread
 from rowtide.monitor.labels import number_of, without_users
-from rowtide.monitor.snapshot import PolledFigures
+from rowtide.monitor.snapshot import PolledFigures, known_of
 
 KEPT = timedelta(hours=48)
 
@@ -42,14 +41,14 @@ def count_numbers(errors: Iterable[ErrorView]) -> tuple[tuple[str, int], ...]:
 
 
 def _list(figures: PolledFigures) -> Iterator[ErrorView]:
-    for scan in _read(figures.scan_errors):
+    for scan in known_of(figures.scan_errors):
         if scan.at is not None:
             yield ErrorView(scan.at, "capture", _with_prefix(scan.code))
-    for run in _read(figures.runs):
+    for run in known_of(figures.runs):
         at = run.ended_at or run.started_at
         if run.outcome in (RunOutcome.FAILED, RunOutcome.LOST) and at is not None:
             yield ErrorView(at, run.job, number_of(run.message or "") or run.outcome.value)
-    for one in _read(figures.delivery_errors):
+    for one in known_of(figures.delivery_errors):
         if one.at is not None:
             source = "log reader" if one.publication is None else "distribution"
             subscriber = without_users(one.subscriber) if one.subscriber is not None else None
@@ -58,7 +57,3 @@ def _list(figures: PolledFigures) -> Iterator[ErrorView]:
 
 def _with_prefix(code: str) -> str:
     return f"RT-{code}" if code.isdigit() else code
-
-
-def _read(found: tuple[Known, ...] | Unread) -> tuple[Known, ...]:
-    return () if isinstance(found, Unread) else found

@@ -30,12 +30,13 @@ from rowtide.monitor.views import (
     count_states,
     make_overview,
 )
+from rowtide.monitor.views.judgements import WORST_FIRST
 from rowtide.monitor.web.access import COOKIE, SESSION_S, Access
 from rowtide.monitor.web.api import PREFIX, Api
 from rowtide.monitor.web.charts import LineChart, draw_line
 from rowtide.monitor.web.guard import SIGN_IN, viewer_of
 from rowtide.monitor.web.sections import LABELS, SECTIONS, Asked, Show
-from rowtide.monitor.web.states import WORST_FIRST, severity, state_of_instance
+from rowtide.monitor.web.states import severity, state_of_instance
 
 _FOLDER = Path(__file__).parent
 _MOST_FORM_BYTES = 4096
@@ -219,7 +220,6 @@ class Pages:
                 "viewer": viewer_of(request),
                 "signs_out": COOKIE in request.cookies,
                 "version": version("rowtide"),
-                "now": datetime.now(UTC),
                 "WORST_FIRST": WORST_FIRST,
                 **found,
             }

@@ -8,7 +8,6 @@ from rowtide.diagnosis import State
 from rowtide.monitor.views import DatabaseView, InstanceView, MonitorState
 from rowtide.monitor.web.charts import Bar, draw_bar
 
-WORST_FIRST = tuple(State)
 MONITOR_ORDER = tuple(MonitorState)
 
 _BY_SEVERITY = {
