@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 
-from rowtide.monitor.catalogue import BUILD_INFO, METRICS, Metric
+from rowtide.monitor.catalogue import AGENT_METRICS, BUILD_INFO, METRICS, Metric
 from rowtide.monitor.tallies import BUCKETS
 from rowtide.monitor.views import MERGE_STATES, SUBSCRIPTION_STATES
 
@@ -22,11 +22,18 @@ but `rowtide_build_info` have the label `database`: the database's name, with it
 - A label `subscriber` is the subscriber's URL as it is stored, without user and password. No label has a row's value.
 - Labels of the table that a series has not (errors of the log reader have no subscription) are empty.
 """
+OF_AGENTS = """`--metrics-listen` and `--metrics-file` publish what a command does itself
+([how to](../how-to/monitor.md#metrics-of-commands)). Series begin with the command. `rowtide_job_failed` and
+`rowtide_validation_failed` are known to no monitor. Errors are counted by `RT-` number, others by their kind. A label
+`publication` is empty for batches, which have commands of several.
+"""
 
 
 def page() -> str:
     """Return the page's text."""
     states = [
+        *_of_agents(),
+        "",
         "## States",
         "",
         f"`rowtide_subscription_state`: {_listed(SUBSCRIPTION_STATES.values())}.",
@@ -37,14 +44,21 @@ def page() -> str:
         "",
         "This page is made from the code by `scripts/metrics_reference.py`.",
     ]
-    return "\n".join([HEAD, *_table(), "", *states]) + "\n"
+    return "\n".join([HEAD, *_table(METRICS), "", *states]) + "\n"
 
 
-def _table() -> Iterator[str]:
+def _of_agents() -> Iterator[str]:
+    yield "## Metrics of commands"
+    yield ""
+    yield OF_AGENTS
+    yield from _table(AGENT_METRICS)
+
+
+def _table(metrics: Iterable[Metric]) -> Iterator[str]:
     yield "| name | type | unit | labels | meaning |"
     yield "|---|---|---|---|---|"
     yield _row(BUILD_INFO, BUILD_INFO.labels)
-    for metric in METRICS:
+    for metric in metrics:
         yield _row(metric, ("database", *metric.labels))
 
 

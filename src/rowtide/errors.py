@@ -18,6 +18,7 @@ from rowtide.cdc.spark_source.errors import *
 from rowtide.configuration.errors import *
 from rowtide.conflicts.errors import *
 from rowtide.copying.errors import *
+from rowtide.core.addresses import *
 from rowtide.core.anchors import *
 from rowtide.core.errors import *
 from rowtide.core.errors import RowtideError

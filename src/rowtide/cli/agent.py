@@ -16,6 +16,7 @@ from rowtide.cli.configured import configuration, load
 from rowtide.cli.exit_codes import ExitCode
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import HideKeys, Master, SharedStorage, SparkConf, Upgrade, spark_request, upgrade_first
+from rowtide.cli.output.metrics import NO_METRICS, MetricsOfSeveral, MetricsOptions, measuring
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.watching import watching
 from rowtide.configuration.settings import DEFAULT_JOBS, Configuration
@@ -59,6 +60,7 @@ def run(
     upgrade: Upgrade = False,
     _hide_keys: HideKeys = False,
     log: LogOptions,
+    metrics: MetricsOptions,
 ) -> None:
     """Run the jobs of a database, or of all databases of the configuration file, until Ctrl-C (SQL Server Agent).
 
@@ -71,7 +73,7 @@ def run(
     """
     request = spark_request(master, spark_conf, shared_storage=shared_storage)
     capture = CaptureOptions(engine, rewrite_widened, max_latency)
-    options = RunOptions(capture, request, log, are_hidden(), notes.is_debugging, upgrade)
+    options = RunOptions(capture, request, log, are_hidden(), notes.level, notes.is_debugging, upgrade)
     read = configuration()
     names = [name for name, settings in read.databases.items() if db in (None, str(settings.url))]
     if db is None and not names:
@@ -79,8 +81,11 @@ def run(
     if db is not None:
         run_list = read.databases[names[0]].run if names else DEFAULT_JOBS
         if list(group_jobs(run_list)) == [""]:
-            run_jobs(AgentWork(db, run_list, (), options))
+            with measuring(metrics, db, "agent"):
+                run_jobs(AgentWork(db, run_list, (), options))
             return
+    if metrics != NO_METRICS:
+        raise MetricsOfSeveral
     _supervise(read, names if db is not None else None, options)
 
 

@@ -14,7 +14,7 @@ from typing import cast
 from rowtide.agents.supervisor import receive_task
 from rowtide.cli.agent import deliver_subscriptions, run_jobs, synchronise_subscribers
 from rowtide.cli.agent_tasks import AgentWork
-from rowtide.cli.main import begin_logging, end_at_signals, run_reporting, start_process
+from rowtide.cli.main import begin_logging, end_at_signals, run_reporting, start_process, telling
 from rowtide.cli.output.rows import notes
 from rowtide.configuration.settings import AgentJob
 from rowtide.core.row_values import hiding
@@ -32,12 +32,13 @@ def run_child() -> int:
     begin_logging(is_debugging=work.options.is_debugging)
     register_accesses(work.accesses)
     threading.Thread(target=_end_with, args=(supervisor,), daemon=True).start()
-    with hiding(wanted=work.options.hides_keys):
-        return run_reporting(lambda: _run(work), _AGENT, _say, is_debugging=work.options.is_debugging)
+    options = work.options
+    with telling(options.level, is_debugging=options.is_debugging), hiding(wanted=options.hides_keys):
+        return run_reporting(lambda: _run(work), _AGENT, _say, is_debugging=options.is_debugging)
 
 
 def _say(text: str) -> None:
-    notes.print(text, soft_wrap=True)
+    notes.print(text, soft_wrap=True, is_error=True)
 
 
 def _run(work: AgentWork) -> None:

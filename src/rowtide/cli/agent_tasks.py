@@ -11,6 +11,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.access import Access
 from rowtide.databases.passwords import EnvironmentPassword, PasswordSource
 from rowtide.events.configuration import LogOptions
+from rowtide.events.event import Level
 from rowtide.lake.spark.settings import SparkRequest
 from rowtide.systemd.notifying import MANAGERS_VARIABLES
 
@@ -35,6 +36,8 @@ class RunOptions:
     spark: SparkRequest
     log: LogOptions
     hides_keys: bool = False
+    level: Level = Level.INFO
+    """Of messages: `--quiet`, `-v`."""
     is_debugging: bool = False
     upgrades: bool = False
     """Whether each process first migrates what an earlier version stored."""

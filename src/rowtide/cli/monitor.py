@@ -9,6 +9,7 @@ from rowtide.cli.configured import configuration, database_url
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.watching import watching
+from rowtide.core.addresses import Address
 from rowtide.core.extras import naming_extras
 from rowtide.core.options import Option
 from rowtide.events.configuration import LogOptions
@@ -62,7 +63,7 @@ def serve(
         import rowtide.errors  # noqa: F401
         from rowtide.monitor.databases import name_databases
         from rowtide.monitor.ring import Ring, state_folder
-        from rowtide.monitor.serving import Address, serving
+        from rowtide.monitor.serving import serving
         from rowtide.monitor.web.tokens import make_access
 
     read = configuration()

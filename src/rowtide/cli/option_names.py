@@ -15,14 +15,14 @@ file-seconds folder follow-columns force format forward from from-log-store grou
 identity-range idle-timeout if-exists ignore-subscriber index insert-command instances join keep key key-updates kind
 lake latency-threshold limit limit-hours listen log-destination log-format log-level log-store login low-water-mark
 lsn master max-age-days max-latency max-retention-hours max-row-bytes max-upload-bytes max-upload-rows maxscans
-maxtrans min-age-days moved-partitions net net-changes no-where node on-unseen-children operators options out
-over-later-changes partition-by partition-options partition-realignment path pause post priority prune publication
-publisher-identity-range python reason record-conflict-detection record-conflict-resolution rename renumber repair
-replicate-ddl resolver resume retention retention-days rewrite-widened role row-filter rows rows-per-second run-as
-schedule schema seconds shared-storage since skip skip-errors snapshot soft-delete source-name source-schema
-spark-conf sql sql-server-defaults state statement-timeout storage streams subscriber subscriber-upload-options switch
-sync-type table table-property threshold to token-file track-history track-history-except truncate trusted-proxy type
-unique-key update-command update-flag-list upload upload-first user wait wait-seconds where whole wide widened winner
-with-new-tables workers writable
+maxtrans metrics-file metrics-listen min-age-days moved-partitions net net-changes no-where node on-unseen-children
+operators options out over-later-changes partition-by partition-options partition-realignment path pause post priority
+prune publication publisher-identity-range python reason record-conflict-detection record-conflict-resolution rename
+renumber repair replicate-ddl resolver resume retention retention-days rewrite-widened role row-filter rows
+rows-per-second run-as schedule schema seconds shared-storage since skip skip-errors snapshot soft-delete source-name
+source-schema spark-conf sql sql-server-defaults state statement-timeout storage streams subscriber
+subscriber-upload-options switch sync-type table table-property threshold to token-file track-history
+track-history-except truncate trusted-proxy type unique-key update-command update-flag-list upload upload-first user
+wait wait-seconds where whole wide widened winner with-new-tables workers writable
 """
 OPTION_NAMES = frozenset(_NAMES.split())

@@ -5,12 +5,12 @@ The parser, `rowtide config show` and docs/reference/configuration.md are made f
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
+from rowtide.core.addresses import as_address
 from rowtide.core.options import Option
 from rowtide.core.values import frozen
 from rowtide.databases.access import Access
@@ -21,8 +21,6 @@ from rowtide.events.event import Level
 
 OptionValue: TypeAlias = str | int | float | bool | tuple[str, ...]
 """The value of an option of a command."""
-_LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]/]+):(?P<port>\d{1,5})")
-_MOST_PORT = 65535
 
 
 class AgentJob(StrEnum):
@@ -39,14 +37,6 @@ def as_destination(text: str) -> str:
     """Return where a log goes (`ValueError`)."""
     if text not in ("stderr", "journal") and not Path(text).is_absolute():
         raise ValueError("write stderr, journal, or a path from the root")
-    return text
-
-
-def as_listen(text: str) -> str:
-    """Return an address with a port (`ValueError`)."""
-    found = _LISTEN.fullmatch(text)
-    if found is None or int(found["port"]) > _MOST_PORT:
-        raise ValueError("write host:port, as 127.0.0.1:8080 or [::1]:8080")
     return text
 
 
@@ -75,7 +65,7 @@ class MonitorSettings:
     listen: Annotated[
         str,
         Option(
-            metavar="HOST:PORT", help="Where it listens; a host that others reach is their way in.", check=as_listen
+            metavar="HOST:PORT", help="Where it listens; a host that others reach is their way in.", check=as_address
         ),
     ] = "127.0.0.1:8080"
     auth: Annotated[PasswordSource | None, Option(help="The token that clients must send, and where it is kept.")] = (

@@ -538,6 +538,28 @@ class DeadlocksNotWatched(Event):
 
 
 @frozen
+class TracerArrived(Event):
+    """A subscriber committed a tracer token; `log_s` from its commit to the log store, `delivery_s` from there."""
+
+    level = Level.DEBUG
+    publication: str
+    subscriber: str
+    log_s: Seconds | None
+    delivery_s: Seconds | None
+
+
+@frozen
+class ArticleValidated(Event):
+    """The rows of an article were compared at a subscriber."""
+
+    level = Level.INFO
+    publication: str
+    subscriber: str
+    article: str
+    is_equal: bool
+
+
+@frozen
 class TracerNotRecorded(Event):
     """The arrival of a tracer token could not be written; the token stays pending."""
 
@@ -599,7 +621,7 @@ class SynchronisationFailed(Event):
     error: RowtideError
 
 
-# The log of events itself.
+# The log of events itself, and the metrics that are made of events.
 
 
 @frozen
@@ -608,6 +630,14 @@ class LogResumed(Event):
 
     level = Level.WARNING
     missing: Count
+
+
+@frozen
+class MetricsNotWritten(Event):
+    """The file of metrics could not be written, and stays as it was; it is written again after 15 seconds."""
+
+    level = Level.WARNING
+    error: RowtideError
 
 
 # The monitor.

@@ -482,7 +482,36 @@ METRICS: tuple[Metric, ...] = (
         lambda view: (Sample((one.table,), one.is_lost) for one in view.tracked),
     ),
 )
+_VALIDATION_FAILED = Metric(
+    "rowtide_validation_failed",
+    _GAUGE,
+    "",
+    "1 if the last `rowtide replication validate` found that an article's rows differ at a subscriber, else 0.",
+    (*_SUBSCRIBED, "article"),
+)
+_JOB_FAILED = Metric(
+    "rowtide_job_failed", _GAUGE, "", "1 if the last run of a job, or of the command, failed, else 0.", ("job",)
+)
+_OF_AGENTS = frozenset(
+    {
+        "rowtide_job_last_success_timestamp_seconds",
+        "rowtide_capture_cycle_duration_seconds",
+        "rowtide_capture_rows_total",
+        "rowtide_capture_errors_total",
+        "rowtide_subscription_commands_total",
+        "rowtide_subscription_errors_total",
+        "rowtide_tracer_seconds",
+        "rowtide_merge_sync_duration_seconds",
+    }
+)
+AGENT_METRICS: tuple[Metric, ...] = (
+    *(metric for metric in METRICS if metric.name in _OF_AGENTS),
+    _JOB_FAILED,
+    _VALIDATION_FAILED,
+)
+"""What commands tell of themselves, with `--metrics-listen` and `--metrics-file`."""
+
 BUILD_INFO = Metric(
     "rowtide_build_info", _GAUGE, "", "1, with the versions of rowtide and Python.", ("version", "python")
 )
-"""The metric of the monitor itself."""
+"""The metric of the process itself."""

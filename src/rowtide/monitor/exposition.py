@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from itertools import accumulate
 
@@ -14,7 +14,8 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from rowtide.core.values import frozen
-from rowtide.monitor.catalogue import BUILD_INFO, METRICS, Metric, MetricType
+from rowtide.monitor.agent_figures import AgentFigures
+from rowtide.monitor.catalogue import AGENT_METRICS, BUILD_INFO, METRICS, Metric, MetricType
 from rowtide.monitor.tallies import BUCKETS, Histogram, Tallies
 from rowtide.monitor.views import DatabaseView, StateChange
 
@@ -36,22 +37,59 @@ class Polled:
 def render(polled: Iterable[Polled], *, device_series: bool, accept: str = "") -> tuple[bytes, str]:
     """Return all metrics, in the format that a scraper accepts, and its content type."""
     encode, content_type = choose_encoder(accept)
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Made(tuple(collect(polled, device_series=device_series))))
-    return encode(registry), content_type
+    return encode(_registry(collect(polled, device_series=device_series))), content_type
+
+
+def render_agent(figures: AgentFigures, accept: str = "") -> tuple[bytes, str]:
+    """Return the figures of a command, in the format that a scraper accepts, and its content type."""
+    encode, content_type = choose_encoder(accept)
+    return encode(_registry(_collect_agent(figures))), content_type
 
 
 def collect(polled: Iterable[Polled], *, device_series: bool) -> Iterator[Family]:
     """Yield the families of metrics that have a sample."""
-    build = GaugeMetricFamily(BUILD_INFO.name, BUILD_INFO.help, labels=BUILD_INFO.labels)
-    build.add_metric((version("rowtide"), platform.python_version()), 1)
-    yield build
+    yield _build_info()
     databases = tuple(polled)
     for metric in METRICS:
         if device_series or not metric.per_device:
             family = _COLLECTORS[metric.type](metric, databases)
             if family.samples:
                 yield family
+
+
+def _collect_agent(figures: AgentFigures) -> Iterator[Family]:
+    yield _build_info()
+    for metric in AGENT_METRICS:
+        labels = ("database", *metric.labels)
+        if metric.type is MetricType.HISTOGRAM:
+            family: Family = _measured(metric, labels, figures)
+        else:
+            family = _FAMILIES[metric.type](metric.name, metric.help, labels=labels)
+            for (name, values), value in figures.values.items():
+                if name == metric.name:
+                    family.add_metric(values, value)
+        if family.samples:
+            yield family
+
+
+def _measured(metric: Metric, labels: tuple[str, ...], figures: AgentFigures) -> Family:
+    family = HistogramMetricFamily(metric.name, metric.help, labels=labels)
+    for (name, values), histogram in figures.histograms.items():
+        if name == metric.name:
+            family.add_metric(values, _buckets(histogram), histogram.sum)
+    return family
+
+
+def _build_info() -> Family:
+    build = GaugeMetricFamily(BUILD_INFO.name, BUILD_INFO.help, labels=BUILD_INFO.labels)
+    build.add_metric((version("rowtide"), platform.python_version()), 1)
+    return build
+
+
+def _registry(families: Iterable[Family]) -> CollectorRegistry:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Made(tuple(families)))
+    return registry
 
 
 class _Made(Collector):
@@ -102,4 +140,8 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
     return list(zip(bounds, map(float, accumulate(histogram.counts)), strict=True))
 
 
+_FAMILIES: Mapping[MetricType, type[GaugeMetricFamily] | type[CounterMetricFamily]] = {
+    MetricType.GAUGE: GaugeMetricFamily,
+    MetricType.COUNTER: CounterMetricFamily,
+}
 _COLLECTORS = {MetricType.GAUGE: _gauges, MetricType.COUNTER: _counters, MetricType.HISTOGRAM: _histograms}

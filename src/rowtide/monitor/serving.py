@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,11 +14,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from rowtide.core.addresses import Address
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.monitor.databases import NamedUrl
-from rowtide.monitor.errors import ListenAddressInvalid, ListeningFailed, NoDatabaseGiven
+from rowtide.monitor.errors import NoDatabaseGiven
 from rowtide.monitor.exposition import render
+from rowtide.monitor.listening import bound_to
 from rowtide.monitor.polling import EVERY_S, Polling
 from rowtide.monitor.ring import Ring
 from rowtide.monitor.web.access import OPEN, Access, require_closed
@@ -27,32 +28,6 @@ from rowtide.monitor.web.guard import Guard
 from rowtide.monitor.web.pages import Pages, Polls
 
 _ENDING_S = 1.0
-_MOST_PORT = 65535
-
-
-@frozen
-class Address:
-    """Where the server listens."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> Address:
-        """Read HOST:PORT; an IPv6 address is in brackets. Raises `ListenAddressInvalid`."""
-        host, colon, port = text.rpartition(":")
-        if not colon or not host:
-            raise ListenAddressInvalid(text, "it has no port")
-        if not port.isascii() or not port.isdigit() or int(port) > _MOST_PORT:
-            raise ListenAddressInvalid(text, f"{port} is no port")
-        if host.startswith("[") and host.endswith("]"):
-            return cls(host[1:-1], int(port))
-        if ":" in host:
-            raise ListenAddressInvalid(text, "an IPv6 address is written in brackets")
-        return cls(host, int(port))
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @frozen
@@ -117,7 +92,7 @@ def serving(
         raise NoDatabaseGiven
     require_closed(access, listen.host)
     polling = Polling(databases, ring, every_s)
-    with _bound(listen) as bound, polling:
+    with bound_to(listen) as bound, polling:
         server = uvicorn.Server(
             uvicorn.Config(
                 make_app(polling, ring, access, device_series=device_series),
@@ -139,21 +114,3 @@ def serving(
             thread.join(_ENDING_S)
             server.force_exit = True
             thread.join(_ENDING_S)
-
-
-@contextmanager
-def _bound(listen: Address) -> Iterator[socket.socket]:
-    try:
-        found = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
-        bound = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise ListeningFailed(str(listen), error.strerror or str(error)) from error
-    with bound:
-        try:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.bind(address)
-            bound.listen(128)
-        except OSError as error:
-            raise ListeningFailed(str(listen), error.strerror or str(error)) from error
-        yield bound

@@ -74,6 +74,7 @@ FAULTS = {
             beside={f"rowtide_subscription_undelivered_commands{{{SUBSCRIBED}}}": 1},
         )
     ],
+    "RowtideValidationFailed": [of(f'rowtide_validation_failed{{{SUBSCRIBED}, article="a"}}', 0, 1, lasts=1)],
     "RowtideConsumerAtRisk": [
         Fault(
             {

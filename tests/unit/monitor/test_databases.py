@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rowtide.monitor.databases import name_databases
-from rowtide.monitor.errors import DatabaseGivenTwice, ListenAddressInvalid
+from rowtide.monitor.errors import DatabaseGivenTwice
 from rowtide.monitor.labels import without_users
-from rowtide.monitor.serving import Address
 
 
 def names(*urls: str) -> list[str]:
@@ -25,34 +24,6 @@ def test_databases_of_one_name_have_that_of_their_server() -> None:
 def test_a_database_is_given_once() -> None:
     with pytest.raises(DatabaseGivenTwice, match="db1/shop"):
         name_databases(["postgresql://a@db1/shop", "postgresql://b@db1/shop"])
-
-
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [("127.0.0.1:8080", Address("127.0.0.1", 8080)), ("[::1]:80", Address("::1", 80)), ("host:0", Address("host", 0))],
-)
-def test_an_address_is_read(text: str, address: Address) -> None:
-    assert Address.parse(text) == address
-    assert str(address) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", "it has no port"),
-        ("8080", "it has no port"),
-        (":8080", "it has no port"),
-        ("::1:80", "an IPv6 address is written in brackets"),
-        ("host:", " is no port"),
-        ("host:x", "x is no port"),
-        ("host:65536", "65536 is no port"),
-        ("host:-1", "-1 is no port"),
-        ("host:²", "² is no port"),
-    ],
-)
-def test_what_is_no_address_is_refused(text: str, reason: str) -> None:
-    with pytest.raises(ListenAddressInvalid, match=reason):
-        Address.parse(text)
 
 
 @pytest.mark.parametrize(

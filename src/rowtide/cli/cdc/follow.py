@@ -15,6 +15,7 @@ import click
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db
+from rowtide.cli.output.metrics import MetricsOptions, measuring
 from rowtide.cli.output.watching import watching
 from rowtide.cli.value_types import parse_bound
 from rowtide.core.errors import RowtideError
@@ -72,6 +73,7 @@ def follow(
     ] = None,
     *,
     log: LogOptions,
+    metrics: MetricsOptions,
 ) -> None:
     """Print changes of several instances as they are published, in commit order, until stopped.
 
@@ -85,7 +87,7 @@ def follow(
 
     event_format, position = EventFormat(form), _open_position(db, instances or [], consumer, start)
     headers = _read_headers(header_env or [])
-    with watching("Following ...", log, db, "follow") as stop:
+    with measuring(metrics, db, "follow"), watching("Following ...", log, db, "follow") as stop:
         if post is not None:
             sink = _open_posting(post, headers, event_format, stop)
         else:

@@ -25,6 +25,7 @@ from rowtide.cli.options import (
     spark_request,
     upgrade_first,
 )
+from rowtide.cli.output.metrics import MetricsOptions, measuring
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed, print_wait
 from rowtide.cli.output.watching import watching
 from rowtide.core.lsn import CommitLsn
@@ -81,6 +82,7 @@ def run(
     upgrade: Upgrade = False,
     _hide_keys: HideKeys = False,
     log: LogOptions,
+    metrics: MetricsOptions,
 ) -> None:
     """Read the log and capture, until stopped with Ctrl-C (SQL Server: the capture job).
 
@@ -88,7 +90,11 @@ def run(
     With --once, only maxtrans applies.
     """
     request = spark_request(master, spark_conf, shared_storage=shared_storage)
-    with requesting(request), watching("Starting the log reader ...", log, db, "capture", once=once) as stop:
+    with (
+        requesting(request),
+        measuring(metrics, db, "capture"),
+        watching("Starting the log reader ...", log, db, "capture", once=once) as stop,
+    ):
         if upgrade:
             upgrade_first(db)
         options = CaptureOptions(engine, rewrite_widened, max_latency)
@@ -110,13 +116,18 @@ def scan(
     shared_storage: SharedStorage = False,
     _hide_keys: HideKeys = False,
     log: LogOptions,
+    metrics: MetricsOptions,
 ) -> None:
     """Read the log and capture in one round of scans (SQL Server: sp_cdc_scan), if no other scan runs.
 
     Ends when everything committed before is published, or after the given number of scans.
     """
     request = spark_request(master, spark_conf, shared_storage=shared_storage)
-    with requesting(request), watching("Starting the log reader ...", log, db, "capture", once=True) as stop:
+    with (
+        requesting(request),
+        measuring(metrics, db, "capture"),
+        watching("Starting the log reader ...", log, db, "capture", once=True) as stop,
+    ):
         connect(db).cdc.scan(
             maxtrans=maxtrans,
             maxscans=maxscans,

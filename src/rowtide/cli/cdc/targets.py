@@ -11,6 +11,7 @@ from rowtide.catalogs.kinds import CatalogueKind
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.listing import Listed, listing
 from rowtide.cli.options import Db, HideKeys, ListingFormat, Master, SharedStorage, SparkConf, spark_request
+from rowtide.cli.output.metrics import MetricsOptions, measuring
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.cli.output.watching import watching
 from rowtide.core.options import Argument, Option
@@ -66,6 +67,7 @@ def apply(
     shared_storage: SharedStorage = False,
     _hide_keys: HideKeys = False,
     log: LogOptions,
+    metrics: MetricsOptions,
 ) -> None:
     """Apply what is published to targets, until stopped with Ctrl-C. `agent run` does it too.
 
@@ -74,7 +76,7 @@ def apply(
     from rowtide.targets.running import describe_version
 
     request = spark_request(master, spark_conf, shared_storage=shared_storage)
-    with requesting(request):
+    with requesting(request), measuring(metrics, db, "targets"):
         database = connect(db)
         if once:
             applied = database.targets.apply(name)

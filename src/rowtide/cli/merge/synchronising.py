@@ -13,6 +13,7 @@ import click
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.merge.options import HubDb, SomePublication, SomeSubscriber
 from rowtide.cli.options import HideKeys, ListingFormat, Master, SparkConf, Upgrade, Wide, spark_request, upgrade_first
+from rowtide.cli.output.metrics import MetricsFile, measuring
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed, print_rows
 from rowtide.cli.output.watching import logging_beside, progress
 from rowtide.cli.value_types import parse_time
@@ -86,6 +87,7 @@ def sync(
     _hide_keys: HideKeys = False,
     limits: DeviceLimits,
     log: LogOptions,
+    metrics: MetricsFile,
 ) -> None:
     """Exchange all changes: upload, then download (SQL Server: the Merge Agent).
 
@@ -108,17 +110,19 @@ def sync(
     if upgrade:
         upgrade_first(db, None if subscriber is None else (subscriber,))
     if publication is not None and subscriber is not None:
-        with logging_beside(log), _exchanging() as on_progress:
+        with measuring(metrics, db, "merge"), logging_beside(log), _exchanging() as on_progress:
             summary = connect(db).merge.sync(
                 publication, subscriber, exchange=exchange, on_progress=on_progress, limits=limits
             )
         _print_exchanged(summary, form)
         return
-    with requesting(spark_request(master, spark_conf, shared_storage=False)), logging_beside(log):
-        outcomes = _sync_all(db, publication, workers, engine, limits)
-    _print_outcomes(outcomes, form)
-    if any(outcome.error is not None for outcome in outcomes):
-        raise click.exceptions.Exit(_FAILED)
+    request = spark_request(master, spark_conf, shared_storage=False)
+    with measuring(metrics, db, "merge"):
+        with requesting(request), logging_beside(log):
+            outcomes = _sync_all(db, publication, workers, engine, limits)
+        _print_outcomes(outcomes, form)
+        if any(outcome.error is not None for outcome in outcomes):
+            raise click.exceptions.Exit(_FAILED)
     if any(outcome.refused for outcome in outcomes):
         raise click.exceptions.Exit(_ROWS_REFUSED)
 

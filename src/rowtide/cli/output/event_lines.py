@@ -25,6 +25,7 @@ from rowtide.events.catalogue import (
     JobEnded,
     JobFailed,
     JobStarted,
+    MetricsNotWritten,
     PollBroken,
     ProcessReported,
     SampleNotKept,
@@ -90,6 +91,8 @@ def describe_one(emitted: Emitted) -> str | None:
             return f"{path} was damaged ({reason}) and moved to {moved_to}: history and counters begin again"
         case SampleNotKept(reason):
             return f"a sample of {emitted.scope.database} was not kept: {reason}"
+        case MetricsNotWritten(error):
+            return str(error)
         case CountersReset(reason):
             return f"counters of {emitted.scope.database} begin again: {reason}"
         case SynchronisationFailed(publication, subscriber, error):

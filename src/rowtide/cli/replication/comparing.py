@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +11,7 @@ import click
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.listing import Listed, listing
 from rowtide.cli.options import Db, ListingFormat, SomePublication, Wide
+from rowtide.cli.output.metrics import MetricsFile, measuring
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.cli.output.watching import counted
 from rowtide.core.options import Argument, Option, values_of
@@ -81,6 +82,7 @@ def validate(
         bool, Option("--dry-run", help="With --repair: list what would be done to the rows, and change none.")
     ] = False,
     wide: Wide = False,
+    metrics: MetricsFile,
 ) -> None:
     """Compare subscribers' rows with the published ones while both change (SQL Server: sp_publication_validation).
 
@@ -90,8 +92,8 @@ def validate(
     for option, is_given in (("--delete-extra", delete_extra), ("--dry-run", dry_run)):
         if is_given and not repair:
             raise click.BadParameter("is for --repair", param_hint=option)
-    replication, publication = connect(db).replication, validation.publication
-    with counted("Comparing ...") as show:
+    with measuring(metrics, db, "validate"), counted("Comparing ...") as show:
+        replication, publication = connect(db).replication, validation.publication
         watched = replace(
             validation, on_compare=lambda where, name, number, of: show(f"{name} at {where}", number - 1, of)
         )
@@ -105,8 +107,11 @@ def validate(
         if differences:
             _print_differences(publication, replication.find_differences(watched), form, wide=wide)
             return
-        listed = replication.validate(watched)
+        _print_validated(publication, replication.validate(watched), form, wide=wide)
 
+
+def _print_validated(publication: str, listed: Sequence[ArticleValidation], form: OutputFormat, *, wide: bool) -> None:
+    """Print what was compared. Raises `ValidationFailed`, `ArticlesNotCompared`."""
     from rowtide.replication.errors.conflicts import ValidationFailed
     from rowtide.replication.inspection.comparing import FAILED, ArticleValidation
 

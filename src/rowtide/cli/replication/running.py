@@ -19,6 +19,7 @@ from rowtide.cli.options import (
     spark_request,
     upgrade_first,
 )
+from rowtide.cli.output.metrics import MetricsOptions, measuring
 from rowtide.cli.output.rows import notes, print_wait
 from rowtide.cli.output.watching import watching
 from rowtide.core.options import Argument, Option
@@ -80,13 +81,17 @@ def run(
     upgrade: Upgrade = False,
     _hide_keys: HideKeys = False,
     log: LogOptions,
+    metrics: MetricsOptions,
 ) -> None:
     """Read the log, unless another process does, and deliver until Ctrl-C (SQL Server: Distribution Agent).
 
     Options that are given replace the settings of the subscriptions. A subscription that another process delivers, on
     any machine, is left to it until that process ends.
     """
-    with watching("Starting the log reader ...", log, db, "replication", once=once) as stop:
+    with (
+        measuring(metrics, db, "replication"),
+        watching("Starting the log reader ...", log, db, "replication", once=once) as stop,
+    ):
         # Refuses what is no publisher before any subscriber is upgraded.
         replication = connect(db).replication
         if upgrade:

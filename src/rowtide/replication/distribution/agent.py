@@ -450,7 +450,7 @@ class DistributionAgent:
         if not has_delivered:
             self._delivery.begin(one_by_one=True)
             self._delivery.end(end)
-        record_arrival(self._context.engine, self._subscription.agent_id, token)
+        record_arrival(self._context.engine, self._subscription.agent_id, self._subscription.subscriber, token)
 
     def _run(self, calls: OrderedCalls, start: int, end: int) -> None:
         if start < end:

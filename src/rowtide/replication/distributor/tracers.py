@@ -31,7 +31,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.formats import StoreFormat
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
-from rowtide.events.catalogue import TracerNotRecorded
+from rowtide.events.catalogue import TracerArrived, TracerNotRecorded
 from rowtide.events.emission import emit
 from rowtide.log.membership import Traced
 from rowtide.log.postgres.membership import announce_token
@@ -89,7 +89,7 @@ def post_token(engine: Engine, database: str, publication: str) -> int:
     return tracer_id
 
 
-def record_arrival(engine: Engine, agent_id: int, token: Traced) -> None:
+def record_arrival(engine: Engine, agent_id: int, subscriber: str, token: Traced) -> None:
     """Record that a subscriber has committed a token; if that fails, the token stays pending."""
     now = datetime.now(UTC)
     arrived = (tracer_history.c.parent_tracer_id == token.tracer_id) & (tracer_history.c.agent_id == agent_id)
@@ -101,6 +101,10 @@ def record_arrival(engine: Engine, agent_id: int, token: Traced) -> None:
             distributor(connection).execute(update(tracer_history).where(arrived).values(subscriber_commit=now))
     except RowtideError as error:
         emit(TracerNotRecorded(error))
+    stored = token.stored_at
+    log_s = None if stored is None else (stored - token.committed_at).total_seconds()
+    delivery_s = None if stored is None else (now - stored).total_seconds()
+    emit(TracerArrived(token.publication, subscriber, log_s, delivery_s))
 
 
 def list_tokens(engine: Engine, database: str, publication: str) -> Sequence[TracerArrival]:

@@ -20,6 +20,8 @@ from rowtide.core.lsn import Position
 from rowtide.core.secrets import redact
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
+from rowtide.events.catalogue import ArticleValidated
+from rowtide.events.emission import emit
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.manifest import Manifest
@@ -231,7 +233,11 @@ class ArticleValidation:
 def validate(engine: Engine, url: str, wanted: Sequence[Wanted], options: RowValidation) -> Sequence[ArticleValidation]:
     """Compare the articles of subscriptions. Raises as `compare_all`."""
     compare = partial(_compare, with_checksum=options.checksum)
-    return list(compare_all(engine, url, wanted, options, compare, _not_compared))
+    found = list(compare_all(engine, url, wanted, options, compare, _not_compared))
+    for one in found:
+        if one.message is not None:
+            emit(ArticleValidated(one.publication, one.subscriber, one.article, one.message == PASSED))
+    return found
 
 
 def find_wanted(engine: Engine, url: str, options: CompareOptions) -> Sequence[Wanted]:

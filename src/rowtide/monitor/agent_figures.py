@@ -1,0 +1,127 @@
+"""Figures of one command, made of the events that it emits: what no poll sees, and what jobs of cron leave behind.
+
+Series have the names of the monitor's where they mean the same. They begin with the command, as Prometheus expects of
+counters.
+"""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+
+from rowtide.agents.runs import RunOutcome
+from rowtide.cdc.scans.sessions import ScanPhase
+from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
+from rowtide.events.catalogue import (
+    AgentFailed,
+    AgentRetries,
+    ArticleValidated,
+    BatchDelivered,
+    CyclePublished,
+    JobEnded,
+    JobFailed,
+    SubscriptionRetries,
+    SubscriptionStopped,
+    Synchronised,
+    TracerArrived,
+)
+from rowtide.events.event import Emitted
+from rowtide.monitor.labels import without_users
+from rowtide.monitor.tallies import Histogram
+
+AgentSeries = tuple[str, tuple[str, ...]]
+"""A metric's name, and the values of its labels in their order, the database first."""
+_CAPTURE = "capture"
+
+
+@frozen
+class AgentFigures:
+    """What was counted up to a moment."""
+
+    values: dict[AgentSeries, float]
+    histograms: dict[AgentSeries, Histogram]
+
+
+class AgentCounter:
+    """Counts what a command does for a database; events and scrapes come from any thread."""
+
+    def __init__(self, database: str, job: str) -> None:
+        """`job` names what events without a job of their own belong to."""
+        self._database = database
+        self._job = job
+        self._values: dict[AgentSeries, float] = {}
+        self._histograms: dict[AgentSeries, Histogram] = {}
+        self._using = threading.Lock()
+
+    def note(self, emitted: Emitted) -> None:
+        """Count an event."""
+        with self._using:
+            self._count(emitted, emitted.scope.job or self._job)
+
+    def note_end(self, *, has_failed: bool) -> None:
+        """Note how the command ended."""
+        with self._using:
+            self._end(self._job, has_failed=has_failed, at=datetime.now(UTC))
+
+    def copy(self) -> AgentFigures:
+        """Return the figures as they are now."""
+        with self._using:
+            return AgentFigures(dict(self._values), dict(self._histograms))
+
+    def _count(self, emitted: Emitted, job: str) -> None:
+        match emitted.event:
+            case CyclePublished(_, _, _, _, rows, seconds, _):
+                self._add("rowtide_capture_rows_total", (), rows)
+                self._measure("rowtide_capture_cycle_duration_seconds", (ScanPhase.DONE.label,), seconds)
+            case BatchDelivered(subscriber, _, _, commands, _, _):
+                # A batch has commands of all publications of a subscriber.
+                self._add("rowtide_subscription_commands_total", ("", without_users(subscriber)), commands)
+            case SubscriptionRetries(publication, subscriber, _, error) | SubscriptionStopped(
+                publication, subscriber, error
+            ):
+                labels = (publication, without_users(subscriber), _number_of(error))
+                self._add("rowtide_subscription_errors_total", labels, 1)
+            case TracerArrived(publication, subscriber, log_s, delivery_s):
+                for hop, seconds_of_hop in (("log", log_s), ("delivery", delivery_s)):
+                    if seconds_of_hop is not None:
+                        labels = (publication, without_users(subscriber), hop)
+                        self._measure("rowtide_tracer_seconds", labels, seconds_of_hop)
+            case Synchronised(publication, _, _, _, _, _, seconds):
+                self._measure("rowtide_merge_sync_duration_seconds", (publication,), seconds)
+            case ArticleValidated(publication, subscriber, article, is_equal):
+                labels = (publication, without_users(subscriber), article)
+                self._set("rowtide_validation_failed", labels, float(not is_equal))
+            case JobEnded(RunOutcome.SUCCEEDED):
+                self._end(job, has_failed=False, at=emitted.time)
+            case AgentRetries(_, error):
+                self._count_capture_error(job, error)
+            case JobFailed(_, error) | AgentFailed(error):
+                self._count_capture_error(job, error)
+                self._end(job, has_failed=True, at=emitted.time)
+            case _:
+                pass
+
+    def _count_capture_error(self, job: str, error: Exception) -> None:
+        if job == _CAPTURE:
+            self._add("rowtide_capture_errors_total", (_number_of(error),), 1)
+
+    def _end(self, job: str, *, has_failed: bool, at: datetime) -> None:
+        self._set("rowtide_job_failed", (job,), float(has_failed))
+        if not has_failed:
+            self._set("rowtide_job_last_success_timestamp_seconds", (job,), at.timestamp())
+
+    def _set(self, name: str, labels: tuple[str, ...], value: float) -> None:
+        self._values[name, (self._database, *labels)] = value
+
+    def _add(self, name: str, labels: tuple[str, ...], amount: float) -> None:
+        series = name, (self._database, *labels)
+        self._values[series] = self._values.get(series, 0.0) + amount
+
+    def _measure(self, name: str, labels: tuple[str, ...], seconds: float) -> None:
+        series = name, (self._database, *labels)
+        self._histograms[series] = self._histograms.get(series, Histogram()).add(seconds)
+
+
+def _number_of(error: Exception) -> str:
+    return f"RT-{error.number}" if isinstance(error, RowtideError) else type(error).__name__

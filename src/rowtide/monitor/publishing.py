@@ -1,0 +1,104 @@
+"""Metrics of a command: served over HTTP, or written into a file for node_exporter's textfile collector."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import socket
+
+from rowtide.core.addresses import Address
+from rowtide.core.errors import RowtideError
+from rowtide.events.catalogue import MetricsNotWritten
+from rowtide.events.emission import emit
+from rowtide.monitor.agent_figures import AgentFigures
+from rowtide.monitor.exposition import render_agent
+from rowtide.monitor.listening import bound_to
+
+EVERY_S = 15.0
+_ANSWER_S = 10.0
+"""A client that is silent for so long is disconnected."""
+_LOOK_S = 0.1
+"""How soon the server notices that it is to end."""
+
+Read = Callable[[], AgentFigures]
+Write = Callable[[bytes], None]
+
+
+@contextmanager
+def serving_figures(read: Read, listen: Address) -> Iterator[Address]:
+    """Serve figures at /metrics during the block; yield where. Raises `ListeningFailed`."""
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = _ANSWER_S
+
+        def do_GET(self) -> None:
+            if self.path.partition("?")[0] != "/metrics":
+                self.send_error(404)
+                return
+            body, content_type = render_agent(read(), self.headers.get("accept", ""))
+            self.send_response(200)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def version_string(self) -> str:
+            return "rowtide"
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
+            """Log nothing: a scrape is no event."""
+
+    with bound_to(listen) as bound:
+        server = _Server(bound, Handler)
+        thread = threading.Thread(target=server.serve_forever, args=(_LOOK_S,), name="rowtide metrics", daemon=True)
+        thread.start()
+        try:
+            yield Address(*bound.getsockname()[:2])
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    """Serves from a socket that listens already. Its base would look up the host's name, which may take long."""
+
+    daemon_threads = True
+
+    def __init__(self, bound: socket, handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(bound.getsockname()[:2], handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = bound
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Ignore a client that has gone: the next scrape asks again."""
+
+
+@contextmanager
+def writing_figures(read: Read, write: Write, every_s: float = EVERY_S) -> Iterator[Callable[[], None]]:
+    """Write figures now, and again and again during the block; yield what writes them once more.
+
+    `write` replaces the whole file. What it raises at first ends the command before it has worked; later it is an
+    event, and the command continues.
+    """
+
+    def write_now() -> None:
+        write(render_agent(read())[0])
+
+    def repeat() -> None:
+        while not stop.wait(every_s):
+            try:
+                write_now()
+            except RowtideError as error:
+                emit(MetricsNotWritten(error))
+
+    write_now()
+    stop = threading.Event()
+    thread = threading.Thread(target=repeat, name="rowtide metrics", daemon=True)
+    thread.start()
+    try:
+        yield write_now
+    finally:
+        stop.set()
+        thread.join()
