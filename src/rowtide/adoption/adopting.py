@@ -18,7 +18,7 @@ from rowtide.cdc import access, definitions as cdc_definitions
 from rowtide.cdc.enabling import reinitialize as capture
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import format_log_position
-from rowtide.core.secrets import redact
+from rowtide.core.redaction import redact
 from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated

@@ -9,12 +9,12 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.consumers.consuming import Consuming
-from rowtide.cdc.enabling.requests import DatabaseToEnable, InstanceRequest, NewInstance, TablesRequest, TablesToEnable
 from rowtide.cdc.job_functions import SnapshotFunctions
+from rowtide.cdc.requests import DatabaseToEnable, InstanceRequest, NewInstance, TablesRequest, TablesToEnable
 from rowtide.cdc.scans.pace import USUAL, CaptureOptions
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import takes
-from rowtide.core.row_values import hiding
+from rowtide.core.redaction import hiding
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.urls import parse_url
 from rowtide.events.event import scope
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
     from rowtide.cdc.bridging.bridges import BridgedGap, Gap
     from rowtide.cdc.cleanup.cleanup import Cleaned
-    from rowtide.cdc.cleanup.orders import CleanupOrder
     from rowtide.cdc.enabling.administration import Disabling, EnabledDatabase
     from rowtide.cdc.enabling.reinitialize import CaptureLoss
     from rowtide.cdc.enabling.table_rules import RuledTable, TableRule
     from rowtide.cdc.enabling.table_sets import TableOutcome
     from rowtide.cdc.mending.requests import MendedTable
+    from rowtide.cdc.requests import CleanupOrder
     from rowtide.cdc.running.context import CaptureContext, Watchers
     from rowtide.cdc.status import Status
     from rowtide.databases.postgres.alterations import Alterations, Rehearsing
@@ -270,8 +270,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         stop: threading.Event | None,
         watchers: Watchers | None,
     ) -> CaptureContext:
-        from rowtide.cdc.running.context import CaptureContext, Watchers
-        from rowtide.cdc.running.reporting import emitting
+        from rowtide.cdc.running.context import CaptureContext, Watchers, emitting
 
         stop = stop or threading.Event()
         return CaptureContext(self._url, _maker(spark), stop, emitting(watchers or Watchers()), options)
@@ -291,7 +290,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         but rows below them remain.
         """
         from rowtide.cdc.cleanup.housekeeping import clean_up
-        from rowtide.cdc.cleanup.orders import CleanupOrder
+        from rowtide.cdc.requests import CleanupOrder
 
         order = order or CleanupOrder(retention=self.read_retention())
         return clean_up(self._engine, self._name, order, on_progress, on_note)

@@ -10,9 +10,9 @@ from rowtide.cdc.jobs import administration as job_administration, administratio
 from rowtide.cdc.jobs.administration import ListedJob
 from rowtide.cdc.jobs.definitions import HistoricRun
 from rowtide.cdc.jobs.parameters import JobChange, JobParameters, JobType, NewJob
+from rowtide.cdc.requests import RepeatedSnapshot
 from rowtide.cdc.scans import tables as scan_tables
-from rowtide.cdc.scans.sessions import ScanError, ScanSession
-from rowtide.cdc.snapshots.requests import RepeatedSnapshot
+from rowtide.cdc.scans.metrics import ScanError, ScanSession
 from rowtide.core.options import takes
 
 if TYPE_CHECKING:

@@ -1,16 +1,18 @@
-"""`rowtide agent`: the jobs of a database, or of all databases of the configuration file."""
+"""`rowtide agent` and `rowtide install-units`: the jobs of databases, as tasks of a supervisor or units of systemd."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import shutil
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import click
 
-from rowtide.agents.supervisor import Supervisor, Tasks, has_terminal
+from rowtide.agents.supervisor import Supervisor, Task, Tasks, has_terminal
 from rowtide.cdc.scans.pace import USUAL, CaptureOptions, EngineSetting
-from rowtide.cli.agent_tasks import AgentWork, RunOptions, group_jobs, make_tasks
 from rowtide.cli.cdc.running import EngineOption, MaxLatency, RewriteWidened
 from rowtide.cli.configured import configuration, load
 from rowtide.cli.exit_codes import ExitCode
@@ -18,15 +20,97 @@ from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import HideKeys, Master, SharedStorage, SparkConf, spark_request
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.watching import watching
-from rowtide.configuration.settings import DEFAULT_JOBS, Configuration
+from rowtide.configuration.settings import DEFAULT_JOBS, AgentJob, Configuration, DatabaseSettings
 from rowtide.core.options import Option
-from rowtide.core.row_values import are_hidden
+from rowtide.core.redaction import are_hidden
+from rowtide.core.values import frozen
+from rowtide.databases.passwords import Access, EnvironmentPassword, PasswordSource
 from rowtide.events.catalogue import ProcessReported
 from rowtide.events.configuration import LogOptions
 from rowtide.events.emission import emit
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
-from rowtide.systemd.notifying import ServiceManager
+from rowtide.lake.spark.settings import SparkRequest
+from rowtide.systemd.notifying import MANAGERS_VARIABLES, ServiceManager
+
+TOGETHER: Mapping[AgentJob, str] = {
+    AgentJob.CAPTURE: "",
+    AgentJob.CLEANUP: "",
+    AgentJob.TARGETS: "",
+    AgentJob.SUBSCRIPTIONS: "subscriptions",
+    AgentJob.MERGE: "merge",
+}
+"""The jobs that share a process, by what is added to its name.
+
+Delivery and merge need no Spark, and must not end with its JVM.
+"""
+
+
+@frozen
+class RunOptions:
+    """The options of `rowtide agent run`."""
+
+    capture: CaptureOptions
+    spark: SparkRequest
+    log: LogOptions
+    hides_keys: bool = False
+    is_debugging: bool = False
+
+
+@frozen
+class AgentWork:
+    """What one process does. It has no secret: passwords are read where they are kept, for each connection."""
+
+    url: str
+    jobs: tuple[AgentJob, ...]
+    accesses: tuple[Access, ...]
+    options: RunOptions
+
+
+def make_tasks(
+    read: Configuration, names: Collection[str], options: RunOptions, environment: Mapping[str, str]
+) -> Tasks:
+    """Return a task for each process of some databases of a file, by the names under which they are reported."""
+    return {
+        f"{name} {added}".rstrip(): Task(
+            AgentWork(str(settings.url), jobs, _accesses(read, settings), options),
+            _environment(read, settings, environment),
+        )
+        for name, settings in read.databases.items()
+        if name in names
+        for added, jobs in group_jobs(settings.run).items()
+    }
+
+
+def group_jobs(run: Collection[AgentJob]) -> Mapping[str, tuple[AgentJob, ...]]:
+    """Return the jobs of each process, by what is added to its name."""
+    added = dict.fromkeys(TOGETHER[job] for job in run)
+    return {one: tuple(job for job in run if TOGETHER[job] == one) for one in added}
+
+
+def _accesses(read: Configuration, own: DatabaseSettings) -> tuple[Access, ...]:
+    """Return how this database is accessed, and others that may be its subscribers, if that needs no variable."""
+    return tuple(
+        one.access for one in read.databases.values() if one is own or not isinstance(one.password, EnvironmentPassword)
+    )
+
+
+def _environment(read: Configuration, own: DatabaseSettings, environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the environment without the secrets that are not this database's."""
+    secrets = {name for source in _sources(read) for name in _variables(source)}
+    left_out = (secrets | {"ROWTIDE_DB", *MANAGERS_VARIABLES}) - {*_variables(own.password)}
+    return {name: value for name, value in environment.items() if name not in left_out}
+
+
+def _sources(read: Configuration) -> Iterator[PasswordSource | None]:
+    yield read.monitor.auth
+    yield from (settings.password for settings in read.databases.values())
+
+
+def _variables(source: PasswordSource | None) -> Iterator[str]:
+    if isinstance(source, EnvironmentPassword):
+        yield source.name
+
 
 app = CommandTable()
 
@@ -131,3 +215,65 @@ def synchronise_subscribers(work: AgentWork) -> None:
     """Synchronise the subscribers of a hub again and again until it is stopped."""
     with watching("Synchronising ...", work.options.log, work.url, "merge") as stop:
         connect(work.url).merge.run(stop=stop)
+
+
+@app.command(epilog="Example: rowtide install-units --run-as rowtide --writable /data/lake")
+def install_units(
+    *,
+    for_user: Annotated[bool, Option("--user", help="For your own user manager, in place of the system's.")] = False,
+    run_as: Annotated[str, Option("--run-as", metavar="NAME", help="The user that the services run as.")] = "rowtide",
+    config: Annotated[
+        Path | None,
+        Option(
+            "--config-file",
+            metavar="FILE",
+            help="The configuration file of the services.",
+            show_default="/etc/rowtide/rowtide.toml, with --user rowtide/rowtide.toml in your configuration folder",
+        ),
+    ] = None,
+    writable: Annotated[
+        list[str],
+        Option("--writable", metavar="FOLDER", help="A lake or log store on this machine; may be repeated."),
+    ],
+    folder: Annotated[
+        Path | None,
+        Option("--folder", metavar="FOLDER", help="Where the files are written.", show_default="systemd's own"),
+    ] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the files, and write none.")] = False,
+) -> None:
+    """Write rowtide-agent@.service and rowtide-monitor.service for systemd.
+
+    The agent of a database of the configuration file is then `systemctl enable --now rowtide-agent@NAME`. Files that
+    this command has written before are replaced; settings of your own belong in a drop-in (`systemctl edit`).
+    """
+    from rowtide.systemd.units import UnitSettings, default_folder, describe_units, write_units
+
+    settings = UnitSettings(
+        _find_program(),
+        (config or _default_config(for_user=for_user)).absolute(),
+        None if for_user else run_as,
+        writable=tuple(Path(one).absolute() for one in writable),
+    )
+    units = describe_units(settings)
+    if dry_run:
+        for name, text in units.items():
+            print(f"# {name}\n{text}")
+        return
+    for path, state in write_units(units, folder or default_folder(os.environ, for_user=for_user)).items():
+        print(f"{path}: {state}")
+    manager = "systemctl --user" if for_user else "systemctl"
+    notes.print(f"Next: {manager} daemon-reload && {manager} enable --now rowtide-agent@NAME", soft_wrap=True)
+
+
+def _find_program() -> Path:
+    """Return the command that was called, which is that of its environment."""
+    beside = Path(sys.executable).with_name("rowtide")
+    found = shutil.which("rowtide")
+    return beside if beside.exists() or found is None else Path(found)
+
+
+def _default_config(*, for_user: bool) -> Path:
+    if not for_user:
+        return Path("/etc/rowtide/rowtide.toml")
+    given = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(given) if given else Path.home() / ".config") / "rowtide" / "rowtide.toml"

@@ -29,14 +29,14 @@ def print_version(context: click.Context, _parameter: click.Parameter, wanted: b
 
 _commands = CommandTable()
 for _name, _module in (
-    ("adopt", "adopt"),
-    ("check", "check"),
-    ("grant", "grant"),
+    ("adopt", "database"),
+    ("check", "health"),
+    ("grant", "database"),
     ("health", "health"),
-    ("export", "declared"),
-    ("apply", "declared"),
-    ("upgrade", "upgrade"),
-    ("install-units", "units"),
+    ("export", "database"),
+    ("apply", "database"),
+    ("upgrade", "database"),
+    ("install-units", "agent"),
     ("demo", "demo"),
     ("completion", "completion"),
 ):

@@ -21,9 +21,8 @@ from rowtide.cli.configured import configure, find_database_url, find_default
 from rowtide.cli.exit_codes import ExitCode, code_of, code_of_usage, runs_on
 from rowtide.cli.output.signal_deadline import own_process
 from rowtide.core.errors import RowtideError, describe
-from rowtide.core.extras import hide_pandas, naming_extras
-from rowtide.core.row_values import are_hidden, hiding
-from rowtide.core.secrets import MASK, redact
+from rowtide.core.exports import hide_pandas, naming_extras
+from rowtide.core.redaction import MASK, are_hidden, hiding, redact
 from rowtide.events.emission import log_nothing, use_log
 from rowtide.events.event import Emitted, Level
 

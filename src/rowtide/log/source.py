@@ -49,7 +49,7 @@ class Decoded:
     table versions given out in this batch, to be made durable before the records; `events` are in log order.
     `transactions` counts commits, without those that were durable before; `as_of` is the last commit's time.
     `control_row` is the mark or heartbeat of the latest transaction. `unverified` are the transactions with a mark of
-    delivery (`rowtide.log.origins`) that is not verified.
+    delivery (`rowtide.log.announcements`) that is not verified.
     """
 
     records: pa.Table

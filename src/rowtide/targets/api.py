@@ -48,8 +48,7 @@ from rowtide.targets.new_columns import (
 )
 from rowtide.targets.options import PYTHON, NewTarget
 from rowtide.targets.sets import SetTable, SetVersion
-from rowtide.targets.table import Verify, without_lease
-from rowtide.targets.table_format import table_format
+from rowtide.targets.table_format import Verify, table_format, without_lease
 from rowtide.targets.tables import TableApplier, find_snapshot, open_table
 
 if TYPE_CHECKING:

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 from rowtide.cdc.mending.requests import MendedTable
 from rowtide.core.values import frozen
 from rowtide.delta.errors import TableUnreadable, TableUnwritable
-from rowtide.delta.formats import OWNER
+from rowtide.delta.features import OWNER
 from rowtide.delta.snapshot import Snapshot, open_snapshot
-from rowtide.delta.writing.mending import Mended, mend, plan_mending
+from rowtide.delta.writing.rewriting import Mended, mend, plan_mending
 from rowtide.lake.stores import locate
 from rowtide.targets.definitions import Target
 from rowtide.targets.errors import TargetNotMended
 from rowtide.targets.formats.delta import DeltaTable
 from rowtide.targets.options import TargetFormat
-from rowtide.targets.table import without_lease
-from rowtide.targets.table_format import table_format
+from rowtide.targets.table_format import table_format, without_lease
 from rowtide.targets.tables import open_table
 
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ from rowtide.cdc import access
 from rowtide.cdc.definitions import EnabledTable, list_enabled, read_captured_columns, require_complete
 from rowtide.cdc.enabling.instances import MAX_NAME_LENGTH, define_instance, list_superseded
 from rowtide.cdc.enabling.postgres import plan_disable_briefly, plan_enable_table, repeat_request
-from rowtide.cdc.enabling.requests import InstanceRequest
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import ENABLED, RecordedInstance, read_first_definition
 from rowtide.cdc.queries.windows import PublishedLake
+from rowtide.cdc.requests import InstanceRequest
 from rowtide.cdc.snapshot_requests import OPEN, RequestState, SnapshotRequest, list_visible
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from rowtide.cdc.enabling.instances import as_member, define_instance
-from rowtide.cdc.enabling.requests import InstanceRequest
 from rowtide.cdc.instances import Instance
+from rowtide.cdc.requests import InstanceRequest
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape, TableVersion
 from rowtide.databases.source_table import SourceColumn, SourceIndex, SourceTable, TableKind

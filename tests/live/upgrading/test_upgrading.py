@@ -25,7 +25,7 @@ from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.formats import MIGRATIONS, FormatNewer, FormatOutdated, Migration, StoredFormat, StoreFormat
 from rowtide.databases.postgres import functions
 from rowtide.databases.sqlite import guarding as file_formats
-from rowtide.delta.formats import FORMAT, LAKE_TABLE
+from rowtide.delta.features import FORMAT, LAKE_TABLE
 from rowtide.delta.snapshot import Location
 from rowtide.delta.writing.alteration import raise_format, set_properties
 from rowtide.handle import Database, connect

@@ -14,9 +14,16 @@ from builders.log.log_records import log_records
 from builders.log.random_records import Logged, random_change, random_records, random_table
 from builders.values.arrow_rows import assert_same_rows
 from rowtide.cdc.capture import change_files
-from rowtide.cdc.capture.change_files import Selection, convert_part, convert_segment, divide, select_records
+from rowtide.cdc.capture.change_files import (
+    SegmentReader,
+    Selection,
+    convert_part,
+    convert_segment,
+    divide,
+    read_captured,
+    select_records,
+)
 from rowtide.cdc.capture.planning import CyclePlan, InstanceLifetime, InstanceWork, VersionRows
-from rowtide.cdc.capture.segment_reader import SegmentReader, read_captured
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.cdc.rows.conversion import LsnRange, convert_records
 from rowtide.core.lsn import CommitLsn, Position

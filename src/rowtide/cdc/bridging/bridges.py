@@ -23,9 +23,9 @@ from rowtide.cdc.enabling.reinitialize import announce_instances
 from rowtide.cdc.errors.capturing import DifferenceImpossible
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_lease import LAKE, LakeLease
-from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.grouping import GroupingDatabase as QueryEngine, open_engine
 from rowtide.cdc.lake_readers.lake import Lake
+from rowtide.cdc.lake_readers.presentation import ArrowChanges
 from rowtide.cdc.published import ENABLED, RecordedInstance, list_table_paths, read_instances, read_publication
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.errors import RowtideError

@@ -15,7 +15,7 @@ from rowtide.cdc.ddl.schema_changes import InstanceSchemaChange, follow_alterati
 from rowtide.cdc.definitions import FEATURE, READER
 from rowtide.cdc.errors.capturing import RelationChanged
 from rowtide.cdc.instances import Instance, decode_instance
-from rowtide.cdc.rows.column_places import find_indexes
+from rowtide.cdc.rows.change_columns import find_indexes
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion

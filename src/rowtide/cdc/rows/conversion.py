@@ -22,13 +22,15 @@ from rowtide.cdc.instances import Instance
 from rowtide.cdc.rows.change_columns import (
     DELETE,
     INSERT,
+    NO_INDEX,
     TRUNCATE,
     UPDATE_AFTER,
     UPDATE_BEFORE,
     change_columns,
+    column_indexes,
     column_type,
+    find_indexes,
 )
-from rowtide.cdc.rows.column_places import NO_INDEX, column_indexes, find_indexes
 from rowtide.cdc.rows.row_images import Booleans, Integers, RowImages, complete_images, read_images
 from rowtide.core.mask import full_mask, mask_length
 from rowtide.core.operations import Operation

@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import Final
 
 from rowtide.cdc.errors.capturing import MaxLatencyInvalid
+from rowtide.core.options import read_words
 from rowtide.core.values import frozen
-from rowtide.core.words import read_words
 
 LONGEST_REST_S = 1.0
 SHORTEST_PERIOD_S = 0.4

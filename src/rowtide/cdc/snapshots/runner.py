@@ -52,10 +52,10 @@ from rowtide.cdc.snapshots.planning import (
     RequestReports,
     SnapshotEndings,
     SnapshotPlanner,
+    SnapshotsTable,
     describe,
     find_last,
 )
-from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable
 from rowtide.copying.errors import CopiedTableDropped, CopiedTableUnreadable
 from rowtide.copying.source import PostgresCopySource, RowNotCopied
 from rowtide.core.errors import Remedy, RowtideError

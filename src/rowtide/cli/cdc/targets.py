@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from rowtide.catalogs.kinds import CatalogueKind
+from rowtide.catalogs.entries import CatalogueKind
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.listing import Listed, listing
 from rowtide.cli.options import Db, HideKeys, ListingFormat, Master, SharedStorage, SparkConf, spark_request

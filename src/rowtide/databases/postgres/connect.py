@@ -16,10 +16,9 @@ from psycopg.pq.abc import PGconn
 from psycopg.types.datetime import DateLoader, TimestampLoader, TimestamptzLoader
 from psycopg.types.string import TextLoader
 
-from rowtide.databases.access import find_replication_url, read_password, with_password
+from rowtide.databases.passwords import find_replication_url, read_password, with_password
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoReplicationRight, translated
-from rowtide.databases.postgres.functions import PATH
-from rowtide.databases.postgres.monitoring import FIND_MONITORED, MONITORED, map_schemas
+from rowtide.databases.postgres.functions import FIND_MONITORED, MONITORED, PATH, map_schemas
 from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.postgres.silence import SESSION, WatchedConnection
 from rowtide.databases.urls import DatabaseKind, DatabaseUrl, PostgresNeeded, UrlNotRead, parse_url

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
-from rowtide.delta import formats
+from rowtide.delta import features
 from rowtide.delta.actions import commit_info, format_commit
 from rowtide.delta.errors import LakeFenced, LakeReadFailed, TableMissing, TableUnreadable, TableUnwritable
 from rowtide.delta.features import find_unappendable, find_unnameable
@@ -127,7 +127,7 @@ def require_writable(snapshot: Snapshot) -> None:
 
 
 def _require_ours(snapshot: Snapshot) -> None:
-    formats.require_writable(snapshot.location.path, snapshot.properties)
+    features.require_writable(snapshot.location.path, snapshot.properties)
     versions = {name: found.version for name, found in snapshot.state.transactions.items()}
     require_unfenced(snapshot.location, versions)
     require_fence(snapshot.location)

@@ -50,8 +50,7 @@ from rowtide.diagnosis.postgres.table_facts import choose_tables, read_foreign_t
 from rowtide.diagnosis.postgres.tables import check_tables
 from rowtide.diagnosis.postgres.tracking import check_tracking
 from rowtide.diagnosis.postgres.tracking_facts import TrackingFacts, read_tracking
-from rowtide.diagnosis.purpose import Checked
-from rowtide.diagnosis.result import LOG, CheckResult, State, Unread, by_state, of_error, unread
+from rowtide.diagnosis.result import LOG, Checked, CheckResult, State, Unread, by_state, of_error, unread
 from rowtide.log.catalogue import find_source
 from rowtide.log.errors import DatabaseCopied
 from rowtide.log.source_definition import SourceDefinition

@@ -39,8 +39,7 @@ from rowtide.targets.formats.delta import as_found
 from rowtide.targets.keeping import TargetWindow, find_drops, open_target_window
 from rowtide.targets.options import HISTORY, ApplyEngine, Truncation
 from rowtide.targets.sets import TableVersion
-from rowtide.targets.table import Verify
-from rowtide.targets.table_format import table_format
+from rowtide.targets.table_format import Verify, table_format
 
 _OPERATION = "__$operation"
 

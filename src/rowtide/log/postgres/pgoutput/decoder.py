@@ -16,8 +16,8 @@ from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.core.records import RECORD
 from rowtide.core.tables import TableVersion
 from rowtide.core.values import frozen
+from rowtide.log.announcements import Secrets
 from rowtide.log.membership import Event, Member, Reshaped
-from rowtide.log.origins import Secrets
 from rowtide.log.postgres.pgoutput.control import Control, LogOrder, PlacedEvent, read_control
 from rowtide.log.postgres.pgoutput.frames import Frames, Ints, join
 from rowtide.log.postgres.pgoutput.images import TableImages, read_images

@@ -21,7 +21,7 @@ from rowtide.databases.postgres.clock import taking_anchors
 from rowtide.databases.postgres.connect import SCHEMAS_FOUND, load_texts
 from rowtide.databases.postgres.encodings import lacks_characters
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.monitoring import map_schemas
+from rowtide.databases.postgres.functions import map_schemas
 from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.postgres.received_texts import Parameters

@@ -16,11 +16,17 @@ from sqlalchemy.exc import DBAPIError
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.sqlite import clock
-from rowtide.databases.sqlite.connect import begin_immediate, open_connection, path_of, rehearsal
+from rowtide.databases.sqlite.connect import (
+    FileLimits,
+    begin_immediate,
+    failure_of,
+    open_connection,
+    path_of,
+    rehearsal,
+)
 from rowtide.databases.sqlite.errors import FileBusy, find_fault, is_busy
 from rowtide.databases.sqlite.guarding import writing
 from rowtide.databases.sqlite.keys import quote
-from rowtide.databases.sqlite.strange_files import FileLimits, failure_of
 from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import ROWGUID, Article, DeviceLimits, Subscription
 from rowtide.merge.catalogue import list_merged, list_publications, list_purged, read_nickname, read_purged

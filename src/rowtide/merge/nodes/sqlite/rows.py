@@ -10,8 +10,8 @@ from rowtide.core.values import frozen
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.keys import quote, quote_literal
-from rowtide.databases.sqlite.texts import OF_ANOTHER_CLASS, from_text, reader, value_of_literal
-from rowtide.databases.types.file_storage import SqliteValue
+from rowtide.databases.sqlite.values import OF_ANOTHER_CLASS, from_text, reader, value_of_literal
+from rowtide.databases.types.value_type import SqliteValue
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.roles.rows import Reach
 from rowtide.merge.nodes.sqlite.exact_numbers import read_columns

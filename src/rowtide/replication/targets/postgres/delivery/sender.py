@@ -11,7 +11,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
-from rowtide.core.row_values import shown
+from rowtide.core.redaction import shown
 from rowtide.databases.postgres.encodings import can_encode, find_codec
 from rowtide.databases.postgres.errors import find_outage
 from rowtide.databases.postgres.functions import OWN_PATH, USERS_PATH

@@ -1,16 +1,4 @@
-"""Keys and values of rows in what errors, logs and histories say, and the mark that replaces them.
-
-A field of an error that holds them has the type `RowKey` or `Said`, or `Quoted` if it quotes another error. While they
-are hidden (`--hide-keys`), errors are made without them, whatever is then printed, stored or sent to another process:
-some fifty places, of which one would be forgotten. Child processes inherit it by the environment, also a log reader
-that is forked before the command line is parsed. Logs of events never have them (`RowtideError.without_row`).
-
-Without the option keys are shown, since a refused row is not found otherwise; `SECURITY.md` lists these errors. What is
-a value and what a name cannot be told from a database's text, so known beginnings of messages are shown, and an unknown
-message is hidden whole, but for its SQLSTATE. A SQLSTATE alone would hide which constraint was violated, which is asked
-first and says nothing of the row. Conflicts of delivery lose their values; those of merge keep them, since `merge
-resolve` restores rows from them.
-"""
+"""What errors, logs and histories must not show: keys and values of rows, passwords and tokens."""
 
 from __future__ import annotations
 
@@ -22,7 +10,41 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TypeAlias, TypeVar
 
-from rowtide.core.secrets import MASK
+MASK = "***"
+SECRET_PARAMETERS = frozenset(
+    {"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"}
+)
+"""libpq's connection parameters that are secrets."""
+
+_IN_USERINFO = re.compile(r"(?P<before>\w[\w+.-]*://[^\s:/?#@]*:)\S+@")
+"""Greedy, so that a password with an unescaped @ or / is masked entirely."""
+_IN_PARAMETER = re.compile(
+    rf"(?P<before>\b(?:{'|'.join(sorted(SECRET_PARAMETERS))}|pgpassword|aws_secret_access_key)\s*=\s*)"
+    r"(?:'(?:[^'\\]|\\.)*'?|[^\s&'\",;]+)",
+    re.IGNORECASE,
+)
+
+
+_OF_STORES = (
+    r"[\w.-]*(?:secret[.-]?(?:access[.-])?key|account\.key|session[.-]token|sas\.(?:fixed\.)?token)[\w.-]*|accountkey"
+)
+"""Settings of object stores: Hadoop's (`fs.s3a.secret.key`, `fs.azure.account.key.NAME.dfs…`), and Azure's own."""
+_IN_SETTING = re.compile(
+    rf"(?P<before>\b(?:{_OF_STORES}|sig|x-amz-(?:signature|credential|security-token))[\"']?\s*[=:]\s*)"
+    r"(?:'[^']*'?|\"[^\"]*\"?|[^\s&'\",;]+)",
+    re.IGNORECASE,
+)
+
+
+def redact(text: str) -> str:
+    """Return text with `***` for passwords in URLs and libpq's keyword strings, and for keys of object stores."""
+    if "=" not in text and ":" not in text:
+        # What all patterns need: they take long for long words.
+        return text
+    for pattern in (_IN_USERINFO, _IN_PARAMETER, _IN_SETTING):
+        text = pattern.sub(lambda found: found["before"] + MASK + "@" * found[0].endswith("@"), text)
+    return text
+
 
 RowKey: TypeAlias = str
 """A row's key: hidden whole."""

@@ -1,13 +1,15 @@
-"""What is asked for when tables are enabled, as commands and methods take it. Light."""
+"""What is asked of CDC, as commands and methods take it: tables to enable, snapshots, consumers, cleanup. Light."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY
+from datetime import timedelta
 from typing import Annotated, Any
 
 from rowtide.cdc.errors.enabling import BeforeImagesUnknown, WidenedUnknown
-from rowtide.core.options import MOST_ROWS, ForGroup, Option, values_of
+from rowtide.core.lsn import CommitLsn
+from rowtide.core.options import MOST_HOURS, MOST_ROWS, Argument, ForGroup, Option, values_of
 from rowtide.core.tables import BeforeImages, Widened
 from rowtide.core.values import frozen
 
@@ -143,3 +145,74 @@ class TablesToEnable(TablesRequest):
     wait_s: float = 900.0
     on_progress: Callable[[Any], None] = lambda _rounds: None
     """Called with `Rounds`: how many tables are done, and what the others wait for."""
+
+
+@frozen
+class RepeatedSnapshot:
+    """A captured table that is copied again."""
+
+    name: Annotated[str, Argument(metavar="TABLE", help="schema.table, or a capture instance")]
+    _: KW_ONLY
+    where: Annotated[
+        str | None, Option(help="SQL condition: only these rows, which replace those of the same keys.")
+    ] = None
+    rows_per_second: RowsPerSecond = None
+
+
+LIMIT_HOURS = 168
+AT_RISK = 4
+"""A consumer with less than this part of its limit left is at risk."""
+
+
+ConsumerName = Annotated[str, Argument(metavar="NAME", help="a consumer")]
+_LIMIT = Option(help="How long cleanup waits for what it has not acknowledged.", max=MOST_HOURS)
+
+
+@frozen
+class NewConsumer:
+    """A consumer as it is added."""
+
+    name: ConsumerName
+    instances: Annotated[Sequence[str], Option(help="The capture instances that it reads, separated by commas.")]
+    _: KW_ONLY
+    limit_hours: Annotated[int, _LIMIT] = LIMIT_HOURS
+    role_name: Annotated[str | None, Option("--role", help="Its members may acknowledge, besides the owner.")] = None
+
+
+@frozen
+class ConsumerChange:
+    """What is to change of a consumer; None stays."""
+
+    name: ConsumerName
+    _: KW_ONLY
+    instances: Annotated[
+        Sequence[str] | None, Option(help="All the instances that it reads from now on, separated by commas.")
+    ] = None
+    limit_hours: Annotated[int | None, _LIMIT] = None
+
+
+RETENTION = timedelta(minutes=4320)
+
+
+@frozen
+class CleanupOrder:
+    """The scope of a cleanup.
+
+    Without `capture_instance`: all instances, up to `low_water_mark`, or else by `retention`. With it: that instance,
+    up to `low_water_mark`, or else without moving its low endpoint: rows that earlier deletions left are removed.
+    """
+
+    capture_instance: Annotated[
+        str | None,
+        Argument(metavar="INSTANCE", help="One instance; its low endpoint moves only to a given mark."),
+    ] = None
+    low_water_mark: Annotated[
+        CommitLsn | None, Option(help="The first LSN that stays.", sql_server="@low_water_mark")
+    ] = None
+    retention: timedelta = RETENTION
+    is_forced: Annotated[bool, Option("--force", help="Accept any move of the mark: the clocks were right.")] = False
+
+    @property
+    def moves(self) -> bool:
+        """Whether low endpoints may move."""
+        return self.capture_instance is None or self.low_water_mark is not None
