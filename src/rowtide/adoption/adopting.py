@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, Executable, text
 from rowtide.adoption.errors import NothingToResumeFrom
 from rowtide.adoption.found import Adoption
 from rowtide.cdc import access, definitions as cdc_definitions
-from rowtide.cdc.enabling import reinitialize as capture
+from rowtide.cdc.gaps import reinitialize as capture
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import format_log_position
 from rowtide.core.redaction import redact

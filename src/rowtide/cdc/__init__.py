@@ -9,7 +9,6 @@ from rowtide.core.exports import exporting
 if TYPE_CHECKING:
     from rowtide.agents.runs import RunOutcome
     from rowtide.cdc.api import CaptureRehearsal, ChangeDataCapture
-    from rowtide.cdc.bridging.bridges import BridgedGap, Gap
     from rowtide.cdc.capture.capture import CycleReport
     from rowtide.cdc.cleanup.cleanup import Cleaned
     from rowtide.cdc.consumers.consumers import ListedConsumer
@@ -17,9 +16,10 @@ if TYPE_CHECKING:
     from rowtide.cdc.ddl.history import ListedChange
     from rowtide.cdc.ddl.retyping import WidenedTable
     from rowtide.cdc.enabling.administration import Disabling, EnabledDatabase
-    from rowtide.cdc.enabling.reinitialize import CaptureLoss
     from rowtide.cdc.enabling.table_rules import RuledTable, TableRule
     from rowtide.cdc.enabling.table_sets import Outcome, TableOutcome
+    from rowtide.cdc.gaps.reconciling import BridgedGap, Gap
+    from rowtide.cdc.gaps.reinitialize import CaptureLoss
     from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn
     from rowtide.cdc.introspection import ListedColumn, ListedInstance
     from rowtide.cdc.jobs.administration import ListedJob
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from rowtide.cdc.jobs.parameters import JobChange, JobParameters, JobType, NewJob
     from rowtide.cdc.lake_readers.lake import Lake
     from rowtide.cdc.lake_readers.presentation import ArrowChanges
-    from rowtide.cdc.mending.requests import MendedTable
     from rowtide.cdc.published import MissingTransaction, Publication, RecordedInstance
     from rowtide.cdc.queries.lsn_times import Bound
     from rowtide.cdc.queries.windows import PublishedLake, ValidityInterval
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.snapshots.copies import SnapshotProgress
     from rowtide.cdc.spark_changes import Changes
     from rowtide.cdc.status import Status
+    from rowtide.cdc.widening_removal import MendedTable
     from rowtide.core.tables import BeforeImages, Widened
     from rowtide.databases.postgres.catalogue import ImageCost
     from rowtide.databases.postgres.rounds import Rounds
@@ -130,8 +130,8 @@ _HOMES = {
     "ArrowChanges": "rowtide.cdc.lake_readers.presentation",
     "BeforeImages": "rowtide.core.tables",
     "Bound": "rowtide.cdc.queries.lsn_times",
-    "BridgedGap": "rowtide.cdc.bridging.bridges",
-    "CaptureLoss": "rowtide.cdc.enabling.reinitialize",
+    "BridgedGap": "rowtide.cdc.gaps.reconciling",
+    "CaptureLoss": "rowtide.cdc.gaps.reinitialize",
     "CaptureOptions": "rowtide.cdc.scans.pace",
     "CaptureRehearsal": "rowtide.cdc.api",
     "CapturedColumn": "rowtide.cdc.instances",
@@ -146,7 +146,7 @@ _HOMES = {
     "EnabledDatabase": "rowtide.cdc.enabling.administration",
     "Engine": "rowtide.cdc.scans.metrics",
     "EngineSetting": "rowtide.cdc.scans.pace",
-    "Gap": "rowtide.cdc.bridging.bridges",
+    "Gap": "rowtide.cdc.gaps.reconciling",
     "HistoricRun": "rowtide.cdc.jobs.definitions",
     "ImageCost": "rowtide.databases.postgres.catalogue",
     "Instance": "rowtide.cdc.instances",
@@ -161,7 +161,7 @@ _HOMES = {
     "ListedInstance": "rowtide.cdc.introspection",
     "ListedJob": "rowtide.cdc.jobs.administration",
     "ListedSnapshot": "rowtide.cdc.snapshots.administration",
-    "MendedTable": "rowtide.cdc.mending.requests",
+    "MendedTable": "rowtide.cdc.widening_removal",
     "MissingTransaction": "rowtide.cdc.published",
     "NewConsumer": "rowtide.cdc.requests",
     "NewInstance": "rowtide.cdc.requests",

@@ -116,7 +116,7 @@ class SnapshotFunctions(JobFunctions):
         return pause(self._engine, self._name, name, is_paused=True)
 
     def resume_snapshot(self, name: str) -> tuple[str, ...]:
-        """Go on with a snapshot that was paused. Raises as `pause_snapshot`."""
+        """Resume a snapshot that was paused. Raises as `pause_snapshot`."""
         from rowtide.cdc.snapshots.administration import pause
 
         return pause(self._engine, self._name, name, is_paused=False)
@@ -128,7 +128,7 @@ class SnapshotFunctions(JobFunctions):
         return cancel(self._engine, self._name, name)
 
     def limit_snapshot(self, name: str, rows_per_second: int | None) -> tuple[str, ...]:
-        """Copy at most so many rows a second from now on; None: no limit.
+        """Limit the copy's rows per second from now on; None: no limit.
 
         Raises as `pause_snapshot`, and `SnapshotRateInvalid`.
         """

@@ -36,7 +36,7 @@ for _name, _module in (
     ("export", "database"),
     ("apply", "database"),
     ("upgrade", "database"),
-    ("install-units", "agent"),
+    ("install-units", "units"),
     ("demo", "demo"),
     ("completion", "completion"),
 ):

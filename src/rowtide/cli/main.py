@@ -77,12 +77,12 @@ class WatchedFile(io.FileIO):
 
 def run_as_process(command: Callable[[], int]) -> None:
     """Run a command that returns its exit code, and end the process with that code."""
-    ending = _Ending()
+    ending = _ProcessEnd()
     sys.stdout, sys.stderr = _watched(sys.stdout), _watched(sys.stderr)
     ending.code = _run_guarded(command)
 
 
-class _Ending:
+class _ProcessEnd:
     """Ends the process where the interpreter would begin its shutdown.
 
     Threads of libraries (PyArrow's pools) that then need the GIL are killed, which in C++ aborts the process: exit code

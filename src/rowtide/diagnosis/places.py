@@ -122,7 +122,7 @@ def _find_nearest(folder: Path) -> tuple[Path, str | None]:
 
 
 def _find_problem(folder: Path) -> str | None:
-    """Write a file: permissions alone do not tell (read-only file systems, the superuser)."""
+    """Write a file: permissions alone do not decide it (read-only file systems, the superuser)."""
     try:
         with tempfile.NamedTemporaryFile(dir=folder):
             return None
@@ -139,7 +139,7 @@ _REFUSALS: dict[str, Callable[[str, str], RowtideError]] = {LAKE: LakeNotWritabl
 
 
 def check_places(places: Iterable[Place]) -> Iterator[CheckResult]:
-    """Check folders; of two on one disk the first tells how full it is."""
+    """Check folders; of two on one disk only the first reports how full it is."""
     disks: set[int] = set()
     for place in places:
         if isinstance(place, ObjectPlace):

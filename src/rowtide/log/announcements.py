@@ -100,7 +100,7 @@ class Alteration:
     rewrote the values of a column, which leaves no change rows. `moves_rows`: partitions with rows were attached,
     detached or dropped, which leaves none either; without `brings_rows` none was attached. `is_inherited`: the
     statement altered a table or type from which this table has columns. `is_inferred`: no event trigger recorded the
-    statement; what the log describes and the catalogue has later tell the columns, with the pairs of old and new names
+    statement; the log's description and the later catalogue say which columns, with the pairs of old and new names
     in `renames`, but not what became of values or constraints. `keys` are the columns, by number, of each index by
     which rows differ at every moment: unique, not deferrable, of all rows, and of columns that are not null; None if
     they are not known, as of one that was inferred.

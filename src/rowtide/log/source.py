@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.tables import TableVersion
+from rowtide.core.tables import LoggedTable
 from rowtide.core.values import frozen
 from rowtide.log.announcements import ControlRow
 from rowtide.log.batches import Messages
@@ -53,7 +53,7 @@ class Decoded:
     """
 
     records: pa.Table
-    new_tables: tuple[TableVersion, ...]
+    new_tables: tuple[LoggedTable, ...]
     events: tuple[Event, ...]
     transactions: int
     as_of: datetime | None = None

@@ -7,7 +7,7 @@ is said with the command that helps.
 Capture knows nothing of targets; who applies knows the options, and asks the rule by which it would go over before it
 makes anything. Nobody's choice is undone: the present instance has to have been enabled with all columns, with a copy
 and without a gating role. Without a second instance for each column a third one would have no room, as a table has two.
-The price is a copy of the table for each added or renamed column, which whoever may alter the table can cause.
+The price is a copy of the table for each added or renamed column, which any role that may alter the table can cause.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class TableFormat:
     has_partition_texts: bool = False
     """Values of partitions are texts in the table's log, which has no text for some."""
     marks_wider_types: bool = False
-    """A column's type is widened by a feature of the table, which `targets.mending` takes out again."""
+    """A column's type is widened by a feature of the table, which `targets.widening_removal` removes."""
 
 
 def module_of(target_format: TargetFormat) -> ModuleType:

@@ -58,7 +58,7 @@ _PARTS_AT_ONCE = 2
 
 
 def choose_engine(setting: EngineSetting, rows: int) -> Engine:
-    """Return the engine for a cycle of so many log records."""
+    """Return the engine for a cycle, by its number of log records."""
     return Engine.SPARK if setting is EngineSetting.SPARK or rows > SPARK_ROWS else Engine.PROCESS
 
 

@@ -204,7 +204,7 @@ class Capture:
         if has_all and self._is_at_bucket:
             has_heard, now = self._manifest.state.version > before, time.monotonic()
             if has_heard:
-                # The log reader tells of what it writes; what others write can wait.
+                # The log reader reports what it writes; what others write can wait.
                 self._next_look = now + _LAST_LOOK_S
             if now < self._next_look:
                 return self._manifest.state

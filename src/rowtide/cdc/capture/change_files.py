@@ -24,7 +24,7 @@ from rowtide.cdc.rows.row_images import ImageMalformed
 from rowtide.core.lsn import Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.core.records import RECORD
-from rowtide.core.tables import TableVersion
+from rowtide.core.tables import LoggedTable
 from rowtide.core.values import frozen
 from rowtide.delta.actions import AddFile
 from rowtide.delta.snapshot import Location
@@ -160,7 +160,7 @@ def _captured(segments: SegmentReader, plan: CyclePlan) -> Iterator[tuple[str, p
 
 PART_ROWS = 250_000
 PART_BYTES = 64 * 1024 * 1024
-"""A part ends with the segment that reaches one of these: so much is in memory at a time."""
+"""A part ends with the segment that reaches one of these: one part is in memory at a time."""
 
 _CONVERTED = ("commit_lsn", "seqval", "operation", "table_id", "image", "before", "after", "absent")
 
@@ -178,7 +178,7 @@ class Selection:
     """The records of a table version that an instance takes: those in a range, of segments given by their paths."""
 
     instance: Instance
-    version: TableVersion
+    version: LoggedTable
     lsns: LsnRange
     paths: frozenset[str]
 

@@ -48,7 +48,7 @@ from rowtide.delta.writing.deletion import Below, delete_below
 from rowtide.lake.stores import locate
 
 _FILE_BYTES = 256 * 1024 * 1024
-"""So much of rows, as they are in memory, is in one data file."""
+"""The size in memory of the rows of one data file."""
 BeforeCommit = Callable[[], None]
 
 

@@ -160,7 +160,7 @@ _EXACT = "__$exact"
 class WidenedTable:
     """A table whose columns are about to get wider types; `columns` names them with these.
 
-    `is_rewritten`: its data files, of so many bytes, otherwise it is marked with type widening.
+    `is_rewritten`: its data files, of `size` bytes, otherwise it is marked with type widening.
     """
 
     capture_instance: str

@@ -178,7 +178,7 @@ def _prepare_alone(lake: str, *, for_group: bool) -> str:
 
 
 def _find_made(connection: Connection) -> bool:
-    """Tell whether the database is enabled. Raises `SchemaTaken` where schema `cdc` is somebody else's."""
+    """Return whether the database is enabled. Raises `SchemaTaken` if schema `cdc` has another owner."""
     was_made = definitions.are_made(connection)
     if not was_made:
         provision.require_free_schema(connection, definitions.SCHEMA)

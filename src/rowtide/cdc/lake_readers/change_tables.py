@@ -39,7 +39,7 @@ _OPERATIONS = 8
 _LEAST, _MOST = 0, (1 << 63) - 2
 _BATCH_ROWS = 16 * 1024
 _COMPRESSION = 4
-"""So much smaller are files, at a guess, than their rows in memory."""
+"""An estimate: the size of rows in memory per size of their files."""
 
 
 @frozen

@@ -122,7 +122,7 @@ TYPED_VALUES = {"postgres": postgres_values}
 """How texts become typed values, by the kind of the database."""
 
 BATCH_ROWS = 64 * 1024
-"""So many records are converted at a time: their texts stay near the processor."""
+"""The records that are converted at a time: their texts stay in the processor's cache."""
 BATCH_BYTES = 1 << 30
 """Texts of both images are joined, and Arrow's offsets end at 2 GiB."""
 

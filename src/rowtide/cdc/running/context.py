@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from rowtide.agents.runs import OnRetry, ignore
 from rowtide.cdc.capture.capture import CycleReport
 from rowtide.cdc.ddl.retyping import WidenedTable
-from rowtide.cdc.mending.requests import MendedTable
 from rowtide.cdc.scans.pace import USUAL, CaptureOptions
 from rowtide.cdc.snapshots.copies import SnapshotProgress
+from rowtide.cdc.widening_removal import MendedTable
 from rowtide.core.values import frozen
 from rowtide.events.catalogue import ColumnsWidened, CopyAdvanced, CyclePublished, TableMended
 from rowtide.events.emission import emit

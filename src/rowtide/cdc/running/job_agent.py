@@ -293,7 +293,7 @@ def _ending_of(run: JobRun) -> JobEnded | JobFailed:
 
 
 def _find_due(job: Job | None, last_begun: datetime | None, now: datetime) -> bool | None:
-    """Tell whether a job's time has come since its last run, or since it was added; None without a schedule."""
+    """Return whether a job is due: since its last run, or since it was added; None without a schedule."""
     if job is None or job.parameters.schedule is None:
         return None
     return Schedule(job.parameters.schedule).is_due(max(job.created_at, last_begun or job.created_at), now)

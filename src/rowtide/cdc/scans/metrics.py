@@ -185,7 +185,7 @@ class ScanMetrics:
         return self._total
 
     def scanned(self, figures: ScanFigures, at: datetime, seconds: float, traffic: Traffic = NOTHING) -> None:
-        """Count a scan that found something and ended at a time, after so many seconds."""
+        """Count a scan that found something: when it ended, and its seconds."""
         self._add(_with_traffic(_session(self._next_number(), figures, at, seconds), traffic))
 
     def failed(self, error: RowtideError, phase: ScanPhase, at: datetime, position: Position | None) -> None:

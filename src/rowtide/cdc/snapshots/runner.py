@@ -231,7 +231,7 @@ class SnapshotRunner:
             self._copies.update((copy.request.request_id, copy) for copy in fresh)
 
     def _resume(self, copy: TableCopy, planned: RecordedSnapshot) -> None:
-        """Go on with a snapshot that an earlier run has planned."""
+        """Resume a snapshot that an earlier run has planned."""
         self._copies[copy.request.request_id] = copy
         if planned.begin.epoch != self._epoch or planned.definition.visible is not None:
             copy.snapshot = planned

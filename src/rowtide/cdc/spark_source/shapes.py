@@ -134,7 +134,7 @@ def _as_objects(rows: pa.RecordBatch, instance: Instance) -> Any:
 
 
 _TASK_BYTES = 32 * 1024 * 1024
-"""So much of files is read by a task: some seconds' work."""
+"""The size of the files that one task reads: some seconds' work."""
 
 
 @frozen

@@ -1,6 +1,6 @@
 """What rowtide leaves in users' databases: schemas, functions, formats, and views through which monitors read.
 
-Whoever owns a schema or table may give it code, which would run with the rights of the role that uses it.
+The owner of a schema or table may give it code, which would run with the rights of the role that uses it.
 A function with its creator's rights (`security definer`) must not find what a session made: `pg_temp` is last in its
 path, unnamed it would be first for tables and types.
 """
@@ -32,7 +32,7 @@ def close_function(signature: str, *, is_cloned: bool = False) -> str:
     """Return the statement after which a function fires by its triggers alone.
 
     To fire needs no right to execute, to create a trigger does: `is_cloned` functions are those of row triggers of
-    partitioned tables, which the server clones with the rights of whoever adds a partition.
+    partitioned tables, which the server clones with the rights of the role that adds a partition.
     """
     if is_cloned:
         return f"grant execute on function {signature} to public"

@@ -155,7 +155,7 @@ def lake_type(type_text: str) -> LakeType:
 
 
 def _decimal(precision: int, scale: int) -> LakeType:
-    """Return the decimal for numbers of so many digits; for a real, by its shortest text, if no digit is lost."""
+    """Return the decimal for numbers of a precision; for a real, by its shortest text, if no digit is lost."""
     if not 0 < precision <= MAX_DECIMAL_PRECISION or scale > precision:
         return _DOUBLE
     name = f"decimal({precision},{scale})"

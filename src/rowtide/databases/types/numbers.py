@@ -1,4 +1,4 @@
-"""Numbers: integers, floating point numbers, oids, numeric, and amounts of money. Pure."""
+"""Numbers: integers, floating point numbers, oids, numeric, and amounts of money; and booleans. Pure."""
 
 from __future__ import annotations
 
@@ -291,4 +291,54 @@ INTEGERS_AND_FLOATS = (
     ),
 )
 
-TYPES = (*INTEGERS_AND_FLOATS, *DECIMALS)
+_BOOLEAN_TEXTS = {0: "f", 1: "t"}
+_NUMBERS_OF_BOOLEANS = {text: number for number, text in _BOOLEAN_TEXTS.items()}
+_BOOLEAN_LITERALS = {
+    **dict.fromkeys(("true", "t", "yes", "y", "on", "1"), True),
+    **dict.fromkeys(("false", "f", "no", "n", "off", "0"), False),
+}
+
+
+def boolean_value(value: bytes) -> Key:
+    """Read a boolean as the server prints it."""
+    return value == b"t"
+
+
+def boolean_literal(literal: Literal) -> Key:
+    """Read a literal compared with a boolean. Raises `LiteralUnfit`."""
+    truth = None if literal.form is Form.NUMBER else _BOOLEAN_LITERALS.get(trim(literal).lower())
+    if truth is None:
+        raise LiteralUnfit("it is compared with true and false only")
+    return truth
+
+
+def _store_boolean(text: bytes) -> SqliteValue:
+    return int(text == b"t")
+
+
+def _read_boolean(text: str, _modifiers: Modifiers) -> SqliteValue:
+    return _NUMBERS_OF_BOOLEANS.get(text, text)
+
+
+def _print_boolean(value: int, _modifiers: Modifiers) -> str:
+    return _BOOLEAN_TEXTS.get(value, str(value))
+
+
+BOOLEANS = (
+    ValueType(
+        name="boolean",
+        kind=TypeKind.BOOLEAN,
+        oid=16,
+        array_oid=1000,
+        casts_otherwise=True,
+        lake=always(LakeType("boolean", "{text} = 't'", holds_all=True)),
+        stored=StoredType("boolean", _store_boolean, KEEPING_INTEGERS),
+        device=DeviceColumn("boolean", "boolean", "INTEGER, 0 or 1"),
+        read=_read_boolean,
+        print_integer=_print_boolean,
+        literal_words=("bool", "boolean"),
+        compared=ExactType(read_value=boolean_value, read_literal=boolean_literal),
+    ),
+)
+
+TYPES = (*INTEGERS_AND_FLOATS, *DECIMALS, *BOOLEANS)

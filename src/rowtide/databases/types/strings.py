@@ -1,4 +1,4 @@
-"""Strings: of characters, of bytes and of bits; names and UUIDs. Pure."""
+"""Strings: of characters, of bytes and of bits; names, UUIDs, and addresses of networks and devices. Pure."""
 
 from __future__ import annotations
 
@@ -169,4 +169,14 @@ BYTES_AND_BITS = (
     ValueType(name="bit varying", oid=1562, modifier=TypeModifier.BITS, device=_DEVICE_BITS),
 )
 
-TYPES = (*TEXTS, *BYTES_AND_BITS)
+_DEVICE_MAC = DeviceColumn("macaddr, macaddr8", "text", "TEXT, `08:00:2b:01:02:03`")
+
+ADDRESSES = (
+    # A cast to text adds the network's length.
+    ValueType(name="inet", oid=869, casts_otherwise=True),
+    ValueType(name="cidr", oid=650),
+    ValueType(name="macaddr", oid=829, device=_DEVICE_MAC),
+    ValueType(name="macaddr8", device=_DEVICE_MAC),
+)
+
+TYPES = (*TEXTS, *BYTES_AND_BITS, *ADDRESSES)

@@ -239,7 +239,7 @@ def fence_all(
 ) -> int:
     """Commit a holder's number, or a higher one, to those of some tables that are there; return it.
 
-    It is above all that the tables have: whoever took them with a clock that was ahead is a former holder.
+    It is above all that the tables have: a process that took one with a clock that was ahead is a former holder.
     `pass_over` is given the path of each table that cannot be read, and thus not be fenced: see `held_lakes.hold`.
     Without it, raises `LakeReadFailed`, `TableUnreadable`.
     """

@@ -226,4 +226,4 @@ class _Cut:
 
 
 _COMPRESSION = 4
-"""So much smaller are files, at a guess, than their rows in memory."""
+"""An estimate: the size of rows in memory per size of their files."""

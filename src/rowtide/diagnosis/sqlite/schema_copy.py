@@ -25,7 +25,7 @@ _PREFIXES = ("__sys", *OTHER_FEATURES)
 
 
 def is_ours(name: str) -> bool:
-    """Tell whether a name is one that rowtide gives."""
+    """Return whether a name is one that rowtide gives."""
     return name.lower().startswith(_PREFIXES)
 
 

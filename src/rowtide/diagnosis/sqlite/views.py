@@ -118,7 +118,7 @@ def read_file(connection: sqlite3.Connection, names: Sequence[str]) -> FileFacts
 
 
 def _is_subscriber(connection: sqlite3.Connection, relations: Collection[str]) -> bool:
-    """Tell whether changes are delivered into the file, or it merges with a hub that is another node."""
+    """Return whether changes are delivered into the file, or it merges with a hub that is another node."""
     if SUBSCRIPTIONS in relations:
         return True
     if not {publications.name, replinfo.name} <= set(relations):
@@ -144,7 +144,7 @@ def _choose(names: Sequence[str], relations: Collection[str], tracked: Collectio
 
 
 def _is_used_otherwise(names: Iterable[str]) -> bool:
-    """Tell whether the tables of a file say that it is merged, or that changes are delivered into it."""
+    """Return whether the tables of a file say that it is merged, or that changes are delivered into it."""
     return any(name.lower().startswith(OTHER_FEATURES) for name in names)
 
 
@@ -283,7 +283,7 @@ def _check_untrackable(facts: FileFacts) -> Iterator[CheckResult]:
 
 
 def _check_mode(facts: FileFacts) -> Iterator[CheckResult]:
-    """Warn of a subscriber, which is a copy, that every user of the machine may read; tell of a file of one's own."""
+    """Warn of a subscriber, which is a copy, that every user of the machine may read; of another file report it."""
     if facts.mode is not None and facts.mode & ANYONE_ELSE:
         as_bad = warning if facts.is_subscriber else note
         message = f"every user of this machine can read {facts.path}: its mode is {facts.mode & 0o777:o}"

@@ -59,7 +59,7 @@ from rowtide.lake.stores import locate
 
 _NOWHERE = -1
 _SLICE_BYTES = 64 * 1024 * 1024
-"""So much of the rows that values are taken from is in memory at a time."""
+"""The size in memory of the rows from which values are taken."""
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

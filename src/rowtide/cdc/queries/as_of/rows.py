@@ -91,7 +91,7 @@ _LSN, _SEQVAL, _OPERATION, _ABSENT, _EXACT = "__$start_lsn", "__$seqval", "__$op
 _POSITION, _LAST = "__$position", "__$last_position"
 _IS_CHANGE = f"`{_OPERATION}` in ({DELETE}, {INSERT}, {UPDATE_AFTER})"
 _BROADCAST_ROWS = 4_000_000
-"""The keys of so many change rows, of which an update has two, are sent to all tasks: the base is not shuffled then."""
+"""Up to this many change rows, two for an update, keys are broadcast to all tasks: the base is not shuffled then."""
 
 
 def table_as_of(as_of: AsOf[LakeTableVersion]) -> DataFrame:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.core.records import RECORD
-from rowtide.core.tables import TableVersion
+from rowtide.core.tables import LoggedTable
 from rowtide.core.values import frozen
 from rowtide.log.announcements import Secrets
 from rowtide.log.membership import Event, Member, Reshaped
@@ -295,7 +295,7 @@ class Decoder:
         epoch: int,
         position: Position,
         members: Iterable[Member],
-        tables: Iterable[TableVersion],
+        tables: Iterable[LoggedTable],
         xid_reference: int,
         announces_ddl: bool = True,
     ) -> None:

@@ -1,6 +1,6 @@
-"""Type widening taken out of the tables of targets, beside those that apply changes to them.
+"""Removes type widening from the tables of targets, beside the process that applies changes to them.
 
-No lease is taken: rows stay as they are, and an apply and a mending that get in each other's way repeat what they did.
+No lease is taken: rows stay as they are, and an apply and a removal that conflict both repeat what they did.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from rowtide.cdc.mending.requests import MendedTable
+from rowtide.cdc.widening_removal import MendedTable
 from rowtide.core.values import frozen
 from rowtide.delta.errors import TableUnreadable, TableUnwritable
 from rowtide.delta.features import OWNER

@@ -29,7 +29,7 @@ from rowtide.copying.source import naming
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
 from rowtide.core.records import RECORD
-from rowtide.core.tables import ImageKind, TableVersion
+from rowtide.core.tables import ImageKind, LoggedTable
 from rowtide.core.values import frozen
 from rowtide.databases.lake_values.casting import Column, Texts, kernels
 from rowtide.databases.lake_values.texts import as_texts
@@ -50,7 +50,7 @@ class ComparedTable:
     """What is compared: `instance` names the columns of both sides, `version` the records' places of columns."""
 
     instance: Instance
-    version: TableVersion
+    version: LoggedTable
 
     @property
     def places(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""Mending tables for readers without type widening: requested, and carried out beside the cycles.
+"""Removes type widening from tables, for readers that lack it: requested, and carried out beside the cycles.
 
 `mend_tables` inserts a request for each instance and waits for the holder of the lake lease; if there is none, it takes
 the lease itself.

@@ -1,9 +1,7 @@
-"""Bridges a gap of the log: capture publishes what the log has, then the next epoch begins with what the gap changed.
+"""Reconciles a gap of the log: capture publishes what the log has, then the next epoch begins with the difference.
 
 The base is each table as of the last published LSN, the other side the table at the new slot's start. Nobody starts
 again: instances, consumers and what follows them read the difference like any transaction.
-
-The order of tables in which foreign keys lead back.
 """
 
 from __future__ import annotations
@@ -16,11 +14,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlalchemy import Connection, Engine, select, text
 
-from rowtide.cdc.bridging.comparison import ComparedTable, GapComparison, LockedTables, lock_tables
 from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.definitions import FEATURE, list_enabled, read_source, require_complete
-from rowtide.cdc.enabling.reinitialize import announce_instances
 from rowtide.cdc.errors.capturing import DifferenceImpossible
+from rowtide.cdc.gaps.comparison import ComparedTable, GapComparison, LockedTables, lock_tables
+from rowtide.cdc.gaps.reinitialize import announce_instances
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.lake_readers.grouping import GroupingDatabase as QueryEngine, open_engine
@@ -31,7 +29,7 @@ from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position, format_log_position
 from rowtide.core.operations import Operation
-from rowtide.core.tables import ColumnShape, ImageKind, TableShape, TableVersion
+from rowtide.core.tables import ColumnShape, ImageKind, LoggedTable, TableShape
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
@@ -41,7 +39,7 @@ from rowtide.log.membership import Member
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import FULL_IDENTITY
-from rowtide.log.postgres.restarting import ReconciliationPoint, reconcile_gap, verify_bridgeable
+from rowtide.log.postgres.restarting import ReconciliationPoint, reconcile_gap, verify_reconcilable
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import Difference, Segment, TableGiven
 from rowtide.log.store.location import open_own_manifest, open_store
@@ -116,7 +114,7 @@ def find_gap(engine: Engine, database: str) -> Gap:
         source = read_source(connection, database)
         require_complete(connection)
         manifest = open_own_manifest(source)
-        server = verify_bridgeable(connection, source, manifest)
+        server = verify_reconcilable(connection, source, manifest)
         publication = read_publication(source.lake)
         recorded = read_instances(source.lake, publication.cycle) if publication is not None else {}
         state = manifest.state
@@ -145,12 +143,12 @@ def reconcile(
     them. Truncates and DDL of captured tables wait until these are read. Articles continue too, if their tables are
     captured. Instances that cannot be compared begin again after the gap if `restart` names them.
 
-    Raises `DifferenceImpossible`, `LeaseHeld` while a process runs, and what `verify_bridgeable` raises.
+    Raises `DifferenceImpossible`, `LeaseHeld` while a process runs, and what `verify_reconcilable` raises.
     """
     with translated(), engine.connect() as connection:
         source = read_source(connection, database)
         require_complete(connection)
-        verify_bridgeable(connection, source, open_own_manifest(source))
+        verify_reconcilable(connection, source, open_own_manifest(source))
     with translated(), AdvisoryLease.take(engine, LAKE) as lease, AdvisoryLease.take(engine, "log"):
         instances = _publish_rest(source, lease, make_spark)
         manifest = Manifest.open(open_store(source.log_store))
@@ -346,12 +344,12 @@ def logged_shape(table: SourceTable, instance: Instance) -> TableShape:
     return TableShape(table.source_id, table.schema, table.name, identity, columns)
 
 
-def _ensure_version(manifest: Manifest, token: int, shape: TableShape) -> TableVersion:
+def _ensure_version(manifest: Manifest, token: int, shape: TableShape) -> LoggedTable:
     """Return the table version of a shape; it gets a number if it has none."""
     known = next((version for version in manifest.state.tables.values() if version.shape == shape), None)
     if known is not None:
         return known
-    version = TableVersion(manifest.refresh().next_table_id, shape)
+    version = LoggedTable(manifest.refresh().next_table_id, shape)
     manifest.append(TableGiven(token=token, version=version))
     return version
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from rowtide.cdc.bridging.bridges import order
+from rowtide.cdc.gaps.reconciling import order
 
 
 def test_tables_follow_those_that_they_refer_to() -> None:
