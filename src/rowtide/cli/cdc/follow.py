@@ -17,7 +17,7 @@ from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db
 from rowtide.cli.output.metrics import MetricsOptions, measuring
 from rowtide.cli.output.watching import watching
-from rowtide.cli.value_types import parse_bound
+from rowtide.cli.parameters import parse_bound
 from rowtide.core.errors import RowtideError
 from rowtide.core.options import Argument, Option
 from rowtide.events.catalogue import AgentRetries

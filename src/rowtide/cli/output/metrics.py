@@ -10,7 +10,7 @@ from typing import Annotated
 from rowtide.cli.output.rows import whole_file
 from rowtide.core.addresses import Address, as_address
 from rowtide.core.errors import Invalid, RowtideError
-from rowtide.core.extras import naming_extras
+from rowtide.core.exports import naming_extras
 from rowtide.core.options import Option
 from rowtide.core.values import frozen
 from rowtide.events.catalogue import MetricsNotWritten
