@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builders.monitor.rules import Alert, Panel, list_alerts, list_panels
-from rowtide.monitor.catalogue import BUILD_INFO, METRICS, MetricType
+from rowtide.monitor.catalogue import AGENT_METRICS, BUILD_INFO, METRICS, MetricType
 from rowtide.monitor.provided import read_alerts
 
 ROOT = Path(__file__).parents[3]
@@ -21,7 +21,7 @@ ALERTS, PANELS = list_alerts(), list(list_panels())
 def list_series() -> dict[str, set[str]]:
     """Return the labels of each series by its name."""
     found: dict[str, set[str]] = {BUILD_INFO.name: set(BUILD_INFO.labels)}
-    for metric in METRICS:
+    for metric in (*METRICS, *AGENT_METRICS):
         labels = {"database", *metric.labels}
         labels |= {f"exported_{label}" for label in labels & OF_SCRAPES}
         if metric.type is MetricType.HISTOGRAM:
