@@ -37,6 +37,8 @@ class BareEnvironment:
     folder: Path = Path("/")
     is_unknown_user: bool = False
     """Its user has no entry in passwd."""
+    has_full_tmpdir: bool = False
+    """Its folder for temporary files is on a disk that is full."""
 
     def run(self, arguments: Sequence[str]) -> Ended:
         """Run a command without a terminal and without a home."""

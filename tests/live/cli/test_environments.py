@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from builders.commands.bare_environments import UNKNOWN_UID, BareEnvironment
 from builders.commands.command_lines import rowtide
 from builders.file_modes import modes_in
 from builders.replication.replicated_databases import ReplicatedDatabase
+from builders.small_disks import fill, small_disk
 
 # Nobody may make a file in /proc, root neither.
 READ_ONLY = Path("/proc")
@@ -26,17 +29,23 @@ ENVIRONMENTS = {
     "umask 000": BareEnvironment(umask=0),
     "umask 077": BareEnvironment(umask=0o077),
     "no folder for temporary files": BareEnvironment({"TMPDIR": str(READ_ONLY)}),
+    "full folder for temporary files": BareEnvironment(has_full_tmpdir=True),
     "unknown user": BareEnvironment(is_unknown_user=True),
 }
 NAME = "東 é"
 
 
 @pytest.fixture(params=ENVIRONMENTS)
-def environment(request: pytest.FixtureRequest) -> BareEnvironment:
+def environment(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BareEnvironment]:
     found = ENVIRONMENTS[request.param]
     if found.is_unknown_user and os.geteuid() != 0:
         pytest.skip("only root may become another user")
-    return found
+    if not found.has_full_tmpdir:
+        yield found
+        return
+    with small_disk(tmp_path / "full", 1) as disk:
+        fill(disk)
+        yield replace(found, variables={"TMPDIR": str(disk)})
 
 
 def require_done(environment: BareEnvironment, *arguments: str) -> str:

@@ -17,6 +17,7 @@ from builders.monitor.prometheus import Labels, scraping
 from builders.monitor.rules import list_alerts, list_panels
 from builders.monitor.scrapes import MERGED, do_everything, monitoring
 from builders.replication.replicated_databases import ReplicatedDatabase
+from builders.small_disks import fill, small_disk
 from rowtide.handle import connect
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.replication.errors.delivery import RowNotFound
@@ -169,6 +170,21 @@ def test_a_cleanup_that_was_missed_is_found(logged: LoggedDatabase, tmp_path: Pa
         found.query_until(expression, bool)
         logged.execute(cleaned.format("3 hours"))
         found.query_until(expression, lambda series: not series)
+
+
+def test_a_disk_that_is_full_is_found(logged: LoggedDatabase, tmp_path: Path) -> None:
+    logged.execute("create table item (id int primary key)")
+    expression = EXPRESSIONS["RowtideDiskFull"]
+    # The disk has more than the alert's limit, as long as it is empty.
+    with small_disk(tmp_path / "disk", 1200) as disk:
+        logged.cdc.enable_db(str(disk / "lake"))
+        with monitoring(tmp_path / "state", logged.url) as monitor, scraping(tmp_path / "prometheus", monitor) as found:
+            found.query_until("rowtide_disk_free_bytes", bool)
+            assert not has({"place": "lake"})(found.query(expression))
+            filler = fill(disk, leaving_mb=900)
+            found.query_until(expression, has({"place": "lake"}))
+            filler.unlink()
+            found.query_until(expression, lacks({"place": "lake"}))
 
 
 @pytest.mark.exhaustive
