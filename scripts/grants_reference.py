@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from rowtide.rights.commands import COMMANDS, CommandRights
+from rowtide.rights.commands import AS_OTHERS, COMMANDS, WITHOUT_RIGHTS, CommandRights
 from rowtide.rights.purpose import Purpose
 
 HEAD = """# Rights of commands
@@ -40,6 +40,22 @@ rights were granted, such as the first publication or a tracked table in a datab
 `rowtide grant`; `rowtide check --as monitor` says so. Rights of a reader are of the tables that were captured at the \
 time: use a gating role (`cdc enable-table --role`) for those that follow. Disabling a feature drops its views.
 
+## Purposes and SQL Server's roles
+
+| purpose | SQL Server | may |
+|---|---|---|
+| `monitor` | `replmonitor` in the distribution database | see states, histories and errors; no rows, no logins |
+| `reader` | the gating role of a capture instance; `select` on change tables | read changes |
+| `publisher` | `db_owner` of the publication database | enable, publish, run the agents that read the log |
+| `subscriber` | `db_owner` of the subscription database | have published tables delivered |
+| `merge` | `db_owner` of each node's database | publish, subscribe and synchronise |
+| `tracker` | `db_owner`, `view change tracking` | enable and administer change tracking |
+
+Where SQL Server asks for `db_owner`, rowtide asks for membership in the role that owns its schemas and, to enable a \
+table, in the table's owner; nothing needs a superuser. RT-1149 and RT-22904 name the statement that makes a role a \
+member. Only the owner itself, not a member, runs `replication add-publication` and `merge add-publication` again, since \
+they replace code that runs with the owner's rights (RT-1127).
+
 ## By command
 
 *Needed*: without it the command fails, or does not see a part and says so. *Widening*: with it the command sees more.
@@ -65,7 +81,7 @@ NOTES = {
 
 def page() -> str:
     """Return the page's text."""
-    return "\n".join([HEAD, *(line for purpose in Purpose for line in _section(purpose))])
+    return "\n".join([HEAD, *(line for purpose in Purpose for line in _section(purpose)), *_others()]) + "\n"
 
 
 def _section(purpose: Purpose) -> Iterator[str]:
@@ -75,12 +91,25 @@ def _section(purpose: Purpose) -> Iterator[str]:
     rows = [row for row in COMMANDS if row.purpose is purpose]
     if rows:
         yield "| command | needed | widening |\n|---|---|---|"
-        yield from map(_row, rows)
+        # Commands with the same rights have one line.
+        by_rights: dict[tuple[tuple[str, ...], tuple[str, ...]], list[CommandRights]] = {}
+        for row in rows:
+            by_rights.setdefault((row.needed, row.widening), []).append(row)
+        yield from map(_row, by_rights.values())
         yield ""
 
 
-def _row(row: CommandRights) -> str:
-    return f"| `{row.command}` | {_cell(row.needed)} | {_cell(row.widening)} |"
+def _row(rows: list[CommandRights]) -> str:
+    names = ", ".join(f"`{row.command}`" for row in rows)
+    return f"| {names} | {_cell(rows[0].needed)} | {_cell(rows[0].widening)} |"
+
+
+def _others() -> Iterator[str]:
+    yield "### Without a row\n"
+    yield f"These commands ask no database: {', '.join(f'`{name}`' for name in sorted(WITHOUT_RIGHTS))}.\n"
+    yield "These need at least the rights of another one:\n"
+    yield "| command | as |\n|---|---|"
+    yield from (f"| `{name}` | `{other}` |" for name, other in sorted(AS_OTHERS.items()))
 
 
 def _cell(rights: tuple[str, ...]) -> str:

@@ -28,6 +28,7 @@ from rowtide.core.options import *
 from rowtide.databases.passwords import *
 from rowtide.databases.postgres.embedded import *
 from rowtide.databases.postgres.errors import (
+    AdministrationDenied as AdministrationDenied,
     ConnectionFailed as ConnectionFailed,
     GrantMissing as GrantMissing,
     LockNotObtained as LockNotObtained,

@@ -54,7 +54,8 @@ def require_owner(connection: Connection, database: str) -> None:
     """Raise `NotOwner` unless the connection's role owns what enabling the database made."""
     role = connection.execute(text(rights.ROLE)).one()
     if not role.is_administrator:
-        raise NotOwner(role.name, database, role.administrator)
+        joining = f"grant {quote(role.administrator)} to {quote(role.name)}"
+        raise NotOwner(role.name, database, role.administrator, joining)
 
 
 def own_source(connection: Connection, database: str) -> SourceDefinition:

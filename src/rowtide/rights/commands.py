@@ -5,7 +5,7 @@ A test runs each command as a role that has these rights alone, and then without
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.functions import view_schema
@@ -58,6 +58,134 @@ _EVERYTHING = _all(
     _TRACKED,
     _views("rowtide_tracking", "__sysOCSDeletedRows"),
 )
+_READ = ("membership in the gating role", "select on the table")
+
+_READERS = ("changes", "as-of", "table-changes", "lsn min", "columns", "ddl-history", "generate-wrapper", "follow")
+_BY_ANYONE = ("instances", "has-column-changed", "column-ordinal", "lsn max", "lsn of-time", "lsn time-of")
+_RUN_BY_OWNERS = ("cdc run", "cdc scan", "replication run")
+"""They read the log, too."""
+_OF_OWNERS: Mapping[Purpose, tuple[str, ...]] = {
+    Purpose.PUBLISHER: (
+        "adopt",
+        "cdc add-consumer",
+        "cdc add-job",
+        "cdc add-target",
+        "cdc change-consumer",
+        "cdc change-job",
+        "cdc cleanup",
+        "cdc disable-db",
+        "cdc disable-table",
+        "cdc drop-consumer",
+        "cdc drop-job",
+        "cdc drop-table-rule",
+        "cdc drop-target",
+        "cdc register-catalog",
+        "cdc resnapshot",
+        "cdc skip-transaction",
+        "cdc start-job",
+        "cdc stop-job",
+        "conflicts causes",
+        "conflicts decide",
+        "conflicts list",
+        "lake mend",
+        "replication add-column",
+        "replication add-schema",
+        "replication add-subscription",
+        "replication browse-commands",
+        "replication change-article",
+        "replication change-distribution",
+        "replication change-publication",
+        "replication change-subscription",
+        "replication conflicts",
+        "replication deliver-backlogs",
+        "replication drop-article",
+        "replication drop-column",
+        "replication drop-publication",
+        "replication drop-subscription",
+        "replication pause",
+        "replication post-tracer-token",
+        "replication reinitialize",
+        "replication repairs",
+        "replication resolve",
+        "replication restart-log",
+        "replication resume",
+        "replication row",
+        "replication script-procedures",
+        "replication sync-sequences",
+        "replication unregister-custom-scripting",
+        "replication validate",
+    ),
+    Purpose.MERGE: (
+        "merge add-filter",
+        "merge add-partition",
+        "merge add-subscription",
+        "merge adjust-identity-range",
+        "merge alter-article",
+        "merge change-article",
+        "merge change-publication",
+        "merge change-subscription",
+        "merge cleanup",
+        "merge conflicts",
+        "merge drop-article",
+        "merge drop-publication",
+        "merge drop-subscription",
+        "merge dummy-update",
+        "merge enum-changes",
+        "merge get-metadata",
+        "merge make-generation",
+        "merge mark-schema-change",
+        "merge pending",
+        "merge reinitialize",
+        "merge resolve",
+        "merge restore-identity-range",
+        "merge resync",
+        "merge row",
+        "merge schema-changes",
+        "merge snapshot",
+        "merge sync",
+        "merge table",
+        "merge validate",
+    ),
+    Purpose.TRACKER: (
+        "tracking disable",
+        "tracking purge tombstones",
+        "tracking purge transactions",
+        "tracking resume",
+    ),
+}
+"""What the owner of rowtide's schemas and members of it may do."""
+WITHOUT_RIGHTS = frozenset(
+    {
+        "cdc is-bit-set",
+        "cdc lsn decrement",
+        "cdc lsn increment",
+        "completion",
+        "config show",
+        "demo",
+        "install-units",
+        "lake copy",
+        "monitor alerts",
+        "monitor dashboard",
+    }
+)
+"""Commands that ask no database."""
+AS_OTHERS: Mapping[str, str] = {
+    "agent run": "cdc run",
+    "apply": "cdc enable-table TABLE",
+    "cdc acknowledge": "cdc changes INSTANCE",
+    "cdc apply": "cdc changes INSTANCE",
+    "cdc reinitialize": "cdc run",
+    "export": "health",
+    "grant": "cdc enable-db",
+    "monitor serve": "health",
+    "replication add-publication": "cdc enable-db",
+    "replication move-distribution": "cdc enable-db",
+    "replication recover": "replication run",
+    "replication register-custom-scripting": "replication change-article",
+    "merge add-publication": "cdc enable-db",
+    "upgrade": "cdc enable-db",
+}
+"""Commands that have no row of their own, and one whose rights they need at least."""
 
 COMMANDS = (
     CommandRights("health", Purpose.MONITOR, _EVERYTHING),
@@ -104,12 +232,14 @@ COMMANDS = (
     ),
     CommandRights("merge filters", Purpose.MONITOR, _MERGED),
     CommandRights("tracking options", Purpose.MONITOR, _TRACKED),
-    CommandRights("cdc changes INSTANCE", Purpose.READER, ("membership in the gating role", "select on the table")),
-    CommandRights("cdc lsn min INSTANCE", Purpose.READER, ("membership in the gating role", "select on the table")),
+    *(CommandRights(f"cdc {name} INSTANCE", Purpose.READER, _READ) for name in _READERS),
+    *(CommandRights(f"cdc {name}", Purpose.READER, ()) for name in _BY_ANYONE),
     CommandRights("tracking changes TABLE", Purpose.READER, (_OF_OWNER,)),
     CommandRights("cdc enable-db", Purpose.PUBLISHER, ("the attribute replication", _CREATE)),
     CommandRights("cdc enable-table TABLE", Purpose.PUBLISHER, _PUBLISHED),
     CommandRights("replication add-article PUBLICATION TABLE", Purpose.PUBLISHER, _PUBLISHED),
     CommandRights("merge add-article PUBLICATION TABLE", Purpose.MERGE, (_CREATE, _USAGE, _OF_TABLES)),
     CommandRights("tracking enable TABLE", Purpose.TRACKER, (_CREATE, _USAGE, "create on the schema", _OF_TABLES)),
+    *(CommandRights(name, Purpose.PUBLISHER, ("the attribute replication", _OF_OWNER)) for name in _RUN_BY_OWNERS),
+    *(CommandRights(name, purpose, (_OF_OWNER,)) for purpose, names in _OF_OWNERS.items() for name in names),
 )

@@ -28,6 +28,7 @@ _ROLE = re.compile(r'permission denied to set role "(?P<name>.+)"')
 
 _WITHOUT_VIEWS = re.compile(r"distribution(_\d+_\d+)?|rowtide_merge|rowtide_tracking")
 """Schemas of rowtide's that no role gets into but their owners: monitors read views."""
+_OF_ROWTIDE = re.compile(r"rowtide|cdc|rowtide_subscriber|distribution(_\d+_\d+)?|rowtide_merge|rowtide_tracking")
 
 
 @frozen
@@ -36,6 +37,8 @@ class MissingGrant:
 
     statement: str
     owner: str
+    membership: str | None = None
+    """The statement that makes the role a member of the owner of rowtide's schemas, if what it lacks is in these."""
 
 
 def find_grant(message: str, looking: psycopg.Connection[Any]) -> MissingGrant | None:
@@ -74,15 +77,23 @@ def _of_relation(looking: psycopg.Connection[Any], name: str, role: str) -> Miss
     if not has_usage:
         return MissingGrant(f"grant usage on schema {quote(schema)} to {quote(role)}", owner)
     privileges = "select" if "select" in lacking else ", ".join(lacking)
-    return MissingGrant(f"grant {privileges} on {quote_qualified(schema, table)} to {quote(role)}", owner)
+    granting = f"grant {privileges} on {quote_qualified(schema, table)} to {quote(role)}"
+    return MissingGrant(granting, owner, _join(schema, owner, role))
+
+
+def _join(schema: str, owner: str, role: str) -> str | None:
+    return f"grant {quote(owner)} to {quote(role)}" if _OF_ROWTIDE.fullmatch(schema) else None
 
 
 def _of_schema(looking: psycopg.Connection[Any], name: str, role: str) -> MissingGrant | None:
     missing = _of_object(looking, _SCHEMA, name, role)
     has_views = looking.execute("select to_regnamespace(quote_ident(%s)) is not null", [PREFIX + name]).fetchone()
-    if missing is None or has_views == (True,) or not _WITHOUT_VIEWS.fullmatch(name):
-        return missing
-    return MissingGrant(f"rowtide grant {shlex.quote(role)} --as monitor", missing.owner)
+    if missing is None:
+        return None
+    joining = _join(name, missing.owner, role)
+    if has_views == (True,) or not _WITHOUT_VIEWS.fullmatch(name):
+        return MissingGrant(missing.statement, missing.owner, joining)
+    return MissingGrant(f"rowtide grant {shlex.quote(role)} --as monitor", missing.owner, joining)
 
 
 def _of_object(looking: psycopg.Connection[Any], query: sql.SQL, name: str, role: str) -> MissingGrant | None:

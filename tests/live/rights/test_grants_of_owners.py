@@ -1,0 +1,77 @@
+"""What the owner of rowtide's schemas administers is refused to others, who are told to become members."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from builders.commands.command_lines import Ended
+from builders.commands.command_tree import Command, commands
+from builders.servers.owned_databases import JOIN, OWNER, ROLE, OwnedDatabase, open_owned
+from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.rights.commands import COMMANDS
+
+BY_NAME: Mapping[str, Command] = {command.name: command for command in commands()}
+OF_OWNER = "membership in the owner of rowtide's schemas"
+OWNED = [BY_NAME[row.command] for row in COMMANDS if OF_OWNER in row.needed and row.command in BY_NAME]
+STARTS_SPARK = {"replication deliver-backlogs"}
+REFUSALS = ("RT-1143", "RT-1149", "RT-1106", "RT-22904", "RT-1127", "RT-229:")
+LAST = ("drop", "disable", "reinitialize", "restart", "adopt", "skip")
+
+
+@pytest.fixture(scope="module")
+def owned(server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnedDatabase]:
+    with open_owned(server, tmp_path_factory.mktemp("owned")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def owned_16(server_16: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnedDatabase]:
+    with open_owned(server_16, tmp_path_factory.mktemp("owned_16")) as opened:
+        yield opened
+
+
+def require_refused(owned: OwnedDatabase) -> None:
+    wrong = {}
+    for command in OWNED:
+        if command.name not in STARTS_SPARK:
+            ended = owned.run(command)
+            if ended.code != 1 or JOIN not in " ".join(ended.errors.split()):
+                wrong[command.name] = ended
+    assert not wrong, "\n".join(f"{name}: {ended}" for name, ended in wrong.items())
+
+
+def require_done(owned: OwnedDatabase) -> None:
+    """As a member, no command is refused for its rights; those that destroy come last."""
+    owned.session.execute(JOIN.encode())
+    lacking: dict[str, Ended] = {}
+    for command in sorted(OWNED, key=lambda one: any(word in one.words[-1] for word in LAST)):
+        ended = owned.run(command)
+        if any(number in ended.errors for number in REFUSALS):
+            lacking[command.name] = ended
+    assert not lacking, "\n".join(f"{name}: {ended}" for name, ended in lacking.items())
+
+
+def test_others_are_told_how_to_become_members(owned: OwnedDatabase) -> None:
+    require_refused(owned)
+
+
+def test_who_reads_the_log_needs_the_attribute_too(owned: OwnedDatabase) -> None:
+    owned.session.execute(JOIN.encode())
+    try:
+        for name in ("cdc run", "cdc scan", "replication run"):
+            ended = owned.run(BY_NAME[name])
+            assert ended.code != 0, ended
+            assert f'alter role "{ROLE}" replication' in " ".join(ended.errors.split()), ended
+    finally:
+        owned.session.execute(f'revoke "{OWNER}" from "{ROLE}"'.encode())
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("version", ["owned_16", "owned"])
+def test_members_may_do_all_of_it(request: pytest.FixtureRequest, version: str) -> None:
+    owned: OwnedDatabase = request.getfixturevalue(version)
+    require_refused(owned)
+    owned.session.execute(f'alter role "{ROLE}" replication'.encode())
+    require_done(owned)
