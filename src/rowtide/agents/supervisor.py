@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from types import FrameType
 from rowtide.agents.log_reader_process import module_search_path
 from rowtide.agents.restarts import next_pause_s
 from rowtide.agents.runs import ignore
+from rowtide.agents.signals import receiving_signals
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 
@@ -225,28 +225,21 @@ def _describe(code: int) -> str:
 @contextmanager
 def _signals() -> Iterator[Callable[[float | None], Sequence[int]]]:
     """Yield what waits for signals, for some seconds at most, and returns their numbers."""
-    received, wakes = socket.socketpair()
-    received.settimeout(0)
-    wakes.settimeout(0)
-
-    def receive(timeout_s: float | None) -> Sequence[int]:
-        select.select([received], [], [], timeout_s)
-        with suppress(BlockingIOError):
-            return received.recv(4096)
-        return b""
-
     numbers = [*_STOPPING, signal.SIGCHLD]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
-    with received, wakes:
-        before = signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+    with receiving_signals() as received:
+
+        def receive(timeout_s: float | None) -> Sequence[int]:
+            is_readable = bool(select.select([received], [], [], timeout_s)[0])
+            return received.recv(4096) if is_readable else b""
+
         handlers = {number: signal.signal(number, _note) for number in numbers}
         try:
             yield receive
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-            signal.set_wakeup_fd(before)
 
 
 def _note(_number: int, _frame: FrameType | None) -> None:

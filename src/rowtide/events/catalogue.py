@@ -94,6 +94,14 @@ class JobBroken(Event):
 
 
 @frozen
+class WorkerHangs(Event):
+    """A step of an agent shows no life any more; the process is started again where a service manager watches it."""
+
+    level = Level.ERROR
+    silent_s: Seconds
+
+
+@frozen
 class LogReaderKilled(Event):
     """The log reader's process was silent, and was killed; another one is started."""
 

@@ -45,8 +45,8 @@ class ServiceManager:
 
     def beat(self) -> None:
         """Report a sign of life: at first that the service runs, or waits as a standby."""
-        self._send("WATCHDOG=1" if self._is_ready else "READY=1")
-        self._is_ready = True
+        if self._send("WATCHDOG=1" if self._is_ready else "READY=1"):
+            self._is_ready = True
 
     def report_status(self, status: str) -> None:
         """Report what the service does, as `systemctl status` shows it."""
@@ -56,18 +56,23 @@ class ServiceManager:
         """Report that the service ends."""
         self._send("STOPPING=1")
 
-    def _send(self, message: str) -> None:
+    def _send(self, message: str) -> bool:
+        """Send a message, unless the manager does not receive; return whether it was sent."""
         if not self._address:
-            return
+            return False
         # An abstract address begins with @ in the variable, and with a zero byte for the kernel.
         address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+                # A manager whose queue is full is not waited for: the next sign of life comes soon.
+                sender.settimeout(0)
                 sender.connect(address)
                 sender.sendall(message.encode())
         except OSError as error:
             # The service works on; a manager that waits for it restarts it.
             log.warning("service_manager_not_told: %s", error)
+            return False
+        return True
 
 
 NO_MANAGER = ServiceManager()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +56,25 @@ def test_a_manager_that_is_gone_ends_nothing(tmp_path: Path, caplog: pytest.LogC
         ServiceManager(str(tmp_path / "gone")).beat()
 
     assert "service_manager_not_told" in caplog.text
+
+
+def test_a_manager_that_receives_nothing_holds_nobody_up(manager: tuple[socket.socket, str]) -> None:
+    receiver, address = manager
+    sender = ServiceManager(address)
+    before = time.monotonic()
+    sent = 0
+    while sender._send("STATUS=" + "x" * 1_000):
+        sent += 1
+    sender.beat()
+    assert time.monotonic() - before < 5
+    for _ in range(sent):
+        receiver.recv(4096)
+
+    sender.beat()
+    sender.beat()
+
+    # What was not received is told again.
+    assert [receiver.recv(4096) for _ in range(2)] == [b"READY=1", b"WATCHDOG=1"]
 
 
 def test_without_a_manager_nothing_is_sent(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import select
-import signal
 import socket
 import threading
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+
+from rowtide.agents.signals import receiving_signals
 
 _of_command = [False]
 
@@ -24,30 +25,17 @@ def owns_process() -> bool:
 
 @contextmanager
 def calling_late(numbers: Collection[int], patience_s: float, call: Callable[[], None]) -> Iterator[None]:
-    """Call a function, in a thread, if the block has not ended some seconds after a signal; at a second one at once.
+    """Call a function, in a thread, if the block has not ended some seconds after a signal; at a second one at once."""
 
-    Python writes a signal's number to the socket before a handler runs.
-    """
-    received, wakes = socket.socketpair()
-    wakes.settimeout(0)
-
-    def wait() -> None:
+    def wait(received: socket.socket) -> None:
         if _receive(received, numbers, None) and _receive(received, numbers, patience_s) is not False:
             call()
 
-    waiting = threading.Thread(target=wait, name="rowtide signals", daemon=True)
-    with received:
-        waiting.start()
-        try:
-            with wakes:
-                before = signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
-                try:
-                    yield
-                finally:
-                    signal.set_wakeup_fd(before)
-        finally:
-            # It reads what is closed next, also where the block has failed.
-            waiting.join()
+    with ExitStack() as waiting, receiving_signals(at_end=waiting.close) as received:
+        thread = threading.Thread(target=wait, args=(received,), name="rowtide signals", daemon=True)
+        thread.start()
+        waiting.callback(thread.join)
+        yield
 
 
 def _receive(received: socket.socket, numbers: Collection[int], timeout_s: float | None) -> bool | None:

@@ -1,0 +1,113 @@
+"""Steps of agents that hang: they neither end, nor emit an event, nor is their thread ever scheduled.
+
+A long step is none: what copies a table, delivers a transaction of a day or waits for a server runs again and again, as
+the kernel counts it, and says how far it is.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from rowtide.core.values import frozen
+from rowtide.events.catalogue import WorkerHangs
+from rowtide.events.emission import emit, listening
+from rowtide.events.event import Emitted, Scope, current_scope, scope
+
+HANGS_AFTER_S = 7200.0
+"""Longer than a job of Spark takes, for which its thread waits without being scheduled."""
+_SWITCHES = "voluntary_ctxt_switches:"
+
+
+@dataclass(slots=True)
+class _Step:
+    """A step that runs, what emits its events, and when it last showed life."""
+
+    of: Scope
+    native_id: int
+    shown_at: float
+    switches: int | None
+
+
+_running: dict[int, _Step] = {}
+"""By the identifier of their threads."""
+
+
+@contextmanager
+def running_step() -> Iterator[None]:
+    """Watch the block as a step of this thread; inside another one, that one shows life by it."""
+    thread = threading.get_ident()
+    before = _running.get(thread)
+    native_id = threading.get_native_id()
+    _running[thread] = _Step(current_scope(), native_id, time.monotonic(), count_switches(native_id))
+    try:
+        yield
+    finally:
+        if before is None:
+            del _running[thread]
+        else:
+            before.shown_at = time.monotonic()
+            _running[thread] = before
+
+
+def count_switches(native_id: int) -> int | None:
+    """Return how often a thread of this process has given up the processor; None where nobody counts that."""
+    # It may have ended meanwhile.
+    with suppress(OSError):
+        for line in Path(f"/proc/self/task/{native_id}/status").read_text().splitlines():
+            if line.startswith(_SWITCHES):
+                return int(line.removeprefix(_SWITCHES))
+    return None
+
+
+@frozen
+class Silence:
+    """The step that has shown no life for the longest time."""
+
+    of: Scope
+    seconds: float
+
+
+class HangWatch:
+    """Looks at the running steps of this process. Each look is compared with the one before."""
+
+    def __init__(self, hangs_after_s: float = HANGS_AFTER_S, clock: Callable[[], float] = time.monotonic) -> None:
+        self._hangs_after_s = hangs_after_s
+        self._clock = clock
+        self._reported: Scope | None = None
+
+    def find_hang(self) -> Silence | None:
+        """Return a step that hangs, None if all show life; it is an event once."""
+        now = self._clock()
+        silent = None
+        for step in [*_running.values()]:
+            switches = count_switches(step.native_id)
+            if switches != step.switches:
+                step.switches, step.shown_at = switches, now
+            if silent is None or now - step.shown_at > silent.seconds:
+                silent = Silence(step.of, now - step.shown_at)
+        if silent is None or silent.seconds < self._hangs_after_s:
+            self._reported = None
+            return None
+        if self._reported != silent.of:
+            self._reported = silent.of
+            with scope(silent.of.database, silent.of.job):
+                emit(WorkerHangs(round(silent.seconds)))
+        return silent
+
+
+@contextmanager
+def noting_events() -> Iterator[None]:
+    """Take events of the threads of steps for signs of life during the block."""
+
+    def note(_emitted: Emitted) -> None:
+        step = _running.get(threading.get_ident())
+        if step is not None:
+            step.shown_at = time.monotonic()
+
+    with listening(note):
+        yield
