@@ -136,7 +136,7 @@ class DatabasePoller:
         if identity.system != self._system:
             self._system = identity.system
             self._tallies = self._ring.load_tallies(view.name, identity.system)
-        self._tallies.take(observe(snapshot, view), timeline=identity.timeline)
+        self._tallies.take(observe(snapshot, view), timeline=identity.timeline, is_standby=identity.is_standby)
         self._ring.save(view.name, identity.system, self._tallies, snapshot.at, gauges_of(view))
 
     def _note_failure(self, error: RowtideError, at: datetime, duration_s: float) -> None:
