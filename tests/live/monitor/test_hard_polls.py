@@ -15,7 +15,7 @@ from sqlalchemy.engine import make_url
 
 from builders.capture.captured_databases import LoggedDatabase, wait_until
 from builders.monitor.scrapes import MERGED, monitoring, scrape, scrape_until
-from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase, deliver_all
+from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from builders.servers.standbys import standby_of
 from fixtures.servers import SETTINGS, fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
@@ -264,7 +264,7 @@ def test_two_monitors_count_the_same(tight: LoggedDatabase, tmp_path: Path) -> N
 def test_a_subscriber_of_another_name_has_new_series(replicated: ReplicatedDatabase, ring: Ring) -> None:
     replicated.begin("create table item (id int primary key)", item={})
     replicated.publisher.execute("insert into item values (1), (2)")
-    deliver_all(replicated.publisher)
+    replicated.replication.run(once=True)
 
     def series(polled: Polled) -> dict[str, float]:
         return {
@@ -283,8 +283,9 @@ def test_a_subscriber_of_another_name_has_new_series(replicated: ReplicatedDatab
             renamed.render_as_string(hide_password=False),
             sync_type=SyncType.REPLICATION_SUPPORT_ONLY,
         )
+        assert series(poll()) == {}
         replicated.publisher.execute("insert into item values (3)")
-        deliver_all(replicated.publisher)
+        replicated.replication.run(once=True)
         ((new, delivered),) = series(poll()).items()
     assert new != old
     assert "reports" in new
