@@ -40,12 +40,15 @@ NOTES = {
     "instance": "The name is `capture_instance`. Without `columns` an instance has those that the table has when it is "
     "added; columns that come later are no difference. Instances of tables that a declared rule enables need not be "
     "declared, and are not pruned.",
-    "job": "The name is `capture` or `cleanup`. The first table that is enabled brings both; they are never pruned.",
+    "job": "The name is `capture` or `cleanup`. The first table that is enabled brings both; they are never pruned. "
+    "With `is_dropped` its other keys do not count.",
     "distribution": "`lake` and `log_store` where capture is not enabled. It is made with the first publication.",
     "target": "An instance that is made again makes its targets again.",
     "consumer": "An instance that is made again is named to its consumers again.",
     "article": "With subscriptions, an article that is made again needs `if_exists`: what becomes of the table that "
     "subscribers have.",
+    "schema article": "The name is that of a view, materialized view, function or procedure, a function's with its "
+    'parameters: `"public.total(integer)"`. What it uses has to be published, too; the order does not matter.',
     "subscription": "One that is made again needs `if_exists`.",
     "merge article": "An article that is made again takes its filters and the publication's subscriptions with it.",
     "merge filter": "The name is the parent's. A filter that is dropped, or made again, makes its article again.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from rowtide.core.json_records import JsonOf
 from rowtide.core.tables import BeforeImages
@@ -143,6 +144,10 @@ def encode_instance(instance: Instance) -> str:
     return _INSTANCE.encode(instance)
 
 
+@lru_cache(maxsize=16_384)
 def decode_instance(definition: str) -> Instance:
-    """Read a definition written by `encode_instance`."""
+    """Read a definition written by `encode_instance`.
+
+    The log store and the lake have the same ones, which a monitor reads again at every poll.
+    """
     return _INSTANCE.decode(definition)

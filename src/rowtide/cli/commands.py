@@ -102,6 +102,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "add-filter",
             "change-article",
             "add-partition",
+            "drop-partition",
             "adjust-identity-range",
             "restore-identity-range",
             "drop-article",

@@ -14,6 +14,7 @@ from rowtide.cdc.enabling.postgres import repeat_request
 from rowtide.cdc.enabling.table_rules import list_rules
 from rowtide.cdc.enabling.table_sets import parse_pattern
 from rowtide.cdc.jobs.definitions import read_jobs
+from rowtide.cdc.jobs.parameters import JobType
 from rowtide.cdc.snapshot_requests import has_snapshot
 from rowtide.cdc.widened_columns import read_own, read_widened
 from rowtide.core.formats import StoreFormat
@@ -136,9 +137,13 @@ def _consumers(connection: Connection) -> Iterator[DeclaredObject]:
 
 
 def _jobs(connection: Connection) -> Iterator[DeclaredObject]:
-    """Yield the jobs whose parameters are not those that the first table's enabling gives them."""
-    for job_type, job in read_jobs(connection).items():
-        found = describe(JOB, [job_type.value], {name: getattr(job.parameters, name) for name in JOB.keys})
+    """Yield the jobs whose parameters are not those that the first table's enabling gives them, and dropped ones."""
+    jobs = read_jobs(connection)
+    for job_type in JobType if list_enabled(connection) else ():
+        if job_type not in jobs:
+            yield describe(JOB, [job_type.value], {"is_dropped": True})
+    for job_type, job in jobs.items():
+        found = describe(JOB, [job_type.value], {name: getattr(job.parameters, name, None) for name in JOB.keys})
         if found.options:
             yield found
 
@@ -164,11 +169,19 @@ def _change_consumer(database: Database, change: DeclaredChange) -> None:
 def _add_job(database: Database, job: DeclaredObject, _wanted: State) -> None:
     # The first table that is enabled brings the jobs.
     is_there = any(listed.job_type == job.names[0] for listed in database.cdc.list_jobs())
-    (database.cdc.change_job if is_there else database.cdc.add_job)(**job.arguments())
+    given = job.arguments()
+    if given.pop("is_dropped", False):
+        if is_there:
+            database.cdc.drop_job(job.names[0])
+        return
+    (database.cdc.change_job if is_there else database.cdc.add_job)(**given)
 
 
 def _change_job(database: Database, change: DeclaredChange) -> None:
-    database.cdc.change_job(job_type=change.wanted.names[0], **change.arguments())
+    if "is_dropped" in change.options:
+        _add_job(database, change.wanted, {})
+    else:
+        database.cdc.change_job(job_type=change.wanted.names[0], **change.arguments())
 
 
 EFFECTS = {

@@ -24,10 +24,10 @@ class DeclarationInvalid(Invalid, number=1186):
 
 
 class DeclaredTablesMissing(NotFound, number=1187):
-    """A declared state names tables that the database does not have."""
+    """A declared state names tables, or views, functions or procedures, that the database does not have."""
 
-    fact = "there are no tables {tables} in this database"
-    hint = "Create the tables first, then apply the file again. Nothing was changed."
+    fact = "this database does not have {tables}"
+    hint = "Create them first, then apply the file again. Nothing was changed."
     tables: str
 
 

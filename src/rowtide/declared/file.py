@@ -35,7 +35,9 @@ def parse_file(text: str, file: str) -> State:
 
 def write_file(state: State) -> str:
     """Return the text of a file that declares a state."""
-    return "\n".join([_HEADER, *(_write_object(one) for one in state.values())])
+    # What a database has one of, and that is as it is by default, needs no section of its own.
+    written = [one for one in state.values() if one.kind.depth or one.options]
+    return "\n".join([_HEADER, *map(_write_object, written)])
 
 
 class _Reading:

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, field, fields
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 from rowtide.cdc.jobs.parameters import DEFAULTS, JobChange, NewJob
 from rowtide.cdc.requests import ConsumerChange, DatabaseToEnable, NewConsumer, NewInstance, TablesToEnable
+from rowtide.core.options import Option
 from rowtide.core.tables import Widened
 from rowtide.core.values import frozen
 from rowtide.declared.values import DeclaredType, Plain, find_type
-from rowtide.merge.articles import JoinFilter
+from rowtide.merge.articles import JoinFilter, Partition
 from rowtide.merge.publishing.exchange_requests import PartitionChange
 from rowtide.merge.publishing.requests import (
     ExistingSubscription,
@@ -28,9 +29,50 @@ from rowtide.merge.publishing.requests import (
 )
 from rowtide.replication.articles.requests import ArticleChange, NewArticle
 from rowtide.replication.publishing.requests import NewPublication, PublicationThresholds
-from rowtide.replication.subscription_settings import DeliveryOptions, RequestedSubscription, SubscriptionSettings
+from rowtide.replication.subscription_settings import (
+    MAX_RETENTION_HOURS,
+    DeliveryOptions,
+    RequestedSubscription,
+    SubscriptionSettings,
+)
 from rowtide.targets.options import NewTarget
 from rowtide.tracking.options import TrackingRequest
+
+
+@frozen
+class ArticleScript:
+    """What runs at subscribers after each schema change of a table, as `register_custom_scripting` takes it."""
+
+    script: Annotated[str | None, Option(help="SQL that runs at subscribers after each schema change.")] = None
+    script_name: Annotated[str, Option(help="What the SQL is known by.")] = "SQL"
+    script_python: Annotated[str | None, Option(help="Instead of SQL, module:function that returns it.")] = None
+
+
+@frozen
+class DistributionRetention:
+    """How long undelivered changes are kept, as `change_distribution` takes it."""
+
+    max_retention_hours: Annotated[int, Option(help="Hours that undelivered changes are kept.", min=1)] = (
+        MAX_RETENTION_HOURS
+    )
+
+
+@frozen
+class JobPresence:
+    """Whether a job that the first enabled table brings was dropped."""
+
+    is_dropped: Annotated[bool, Option(help="It is not there; it comes back where this is no longer declared.")] = False
+
+
+@frozen
+class ExplicitPartitions:
+    """The partitions that are there without a subscription, as `add_partition` takes them."""
+
+    partitions: Annotated[
+        tuple[Partition, ...],
+        Option(help="Partitions that are there before their first subscription: host_name=NAME&login=NAME, or one."),
+    ] = ()
+
 
 NAME = "*"
 """Stands in a path for the name of an object."""
@@ -74,6 +116,8 @@ class Kind:
     """By option, the kind of the objects whose names it has."""
     is_table: bool = False
     """Whether its own name is a table's."""
+    is_text: bool = False
+    """Whether its own name is that of a view, function or procedure."""
     is_url: bool = False
     """Whether its own name is a subscriber's URL."""
     table_key: str | None = None
@@ -210,10 +254,11 @@ TARGET = Kind(
 JOB = Kind(
     name="job",
     path=("cdc", "jobs", NAME),
-    options=(NewJob,),
+    options=(NewJob, JobPresence),
     named_by=("job_type",),
     left_out=frozenset({"sql_server_defaults"}),
     changes=(JobChange,),
+    also_changed=frozenset({"is_dropped"}),
     is_kept=True,
     named_defaults={
         job_type.value: {name: value for name, value in asdict(parameters).items() if value is not None}
@@ -224,10 +269,10 @@ JOB = Kind(
 DISTRIBUTION = Kind(
     name="distribution",
     path=("replication",),
-    options=(NewPublication,),
-    only=frozenset({"lake", "log_store", "distribution_db", "for_group"}),
+    options=(NewPublication, DistributionRetention),
+    only=frozenset({"lake", "log_store", "distribution_db", "for_group", "max_retention_hours"}),
     once=frozenset({"for_group"}),
-    also_changed=frozenset({"distribution_db"}),
+    also_changed=frozenset({"distribution_db", "max_retention_hours"}),
     places=frozenset({"lake", "log_store"}),
     urls=frozenset({"distribution_db"}),
     fixed={
@@ -250,19 +295,28 @@ PUBLICATION = Kind(
 ARTICLE = Kind(
     name="article",
     path=("replication", "publications", NAME, "articles", NAME),
-    options=(NewArticle,),
+    options=(NewArticle, ArticleScript),
     named_by=("publication", "table"),
     left_out=frozenset({"commands"}),
     once=frozenset({"if_exists"}),
     unordered=frozenset({"columns"}),
     defaults={"insert_command": "CALL", "update_command": "SCALL", "delete_command": "CALL"},
-    changes=(ArticleChange,),
+    changes=(ArticleChange, ArticleScript),
     also_changed=frozenset({"columns"}),
-    clearable=frozenset({"where"}),
+    clearable=frozenset({"where", "script", "script_python"}),
     is_table=True,
     loses="what is not delivered of it yet; subscribers copy the table again",
     drops="what is not delivered of it yet; subscribers keep their rows",
     starts="subscribers copy the table",
+)
+SCHEMA_ARTICLE = Kind(
+    name="schema article",
+    path=("replication", "publications", NAME, "schema_articles", NAME),
+    options=(),
+    named_by=("publication", "object"),
+    is_text=True,
+    drops="nothing: subscribers keep the object",
+    starts="subscribers get the object as it is",
 )
 SUBSCRIPTION = Kind(
     name="subscription",
@@ -286,9 +340,9 @@ SUBSCRIPTION = Kind(
 MERGE_PUBLICATION = Kind(
     name="merge publication",
     path=("merge", "publications", NAME),
-    options=(NewMergePublication,),
+    options=(NewMergePublication, ExplicitPartitions),
     named_by=("name",),
-    changes=(MergePublicationChanges,),
+    changes=(MergePublicationChanges, ExplicitPartitions),
     loses="its articles and subscriptions, which are added again, and kept conflicts",
     drops="the versions of its rows and kept conflicts; rows stay",
 )
@@ -345,6 +399,7 @@ KINDS = (
     DISTRIBUTION,
     PUBLICATION,
     ARTICLE,
+    SCHEMA_ARTICLE,
     SUBSCRIPTION,
     MERGE_PUBLICATION,
     MERGE_ARTICLE,

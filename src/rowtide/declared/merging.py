@@ -15,6 +15,7 @@ from rowtide.merge.articles import Article, Partition, Publication
 from rowtide.merge.catalogue import list_articles, list_publications, read_nickname
 from rowtide.merge.nodes.connecting import open_node
 from rowtide.merge.nodes.node import Node
+from rowtide.merge.partitions.partition_membership import list_explicit
 from rowtide.merge.progress import list_subscriptions
 
 
@@ -36,6 +37,7 @@ def _read_publication(hub: Node, publication: Publication) -> Iterator[DeclaredO
         "allow_partition_realignment": publication.realigns,
         "replicate_ddl": publication.replicates_ddl,
         "run_as": publication.run_as,
+        "partitions": list_explicit(hub.connection, publication.pubid),
     }
     yield describe(MERGE_PUBLICATION, [publication.name], values)
     articles = list_articles(hub.connection, publication.pubid)
@@ -67,6 +69,28 @@ def _article(names: list[str], article: Article) -> DeclaredObject:
         "columns": [name for name in columns if name not in key] if article.vertical_partition else None,
     }
     return describe(MERGE_ARTICLE, names, values, implied={"columns": columns}, always=key)
+
+
+def _add_publication(database: Database, publication: DeclaredObject, _wanted: State) -> None:
+    given = publication.arguments()
+    partitions = given.pop("partitions", ())
+    database.merge.add_publication(**given)
+    for partition in partitions:
+        database.merge.add_partition(publication.names[0], partition)
+
+
+def _change_publication(database: Database, change: DeclaredChange) -> None:
+    name, given = change.wanted.names[0], change.arguments()
+    if "partitions" in given:
+        wanted, present = given.pop("partitions"), change.present.arguments().get("partitions", ())
+        for partition in wanted:
+            if partition not in present:
+                database.merge.add_partition(name, partition)
+        for partition in present:
+            if partition not in wanted:
+                database.merge.drop_partition(name, partition)
+    if given:
+        database.merge.change_publication(name=name, **given)
 
 
 def _change_filter(database: Database, change: DeclaredChange) -> None:
@@ -102,10 +126,8 @@ def _change_subscription(database: Database, change: DeclaredChange) -> None:
 
 EFFECTS = {
     MERGE_PUBLICATION.name: Effects(
-        add=lambda database, publication, _wanted: database.merge.add_publication(**publication.arguments()),
-        change=lambda database, change: database.merge.change_publication(
-            name=change.wanted.names[0], **change.arguments()
-        ),
+        add=_add_publication,
+        change=_change_publication,
         drop=lambda database, publication: database.merge.drop_publication(publication.names[0]),
     ),
     MERGE_ARTICLE.name: Effects(

@@ -13,26 +13,30 @@ from rowtide.declared.values import Plain
 from rowtide.lake.paths import absolute_lake
 
 _OF_TABLES = frozenset({"table", "child", "parent"})
+_NAMED = _OF_TABLES | {"object"}
 
 
 def settle(url: str, state: State) -> tuple[State, frozenset[str]]:
-    """Return a state with the names that the database has, and the names of tables that it does not have.
+    """Return a state with the names that the database has, and the names of tables and objects that it does not have.
 
     Raises `DeclarationImpossible` if two names of the state mean one object.
     """
+    database = parse_url(url).kind.load_part("rowtide.declared", "database")
     asked = sorted({name for one in state.values() for name in _tables_of(one)})
-    spell = parse_url(url).kind.load_part("rowtide.declared", "database").spell_tables
-    found: Mapping[str, str] = spell(url, asked) if asked else {}
-    settled = [_settle(one, found) for one in state.values()]
+    objects = sorted({one.names[-1] for one in state.values() if one.kind.is_text})
+    found: Mapping[str, str] = database.spell_tables(url, asked) if asked else {}
+    texts: Mapping[str, str] = database.spell_objects(url, objects) if objects else {}
+    settled = [_settle(one, texts if one.kind.is_text else found) for one in state.values()]
     twice = [name for name, count in Counter(one.name for one in settled).items() if count > 1]
     if twice:
         raise DeclarationImpossible("; ".join(f"{kind} {'.'.join(names)} is declared twice" for kind, names in twice))
-    return as_state(settled), frozenset(asked) - found.keys()
+    return as_state(settled), (frozenset(asked) - found.keys()) | (frozenset(objects) - texts.keys())
 
 
 def find_absent(state: State, missing: frozenset[str]) -> frozenset[str]:
-    """Return which tables that are missing objects of a state need."""
-    return missing.intersection(name for one in state.values() for name in _tables_of(one))
+    """Return which tables and objects that are missing objects of a state need."""
+    named = (one.names[-1] for one in state.values() if one.kind.is_text)
+    return missing.intersection([*named, *(name for one in state.values() for name in _tables_of(one))])
 
 
 def _tables_of(one: DeclaredObject) -> Iterator[str]:
@@ -43,7 +47,7 @@ def _tables_of(one: DeclaredObject) -> Iterator[str]:
 
 def _settle(one: DeclaredObject, tables: Mapping[str, str]) -> DeclaredObject:
     names = [
-        tables.get(name, name) if role in _OF_TABLES else name
+        tables.get(name, name) if role in _NAMED else name
         for role, name in zip(one.kind.named_by, one.names, strict=True)
     ]
     if one.kind.is_url:

@@ -20,7 +20,7 @@ from rowtide.declared.kinds import (
     RULE,
     SUBSCRIPTION,
 )
-from rowtide.declared.state import DeclaredObject, ObjectName, State, kind_of
+from rowtide.declared.state import DeclaredObject, ObjectName, State, kind_of, list_of
 from rowtide.declared.values import Plain
 
 
@@ -206,6 +206,9 @@ def _find_missing(wanted: State, actions: Mapping[ObjectName, Action]) -> Iterat
     is_captured = actions.get((CAPTURE.name, ()), Action.DROP) is not Action.DROP
     if is_captured and {"lake", "log_store"} & wanted.get((DISTRIBUTION.name, ()), _NOTHING).options.keys():
         yield "replication has its log where capture has it: declare lake and log_store for cdc alone"
+    for one in list_of(wanted, ARTICLE):
+        if one.options.keys() >= {"script", "script_python"}:
+            yield f"{one.label} has both script and script_python"
     for one in wanted.values():
         container = one.container
         if container is not None and container not in wanted:

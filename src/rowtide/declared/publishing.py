@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
 
 from sqlalchemy import Connection, func, select
 
@@ -12,15 +14,19 @@ from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.declared.effects import DeclaredChange, Effects, nothing, refuse
-from rowtide.declared.kinds import ARTICLE, DISTRIBUTION, PUBLICATION, SUBSCRIPTION
+from rowtide.declared.kinds import ARTICLE, DISTRIBUTION, PUBLICATION, SCHEMA_ARTICLE, SUBSCRIPTION, ArticleScript
 from rowtide.declared.state import DeclaredObject, State, describe, list_of
 from rowtide.declared.tables import spell_table
 from rowtide.handle import Database
 from rowtide.log.catalogue import find_source
 from rowtide.replication.articles.articles import Article
+from rowtide.replication.distributor.custom_scripts import CustomScript, list_newest
 from rowtide.replication.distributor.definitions import agents, is_made, publications, subscriptions
 from rowtide.replication.distributor.location import distributor, find_place
 from rowtide.replication.distributor.publication_records import list_articles
+from rowtide.replication.distributor.retention import read_max_retention
+from rowtide.replication.distributor.schema_articles import list_schema_articles
+from rowtide.replication.errors.publishing import ObjectNotFound, SchemaArticleUsesUnpublished
 from rowtide.replication.publishing.restarting import find_own_source
 from rowtide.replication.subscription_settings import SubscriptionSettings, SyncType
 
@@ -30,9 +36,8 @@ def read(database: Database) -> Iterator[DeclaredObject]:
     with translated(), open_engine(database.url).connect() as connection:
         if find_source(connection, StoreFormat.require_readable) is None or not is_made(connection):
             return
-        distribution = _distribution(connection)
-        if distribution.options:
-            yield distribution
+        yield _distribution(connection)
+        scripts = list_newest(connection)
         columns = publications.c
         wanted = select(
             columns.publication_id,
@@ -44,20 +49,25 @@ def read(database: Database) -> Iterator[DeclaredObject]:
         for row in distributor(connection).execute(wanted.order_by(columns.publication)).mappings().all():
             yield describe(PUBLICATION, [row["name"]], {name: row[name] for name in PUBLICATION.keys})
             for article in list_articles(connection, row["publication_id"]):
-                yield _article(connection, article)
+                yield _article(connection, article, scripts.get(article.article_id))
+            for text in list_schema_articles(connection, row["publication_id"]):
+                yield describe(SCHEMA_ARTICLE, [row["name"], text.name], {})
         yield from _subscriptions(connection)
 
 
 def _distribution(connection: Connection) -> DeclaredObject:
     place, source = find_place(connection), find_own_source(connection)
-    values = {"distribution_db": None if place is None else place.url}
+    values: dict[str, Any] = {
+        "distribution_db": None if place is None else place.url,
+        "max_retention_hours": int(read_max_retention(connection).total_seconds() / 3600),
+    }
     if source is not None:
         values["lake"] = source.lake
         values["log_store"] = source.log_store if source.log_store != f"{source.lake}/log" else None
     return describe(DISTRIBUTION, (), values)
 
 
-def _article(connection: Connection, article: Article) -> DeclaredObject:
+def _article(connection: Connection, article: Article, script: CustomScript | None) -> DeclaredObject:
     table = find_by_id(connection, article.source_id)
     name = (article.schema, article.table) if table is None else (table.schema, table.name)
     columns = [column.name for column in article.columns]
@@ -72,6 +82,9 @@ def _article(connection: Connection, article: Article) -> DeclaredObject:
         "key_updates": article.key_updates,
         "moved_partitions": article.moved_partitions,
     }
+    if script is not None:
+        is_sql = script.text is not None
+        values |= {"script": script.text, "script_name" if is_sql else "script_python": script.name}
     implied = {"columns": columns, "before_images": article.before_images}
     names = [article.publication, spell_table(*name)]
     # What the log carries of the table anyway decides where the file says nothing.
@@ -114,7 +127,10 @@ def _add_publication(database: Database, publication: DeclaredObject, wanted: St
     given, name = publication.arguments(), publication.names[0]
     thresholds = {option: given.pop(option) for option in PUBLICATION.changeable & given.keys()}
     places = next((one.arguments() for one in list_of(wanted, DISTRIBUTION)), {})
+    retention = places.pop("max_retention_hours", None)
     database.replication.add_publication(**given, **places)
+    if retention is not None:
+        database.replication.change_distribution(max_retention_hours=retention)
     if thresholds:
         database.replication.change_publication(publication=name, **thresholds)
 
@@ -125,9 +141,45 @@ def _change_publication(database: Database, change: DeclaredChange) -> None:
     database.replication.change_publication(publication=change.wanted.names[0], **given)
 
 
+def _change_distribution(database: Database, change: DeclaredChange) -> None:
+    given = change.arguments()
+    if "distribution_db" in given:
+        database.replication.move_distribution(str(given["distribution_db"]))
+    if "max_retention_hours" in given:
+        database.replication.change_distribution(max_retention_hours=given["max_retention_hours"])
+
+
+def _add_article(database: Database, article: DeclaredObject, _wanted: State) -> None:
+    given = article.arguments()
+    script = _take_script(given)
+    database.replication.add_article(**given)
+    if script is not None:
+        database.replication.register_custom_scripting(*article.names, **script)
+
+
+def _take_script(given: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the script among the options of an article, which are without it then."""
+    sql, name, python = (given.pop(option, None) for option in _SCRIPT)
+    if sql is not None:
+        return {"sql": sql, "name": name, "python": python}
+    return {"python": python} if python is not None else None
+
+
+_SCRIPT = tuple(one.name for one in fields(ArticleScript))
+
+
 def _change_article(database: Database, change: DeclaredChange) -> None:
     publication, table = change.wanted.names
     given = change.arguments()
+    if given.keys() & set(_SCRIPT):
+        script = _take_script(change.wanted.arguments())
+        if script is not None:
+            database.replication.register_custom_scripting(publication, table, **script)
+        else:
+            database.replication.unregister_custom_scripting(publication, table)
+        given = {name: value for name, value in given.items() if name not in _SCRIPT}
+        if not given:
+            return
     if "where" in given and given["where"] is None:
         given = {**given, "without_filter": True}
     if "columns" in given:
@@ -142,13 +194,34 @@ def _change_article(database: Database, change: DeclaredChange) -> None:
     database.replication.change_article(publication=publication, table=table, **given)
 
 
+def _add_schema_article(database: Database, article: DeclaredObject, wanted: State) -> None:
+    """Publish the text of an object, after that of others of the file that it uses."""
+    publication, name = article.names
+    others = [one.names[1] for one in list_of(wanted, SCHEMA_ARTICLE) if one.names[0] == publication]
+    refused = _publish_text(database, publication, name)
+    while refused is not None:
+        published = [other for other in others if other != name and _publish_text(database, publication, other) is None]
+        others = [other for other in others if other not in published]
+        if not published:
+            raise refused
+        refused = _publish_text(database, publication, name)
+
+
+def _publish_text(database: Database, publication: str, name: str) -> SchemaArticleUsesUnpublished | None:
+    """Publish an object's text; return why that is refused until others are published. Raises `ObjectNotFound`."""
+    try:
+        if not database.replication.add_schema_article(publication, name):
+            raise ObjectNotFound("view, function or procedure", name)
+    except SchemaArticleUsesUnpublished as error:
+        return error
+    return None
+
+
 EFFECTS = {
     DISTRIBUTION.name: Effects(
         # The first publication brings it.
         add=nothing,
-        change=lambda database, change: database.replication.move_distribution(
-            str(change.wanted.options["distribution_db"])
-        ),
+        change=_change_distribution,
         drop=refuse,
     ),
     PUBLICATION.name: Effects(
@@ -157,8 +230,13 @@ EFFECTS = {
         drop=lambda database, publication: database.replication.drop_publication(publication.names[0]),
     ),
     ARTICLE.name: Effects(
-        add=lambda database, article, _wanted: database.replication.add_article(**article.arguments()),
+        add=_add_article,
         change=_change_article,
+        drop=lambda database, article: database.replication.drop_article(*article.names),
+    ),
+    SCHEMA_ARTICLE.name: Effects(
+        add=_add_schema_article,
+        change=refuse,
         drop=lambda database, article: database.replication.drop_article(*article.names),
     ),
     SUBSCRIPTION.name: Effects(

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, Flag, IntEnum
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
+from urllib.parse import parse_qsl, urlencode
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import Option, member_of
 from rowtide.core.values import frozen
+from rowtide.merge.articles import Partition
 
 Plain = str | int | float | bool | list[str] | dict[str, str]
 """What TOML has of an option's value."""
@@ -44,6 +46,8 @@ def _find(kind: Any, *, is_by_number: bool) -> DeclaredType | None:
     origin, arguments = get_origin(kind), get_args(kind)
     if kind in _SCALARS:
         return _SCALARS[kind]
+    if origin in _LISTS and arguments[0] is Partition:
+        return DeclaredType("list of partitions", _read_partitions, _write_partitions)
     if origin in _LISTS and arguments[0] is str:
         return DeclaredType("list of texts", _read_list, lambda value: [*value])
     if origin is Mapping and arguments == (str, str):
@@ -86,6 +90,30 @@ def _read_list(given: Any) -> tuple[str, ...]:
     if type(given) is not list or any(type(one) is not str for one in given):
         raise ValueError("is no list of texts")
     return tuple(given)
+
+
+def _read_partitions(given: Any) -> tuple[Partition, ...]:
+    return tuple(map(_read_partition, _read_list(given)))
+
+
+def _read_partition(text: str) -> Partition:
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=True, errors="strict")
+    except ValueError as error:
+        raise ValueError(f"has no partition {text}") from error
+    values = dict(pairs)
+    if len(values) != len(pairs) or not values.keys() <= {"host_name", "login"}:
+        raise ValueError(f"has a partition {text}, which is not host_name=NAME, login=NAME, or both joined by &")
+    return Partition(values.get("host_name"), values.get("login"))
+
+
+def _write_partitions(partitions: Iterable[Partition]) -> list[str]:
+    return sorted({_write_partition(one) for one in partitions})
+
+
+def _write_partition(one: Partition) -> str:
+    values = {"host_name": one.host_name, "login": one.suser_name}
+    return urlencode({name: value for name, value in values.items() if value is not None})
 
 
 def _read_table(given: Any) -> dict[str, str]:

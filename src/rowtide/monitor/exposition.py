@@ -25,7 +25,7 @@ class Polled:
     """What the last poll of a database has found, and its counters; these are not changed any more.
 
     `last_read` is the view of the last poll that could read it, None if none could; `changes` are those of the last
-    hour, oldest first, since the monitor runs.
+    hour, oldest first, as far as a monitor ran.
     """
 
     view: DatabaseView

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
 
+from rowtide.cdc.jobs.parameters import JobType
 from rowtide.cdc.scans.metrics import ScanPhase
 from rowtide.diagnosis.merge import MergeFacts
 from rowtide.diagnosis.result import Unread
 from rowtide.monitor.labels import without_users
 from rowtide.monitor.snapshot import (
+    DIRECTIONS,
     Cycle,
     MergedRows,
     NumberedError,
     PolledFigures,
     PolledSnapshot,
     TokenArrival,
-    known_of,
 )
-from rowtide.monitor.tallies import CountedEvent, Durations, Events, Observation, Total
+from rowtide.monitor.tallies import CountedEvent, Durations, Events, Observation, Present, Total
 from rowtide.monitor.views import DatabaseView
 
 _MICROSECONDS = 1_000_000
@@ -36,45 +36,51 @@ def observe(snapshot: PolledSnapshot, view: DatabaseView) -> Iterator[Observatio
         yield from _observe_figures(snapshot.figures)
     if isinstance(snapshot.merge, MergeFacts) and snapshot.figures is not None:
         yield from _observe_merge(snapshot.figures)
+    if view.lists_subscriptions:
+        # Last: errors and tokens of a subscription that is gone stay in the history for a while.
+        yield Present("subscriber", frozenset(one.subscriber for one in view.subscriptions))
 
 
 def _observe_figures(figures: PolledFigures) -> Iterator[Observation]:
     if figures.capture_rows is not None and not isinstance(figures.capture_rows, Unread):
         yield Total("rowtide_capture_rows_total", (), figures.capture_rows)
-    cycles = _ended(known_of(figures.cycles))
-    yield Durations(
-        "rowtide_capture_cycle_duration_seconds",
-        "",
-        [CountedEvent(one.number, (("phase", one.phase),), one.duration_s) for one in cycles],
-    )
-    errors = [CountedEvent(one.id, (("number", one.code),)) for one in known_of(figures.scan_errors)]
-    yield Events("rowtide_capture_errors_total", "", errors)
-    runs = sorted(known_of(figures.runs), key=lambda run: (run.job, run.id))
-    for job, of_job in groupby(runs, key=lambda run: run.job):
-        begun = [CountedEvent(run.id, (("agent", job),), 1.0 + run.retries) for run in of_job]
-        yield Events("rowtide_agent_restarts_total", job, begun)
-    yield Events("rowtide_subscription_errors_total", "", list(map(_error, known_of(figures.delivery_errors))))
-    for hop, seconds in _HOPS.items():
-        yield Durations("rowtide_tracer_seconds", hop, list(_arrived(known_of(figures.arrivals), hop, seconds)))
-    found = [
-        CountedEvent(one.id, (("publication", one.publication), ("kind", one.kind)))
-        for one in known_of(figures.conflicts)
-    ]
-    yield Events("rowtide_subscription_conflicts_total", "", found)
+    if not isinstance(figures.cycles, Unread):
+        cycles = [CountedEvent(one.number, (("phase", one.phase),), one.duration_s) for one in _ended(figures.cycles)]
+        yield Durations("rowtide_capture_cycle_duration_seconds", "", cycles)
+    if not isinstance(figures.scan_errors, Unread):
+        errors = [CountedEvent(one.id, (("number", one.code),)) for one in figures.scan_errors]
+        yield Events("rowtide_capture_errors_total", "", errors)
+    if not isinstance(figures.runs, Unread):
+        for job in JobType:
+            begun = [
+                CountedEvent(run.id, (("agent", job.value),), 1.0 + run.retries)
+                for run in figures.runs
+                if run.job == job.value
+            ]
+            yield Events("rowtide_agent_restarts_total", job.value, begun)
+    if not isinstance(figures.delivery_errors, Unread):
+        yield Events("rowtide_subscription_errors_total", "", list(map(_error, figures.delivery_errors)))
+    if not isinstance(figures.arrivals, Unread):
+        for hop, seconds in _HOPS.items():
+            yield Durations("rowtide_tracer_seconds", hop, list(_arrived(figures.arrivals, hop, seconds)))
+    if not isinstance(figures.conflicts, Unread):
+        found = [
+            CountedEvent(one.id, (("publication", one.publication), ("kind", one.kind))) for one in figures.conflicts
+        ]
+        yield Events("rowtide_subscription_conflicts_total", "", found)
 
 
 def _observe_merge(figures: PolledFigures) -> Iterator[Observation]:
-    runs = [
-        CountedEvent(one.id, (("publication", one.publication),), one.duration_s)
-        for one in known_of(figures.merge_runs)
-    ]
-    yield Durations("rowtide_merge_sync_duration_seconds", "", runs)
-    for operation, count in _OPERATIONS.items():
-        rows = known_of(figures.merged_rows)
-        for direction in sorted({one.direction for one in rows}):
-            labels = (("direction", direction), ("operation", operation))
-            events = [CountedEvent(one.id, labels, count(one)) for one in rows if one.direction == direction]
-            yield Events("rowtide_merge_rows_total", f"{direction} {operation}", events)
+    if not isinstance(figures.merge_runs, Unread):
+        runs = [CountedEvent(one.id, (("publication", one.publication),), one.duration_s) for one in figures.merge_runs]
+        yield Durations("rowtide_merge_sync_duration_seconds", "", runs)
+    if not isinstance(figures.merged_rows, Unread):
+        for operation, count in _OPERATIONS.items():
+            for direction in DIRECTIONS:
+                labels = (("direction", direction), ("operation", operation))
+                rows = (one for one in figures.merged_rows if one.direction == direction)
+                events = [CountedEvent(one.id, labels, count(one)) for one in rows]
+                yield Events("rowtide_merge_rows_total", f"{direction} {operation}", events)
 
 
 _OPERATIONS: dict[str, Callable[[MergedRows], int]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Protocol, Self
 
 from rowtide.core.errors import RowtideError, describe
@@ -21,7 +21,7 @@ from rowtide.monitor.databases import NamedUrl
 from rowtide.monitor.errors import PollFailed
 from rowtide.monitor.exposition import Polled
 from rowtide.monitor.observations import observe
-from rowtide.monitor.ring import Ring, Values
+from rowtide.monitor.ring import CHANGES_KEPT, Ring, Values
 from rowtide.monitor.series import GaugeSeries
 from rowtide.monitor.snapshot import Identity, PolledSnapshot
 from rowtide.monitor.tallies import Tallies
@@ -31,7 +31,6 @@ EVERY_S = 15.0
 READY_S = 60.0
 """A database that was read so long ago is one that this monitor does not watch."""
 _ENDING_S = 3.0
-_CHANGES_KEPT = timedelta(hours=1)
 _MOST_CHANGES = 500
 
 
@@ -79,7 +78,8 @@ class DatabasePoller:
         self._tallies = Tallies()
         self._told: str | None = None
         self._last_read: DatabaseView | None = None
-        self._changes: tuple[StateChange, ...] = ()
+        since = datetime.now(UTC) - CHANGES_KEPT
+        self._changes: tuple[StateChange, ...] = tuple(ring.list_changes(database.name, since))
         self.last: Polled | None = None
 
     def run(self, stop: threading.Event) -> None:
@@ -136,7 +136,7 @@ class DatabasePoller:
         if identity.system != self._system:
             self._system = identity.system
             self._tallies = self._ring.load_tallies(view.name, identity.system)
-        self._tallies.take(observe(snapshot, view), timeline=identity.timeline)
+        self._tallies.take(observe(snapshot, view), timeline=identity.timeline, is_standby=identity.is_standby)
         self._ring.save(view.name, identity.system, self._tallies, snapshot.at, gauges_of(view))
 
     def _note_failure(self, error: RowtideError, at: datetime, duration_s: float) -> None:
@@ -157,7 +157,8 @@ class DatabasePoller:
         if self._last_read is not None and self._last_read not in known:
             known.append(self._last_read)
         found = [change for before in known for change in find_changes(before, view)]
-        kept = (change for change in self._changes if change.at >= view.polled_at - _CHANGES_KEPT)
+        self._ring.add_changes(view.name, found)
+        kept = (change for change in self._changes if change.at >= view.polled_at - CHANGES_KEPT)
         self._changes = (*kept, *found)[-_MOST_CHANGES:]
         if view.is_up:
             self._last_read = view

@@ -1,4 +1,4 @@
-"""The monitor's file: a day of samples, and the counters, which so survive the monitor.
+"""The monitor's file: a day of samples, an hour of changes, and the counters, which so survive the monitor.
 
 A SQLite file of bounded size. Samples older than an hour are kept once a minute, those older than a day are deleted.
 One monitor has it at a time. A damaged file is moved aside and begun again, because a monitor that does not start is
@@ -22,14 +22,17 @@ from typing import Self
 from rowtide.core.errors import FileNotWritable
 from rowtide.core.values import frozen
 from rowtide.databases.file_access import PRIVATE_FILE, make_place
+from rowtide.diagnosis import State
 from rowtide.events.catalogue import CountersReset, SampleNotKept, SamplesReplaced
 from rowtide.events.emission import emit
 from rowtide.events.event import scope
 from rowtide.monitor.errors import MonitorRuns, SamplesForeign, SamplesNewer, StateFolderUnknown
 from rowtide.monitor.series import GaugeSeries, Point
 from rowtide.monitor.tallies import Tallies
+from rowtide.monitor.views import StateChange
 
 KEPT = timedelta(hours=24)
+CHANGES_KEPT = timedelta(hours=1)
 FINE = timedelta(hours=1)
 """For so long every sample is kept, then one a minute."""
 MOST_BYTES = 256 << 20
@@ -42,6 +45,12 @@ create table samples (database text not null, at real not null, found blob not n
 create table tallies (database text not null, system text not null, tallies text not null,
                       primary key (database, system));
 """
+_LATER_TABLES = """
+create table if not exists changes (database text not null, at real not null, area text not null, subject text not null,
+                                    before text, after text, message text not null);
+create index if not exists changes_at on changes (database, at);
+"""
+"""What the file of an earlier build lacks, and such a build does not look at."""
 
 Values = Mapping[str, float]
 
@@ -122,13 +131,30 @@ class Ring:
 
     def save(self, database: str, system: str, tallies: Tallies, at: datetime, values: Values) -> None:
         """Keep a poll: its samples, and the counters after it. If the disk is full, polls go on without."""
-        try:
-            self._in_transaction(lambda: self._put(database, system, tallies, at, values))
-        except sqlite3.Error as error:
-            with scope(database):
-                emit(SampleNotKept(str(error)))
-            with suppress(sqlite3.Error):
-                self._in_transaction(lambda: self._halve(database))
+        self._keep(database, lambda: self._put(database, system, tallies, at, values))
+
+    def add_changes(self, database: str, changes: Sequence[StateChange]) -> None:
+        """Keep changes of the states of a database's subjects, which `list_changes` returns for an hour.
+
+        If the disk is full, they are not kept.
+        """
+        if changes:
+            self._keep(database, lambda: self._put_changes(database, changes))
+
+    def list_changes(self, database: str, since: datetime) -> Sequence[StateChange]:
+        """Return the changes of a database since a time, oldest first."""
+        query = (
+            "select at, area, subject, before, after, message from changes where database = ? and at >= ? "
+            "order by at, rowid"
+        )
+        with self._using:
+            rows = self._connection.execute(query, (database, since.timestamp())).fetchall()
+        return [
+            StateChange(
+                datetime.fromtimestamp(at, UTC), database, area, subject, _state(before), _state(after), message
+            )
+            for at, area, subject, before, after, message in rows
+        ]
 
     def list_samples(self, database: str, since: datetime) -> Sequence[HistoricSample]:
         """Return the samples of a database since a time, oldest first."""
@@ -162,6 +188,26 @@ class Ring:
                 line.append(Point(time, values.get(one.key)))
         return {one: tuple(found) for one, found in points.items()}
 
+    def _keep(self, database: str, work: Callable[[], None]) -> None:
+        try:
+            self._in_transaction(work)
+        except sqlite3.Error as error:
+            with scope(database):
+                emit(SampleNotKept(str(error)))
+            with suppress(sqlite3.Error):
+                self._in_transaction(lambda: self._halve(database))
+
+    def _put_changes(self, database: str, changes: Sequence[StateChange]) -> None:
+        oldest = max(change.at for change in changes) - CHANGES_KEPT
+        self._connection.execute("delete from changes where database = ? and at < ?", (database, oldest.timestamp()))
+        self._connection.executemany(
+            "insert into changes values (?, ?, ?, ?, ?, ?, ?)",
+            [
+                (database, one.at.timestamp(), one.area, one.subject, one.before, one.after, one.message)
+                for one in changes
+            ],
+        )
+
     def _put(self, database: str, system: str, tallies: Tallies, at: datetime, values: Values) -> None:
         run, now = self._connection.execute, at.timestamp()
         run("insert or replace into tallies values (?, ?, ?)", (database, system, tallies.encode()))
@@ -192,6 +238,10 @@ class Ring:
                 if self._connection.in_transaction:
                     self._connection.execute("rollback")
                 raise
+
+
+def _state(value: str | None) -> State | None:
+    return State(value) if value is not None else None
 
 
 def _lock(lock_path: Path, path: Path) -> int:
@@ -243,7 +293,7 @@ def _require_own(path: Path, connection: sqlite3.Connection) -> None:
     (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
     if not tables and not application:
         connection.executescript(
-            f"begin immediate; {_TABLES} pragma application_id = {_APPLICATION_ID}; "
+            f"begin immediate; {_TABLES} {_LATER_TABLES} pragma application_id = {_APPLICATION_ID}; "
             f"pragma user_version = {_FORMAT}; commit;"
         )
         return
@@ -255,3 +305,4 @@ def _require_own(path: Path, connection: sqlite3.Connection) -> None:
         (verdict,) = cursor.fetchone()
     if verdict != "ok":
         raise sqlite3.DatabaseError(verdict)
+    connection.executescript(_LATER_TABLES)

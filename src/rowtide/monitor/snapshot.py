@@ -85,9 +85,12 @@ class MergeRun:
     duration_s: float
 
 
+DIRECTIONS = ("upload", "download")
+
+
 @frozen
 class MergedRows:
-    """Rows that a synchronisation has exchanged; direction is upload or download."""
+    """Rows that a synchronisation has exchanged; direction is one of `DIRECTIONS`."""
 
     id: int
     direction: str
@@ -131,10 +134,14 @@ class PolledFigures:
 
 @frozen
 class Identity:
-    """Which server and history a poll has seen: counters of one server are no others'."""
+    """Which server and history a poll has seen: counters of one server are no others'.
+
+    `is_standby`: it was in recovery, and may be behind what another poll has seen.
+    """
 
     system: str
     timeline: int
+    is_standby: bool = False
 
 
 @frozen

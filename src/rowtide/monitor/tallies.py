@@ -44,7 +44,8 @@ class CountedEvent:
 class Events:
     """The last events of a kind, oldest first; `stream` tells kinds of one metric apart.
 
-    The amount of the last one may still grow.
+    Without any, the database has none; what could not be read is no observation. The amount of the last one may still
+    grow.
     """
 
     metric: str
@@ -61,7 +62,15 @@ class Durations:
     events: Sequence[CountedEvent]
 
 
-Observation = Total | Events | Durations
+@frozen
+class Present:
+    """All values that a label can have: series of others are of something that was dropped, or has another name."""
+
+    label: str
+    values: frozenset[str]
+
+
+Observation = Total | Events | Durations | Present
 
 
 @frozen
@@ -90,45 +99,75 @@ class Tallies:
     """What was last found of each `Total`."""
     _marks: dict[str, tuple[int, float]] = field(default_factory=dict)
     """The last event of each stream that was counted, with its amount."""
+    _before_failover: set[Series] = field(default_factory=set)
+    """The totals that were last found on an earlier timeline."""
 
-    def take(self, observations: Iterable[Observation], *, timeline: int) -> None:
-        """Add what is new. After a failover, a total that is lower has lost something; else it was begun again."""
-        has_failed_over, self.timeline = timeline != self.timeline, timeline
+    def take(self, observations: Iterable[Observation], *, timeline: int, is_standby: bool = False) -> None:
+        """Add what is new. After a failover, a total that is lower has lost something; else it was begun again.
+
+        A standby may be behind the server that the poll before has read, and be read in turns with it: what is lower
+        there is not new.
+        """
+        if timeline != self.timeline and not is_standby:
+            self.timeline = timeline
+            self._before_failover.update(self._totals)
         for observation in observations:
             match observation:
                 case Total():
-                    self._take_total(observation, has_failed_over=has_failed_over)
+                    self._take_total(observation, is_standby=is_standby)
                 case Events(metric, stream, events):
-                    for event, amount in self._find_new(f"{metric} {stream}", events):
+                    for event, amount in self._find_new(f"{metric} {stream}", events, is_standby=is_standby):
                         self._add((metric, event.labels), amount)
                 case Durations(metric, stream, events):
-                    for event, amount in self._find_new(f"{metric} {stream}", events):
+                    for event, amount in self._find_new(f"{metric} {stream}", events, is_standby=is_standby):
                         if amount != event.amount:
                             # It was counted with what it had by then.
                             continue
                         known = self.histograms.get((metric, event.labels), Histogram())
                         self.histograms[metric, event.labels] = known.add(event.amount)
+                case Present() if not is_standby:
+                    self._forget_others(observation)
+                case Present():
+                    pass
                 case _:
                     assert_never(observation)
 
     def _add(self, series: Series, amount: float) -> None:
         self.counters[series] = self.counters.get(series, 0.0) + amount
 
-    def _take_total(self, total: Total, *, has_failed_over: bool) -> None:
+    def _forget_others(self, present: Present) -> None:
+        for kept in (self.counters, self.histograms, self._totals):
+            for series in [key for key in kept if dict(key[1]).get(present.label, "") not in {"", *present.values}]:
+                del kept[series]
+        self._before_failover.intersection_update(self._totals)
+
+    def _take_total(self, total: Total, *, is_standby: bool) -> None:
         series = total.metric, total.labels
         last = self._totals.get(series, 0.0)
+        if is_standby and total.value < last:
+            return
         self._totals[series] = total.value
+        has_failed_over = series in self._before_failover
+        if not is_standby:
+            self._before_failover.discard(series)
         if total.value >= last:
             self._add(series, total.value - last)
         elif not has_failed_over:
             self._add(series, total.value)
 
-    def _find_new(self, stream: str, events: Sequence[CountedEvent]) -> Sequence[tuple[CountedEvent, float]]:
+    def _find_new(
+        self, stream: str, events: Sequence[CountedEvent], *, is_standby: bool
+    ) -> Sequence[tuple[CountedEvent, float]]:
         """Return the events that were not counted yet, and of the last one that was, by how much it has grown."""
         last_id, last_amount = self._marks.get(stream, (-1, 0.0))
         if not events:
+            # Numbers that were lost in a crash or a failover are given again.
+            if not is_standby:
+                self._marks.pop(stream, None)
             return ()
         newest = max(events, key=lambda event: event.id)
+        if is_standby and (newest.id, newest.amount) < (last_id, last_amount):
+            return ()
         self._marks[stream] = newest.id, newest.amount
         grown = [(event, event.amount - last_amount) for event in events if event.id == last_id]
         new = [(event, event.amount) for event in events if event.id > last_id]
@@ -150,6 +189,7 @@ class Tallies:
                 ],
                 "totals": [[metric, labels, value] for (metric, labels), value in self._totals.items()],
                 "marks": self._marks,
+                "before_failover": sorted(self._before_failover),
             }
         )
 
@@ -167,6 +207,8 @@ class Tallies:
             },
             {(metric, _labels(labels)): float(value) for metric, labels, value in found["totals"]},
             {stream: (int(last), float(amount)) for stream, (last, amount) in found["marks"].items()},
+            # Earlier builds did not keep it.
+            {(metric, _labels(labels)) for metric, labels in found.get("before_failover", ())},
         )
 
 

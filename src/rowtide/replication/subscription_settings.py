@@ -20,6 +20,9 @@ MOST_IN_BATCH = 100_000
 MOST_STREAMS = 64
 """The most streams, as in SQL Server."""
 
+MAX_RETENTION_HOURS = 72
+"""How long undelivered changes are kept at first."""
+
 
 class SettingsChanges(TypedDict, total=False):
     """Fields of `SubscriptionSettings` that replace what a subscription has."""

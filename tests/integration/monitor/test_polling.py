@@ -65,6 +65,11 @@ def test_the_last_view_that_was_read_stays_beside_the_failure(tmp_path: Path, ri
     assert [(one.subject, one.before, one.after) for one in last.changes] == [
         ("database", State.HEALTHY, State.FAILING),
     ]
+    make_file(path)
+    again = DatabasePoller(NamedUrl("field", f"sqlite:///{path}"), ring)
+    assert again.poll()
+    assert again.last is not None
+    assert again.last.changes == last.changes
 
 
 @pytest.mark.parametrize("name", ['a"b.db', "a\\b.db", "<script>.db", 'x"} 1.db', "\u202egnp.db"])

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from rowtide.core.errors import FileNotWritable
+from rowtide.diagnosis import State
 from rowtide.monitor import ring as rings
 from rowtide.monitor.errors import MonitorRuns, SamplesForeign, SamplesNewer, StateFolderUnknown
 from rowtide.monitor.ring import Ring, state_folder
 from rowtide.monitor.series import GaugeSeries
 from rowtide.monitor.tallies import Tallies, Total
+from rowtide.monitor.views import StateChange
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 ROWS = ("rows_total", ())
@@ -85,6 +87,34 @@ def test_a_full_file_forgets_the_oldest_samples(folder: Path, monkeypatch: pytes
         assert 0 < len(kept) < 60
         assert kept[-1].at >= NOW + timedelta(seconds=58)
     assert (folder / "monitor.db").stat().st_size <= 40 * 4096
+
+
+def changed(at: datetime, subject: str = "capture", after: State | None = State.FAILING) -> StateChange:
+    return StateChange(at, "shop", "capture", subject, State.HEALTHY, after, "it's <stopped>")
+
+
+def test_changes_of_the_last_hour_survive_their_monitor(folder: Path) -> None:
+    minutes = [NOW + timedelta(minutes=minute) for minute in (0, 30, 61)]
+    found = [changed(minutes[0]), changed(minutes[1], "\u202ename", None), changed(minutes[2]), changed(minutes[2])]
+    with Ring.open(folder) as ring:
+        ring.add_changes("shop", found[:2])
+        ring.add_changes("other", found[:1])
+        ring.add_changes("shop", [])
+        ring.add_changes("shop", found[2:])
+    with Ring.open(folder) as ring:
+        assert ring.list_changes("shop", NOW - timedelta(days=1)) == found[1:]
+        assert ring.list_changes("shop", minutes[2]) == found[2:]
+
+
+def test_a_file_without_changes_gets_them(folder: Path) -> None:
+    with Ring.open(folder) as ring:
+        ring.save("shop", "1", tallied(5), NOW, {})
+    with closing(sqlite3.connect(folder / "monitor.db")) as earlier:
+        earlier.execute("drop table changes")
+    with Ring.open(folder) as ring:
+        assert ring.load_tallies("shop", "1") == tallied(5)
+        ring.add_changes("shop", [changed(NOW)])
+        assert ring.list_changes("shop", NOW) == [changed(NOW)]
 
 
 def test_a_second_monitor_is_refused(ring: Ring, folder: Path) -> None:

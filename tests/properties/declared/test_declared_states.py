@@ -27,6 +27,7 @@ TABLES = {
     "b": "create table b (id int primary key, a int, note text)",
     "c": "create table c (id int, part int, note text, primary key (id, part))",
 }
+VIEWS = 'create view "b view" as select id from a; create view a_view_of_it as select id from "b view"'
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 """Not smaller ones of a state that failed: each takes seconds."""
 Options = Mapping[str, st.SearchStrategy[Any]]
@@ -50,6 +51,11 @@ PUBLISHED: Options = {
     "where": st.sampled_from(["id > 3", "id in (1, 2)"]),
     "columns": st.sampled_from([["id", "name"], ["id", "name", "price"]]),
 }
+SCRIPTED: Options = {
+    "script": st.sampled_from(["select 1", "select 'ä \\ \"';\n\tselect 2\n"]),
+    "script_name": st.sampled_from(["SQL", "after.sql"]),
+}
+PARTITIONS = ["host_name=", "host_name=a%26b%3Dc", "host_name=ann&login=bob", "login=%C3%96dd+one"]
 MERGED: Options = {
     "resolver": st.sampled_from(["publisher-wins", "subscriber-wins", "later-wins:price"]),
     "column_tracking": BOOLS,
@@ -91,7 +97,12 @@ def merges(draw: st.DrawFn) -> list[DeclaredObject]:
             object_of(
                 "merge publication",
                 st.just((name,)),
-                {"retention_days": st.integers(0, 30), "replicate_ddl": BOOLS, "allow_partition_realignment": BOOLS},
+                {
+                    "retention_days": st.integers(0, 30),
+                    "replicate_ddl": BOOLS,
+                    "allow_partition_realignment": BOOLS,
+                    "partitions": st.sets(st.sampled_from(PARTITIONS)).map(sorted),
+                },
             )
         )
         for name in draw(st.sets(st.sampled_from(["one", 'two "2".x']), max_size=1))
@@ -122,6 +133,9 @@ def captures(draw: st.DrawFn, lake: str = "LAKE") -> list[DeclaredObject]:
             given = {name: value for name, value in instance.options.items() if table == "a" or name != "columns"}
             found.append(DeclaredObject(instance.kind, instance.names, given | {"table": table}))
         names = [one.names[-1] for one in found if one.kind.name == "instance"]
+        if names:
+            dropped = draw(st.sets(st.sampled_from(["capture", "cleanup"])))
+            found += [DeclaredObject(BY_NAME["job"], (job,), {"is_dropped": True}) for job in sorted(dropped)]
         if draw(BOOLS) and names:
             read = draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
             found.append(
@@ -133,12 +147,23 @@ def captures(draw: st.DrawFn, lake: str = "LAKE") -> list[DeclaredObject]:
                 options: dict[str, Any] = {"instances": chosen, "path": f"{lake}_targets"}
                 found.append(DeclaredObject(BY_NAME["target"], ("t",), options))
     for name in draw(st.sets(st.sampled_from(["shop", "Ödd"]), max_size=1)):
-        if not has_capture:
-            found.append(DeclaredObject(BY_NAME["distribution"], (), {"lake": lake}))
+        distribution: dict[str, Any] = {} if has_capture else {"lake": lake}
+        if draw(BOOLS):
+            distribution["max_retention_hours"] = 9
+        if distribution:
+            found.append(DeclaredObject(BY_NAME["distribution"], (), distribution))
         thresholds = {"replicate_ddl": BOOLS, "latency_threshold_s": HOURS}
         found.append(draw(object_of("publication", st.just((name,)), thresholds)))
         tables = sorted(draw(st.sets(TABLE)))
-        found += [draw(object_of("article", st.just((name, table)), PUBLISHED)) for table in tables]
+        scripts = draw(st.sampled_from([{}, SCRIPTED, {"script_python": st.just("my.module:after")}]))
+        found += [draw(object_of("article", st.just((name, table)), {**PUBLISHED, **scripts})) for table in tables]
+        if "a" in tables:
+            views = draw(st.sets(st.sampled_from(['public."b view"', "public.a_view_of_it"])))
+            if views:
+                # The first by name uses the second.
+                found.append(DeclaredObject(BY_NAME["schema article"], (name, 'public."b view"'), {}))
+            if len(views) > 1:
+                found.append(DeclaredObject(BY_NAME["schema article"], (name, "public.a_view_of_it"), {}))
     return found
 
 
@@ -201,7 +226,7 @@ def checking_servers(server: EmbeddedServer) -> Callable[[list[DeclaredObject], 
         ):
             for url in (one, other):
                 with psycopg.connect(url, autocommit=True) as session:
-                    session.execute(";".join(TABLES.values()))
+                    session.execute(";".join([*TABLES.values(), VIEWS]))
             check(one, other, text_of(objects, f"{folder}/one"), text_of(later, f"{folder}/other"))
 
     return check_databases

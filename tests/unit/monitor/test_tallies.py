@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from rowtide.monitor.tallies import BUCKETS, CountedEvent, Durations, Events, Histogram, Tallies, Total
+from rowtide.monitor.tallies import BUCKETS, CountedEvent, Durations, Events, Histogram, Present, Tallies, Total
 
 ROWS = ("rows_total", ())
+DURATION = "cycle_seconds"
 ERRORS = ("errors_total", (("number", "7001"),))
 
 
@@ -18,6 +19,10 @@ def total(value: float) -> Total:
 
 def errors(*ids: int) -> Events:
     return Events(ERRORS[0], "", [CountedEvent(id, ERRORS[1]) for id in ids])  # noqa: A001
+
+
+def duration(*ids: int) -> Durations:
+    return Durations(DURATION, "", [CountedEvent(id, ()) for id in ids])  # noqa: A001
 
 
 def after(*found: Total | Events, timelines: Sequence[int] = ()) -> Tallies:
@@ -41,12 +46,69 @@ def test_a_failover_that_loses_rows_adds_nothing() -> None:
 
 
 def test_an_event_is_counted_once_while_it_is_listed() -> None:
-    assert after(errors(1, 2), errors(1, 2, 3), errors(3), errors()).counters == {ERRORS: 3}
+    assert after(errors(1, 2), errors(1, 2, 3), errors(3)).counters == {ERRORS: 3}
 
 
 def test_numbers_that_a_failover_gives_again_are_counted() -> None:
     tallies = after(errors(7, 8), errors(7), errors(7, 8), timelines=(1, 2, 2))
     assert tallies.counters == {ERRORS: 3}
+
+
+@pytest.mark.parametrize("timelines", [(1, 1, 1), (1, 2, 2)])
+def test_numbers_are_given_again_where_none_is_left(timelines: Sequence[int]) -> None:
+    assert after(errors(1, 2), errors(), errors(1), timelines=timelines).counters == {ERRORS: 3}
+
+
+def test_a_standby_without_events_counts_nothing_twice() -> None:
+    tallies = after(errors(1, 2))
+    tallies.take([errors()], timeline=1, is_standby=True)
+    tallies.take([errors(1, 2)], timeline=1)
+    assert tallies.counters == {ERRORS: 2}
+
+
+def test_a_total_that_comes_back_after_a_failover_adds_nothing() -> None:
+    tallies = after(total(5))
+    tallies.take([], timeline=2)
+    tallies = Tallies.decode(tallies.encode())
+    tallies.take([total(4)], timeline=2)
+    assert tallies.counters == {ROWS: 5}
+    tallies.take([total(1)], timeline=2)
+    assert tallies.counters == {ROWS: 6}
+
+
+def test_a_standby_that_is_behind_counts_nothing_twice() -> None:
+    tallies = after(total(5))
+    tallies.take([errors(7, 8), duration(7, 8)], timeline=1)
+    for timeline, is_standby in ((1, True), (3, True), (1, False)):
+        found = (total(4), errors(7), duration(7)) if is_standby else (total(5), errors(7, 8), duration(7, 8))
+        tallies.take(found, timeline=timeline, is_standby=is_standby)
+    assert tallies.counters == {ROWS: 5, ERRORS: 2}
+    assert tallies.histograms[DURATION, ()].sum == 2.0
+    tallies.take([total(6), errors(9)], timeline=1, is_standby=True)
+    tallies.take([total(6), errors(9)], timeline=1)
+    assert tallies.counters == {ROWS: 6, ERRORS: 3}
+
+
+def test_a_promoted_standby_counts_from_where_it_is() -> None:
+    tallies = after(total(5))
+    tallies.take([total(3)], timeline=1, is_standby=True)
+    for value in (4, 6):
+        tallies.take([total(value)], timeline=2)
+    assert tallies.counters == {ROWS: 7}
+
+
+def test_series_of_another_name_are_forgotten() -> None:
+    def delivered(subscriber: str, commands: float) -> Total:
+        return Total("commands_total", (("publication", "shop"), ("subscriber", subscriber)), commands)
+
+    tallies = after(delivered("old", 7), total(5))
+    tallies.take([delivered("new", 3), Present("subscriber", frozenset({"new"}))], timeline=1)
+    new = ("commands_total", (("publication", "shop"), ("subscriber", "new")))
+    assert tallies.counters == {ROWS: 5, new: 3}
+    tallies.take([Present("subscriber", frozenset())], timeline=1, is_standby=True)
+    assert tallies.counters == {ROWS: 5, new: 3}
+    tallies.take([delivered("old", 2), Present("subscriber", frozenset({"old", "new"}))], timeline=1)
+    assert sorted(tallies.counters.values()) == [2, 3, 5]
 
 
 def test_the_last_event_may_grow() -> None:

@@ -122,6 +122,16 @@ def add_partition(db: HubDb, publication: PublicationName, partition: Partition)
     notes.print(f"Added: partition {number}.")
 
 
+@app.command(epilog="Example: rowtide merge drop-partition shop --host-name north --db postgresql://localhost/shop")
+def drop_partition(db: HubDb, publication: PublicationName, partition: Partition) -> None:
+    """Remove a partition that was created by itself (SQL Server: sp_dropmergepartition).
+
+    One with subscriptions goes with the last of them.
+    """
+    was_there = connect(db).merge.drop_partition(publication, partition)
+    notes.print("Dropped." if was_there else "Nothing to drop: no such partition was created by itself.")
+
+
 @app.command(epilog="Example: rowtide merge adjust-identity-range shop orders --db postgresql://localhost/shop")
 def adjust_identity_range(
     db: HubDb,

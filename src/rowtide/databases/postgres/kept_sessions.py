@@ -208,15 +208,17 @@ class RepeatedReading:
                 pinned = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
                 session.execute(f"select {pinned}".encode())
                 self._session = session
-            answers.update(self._ask_again(session))
+            answers.update(self._ask_again(connection, session))
             yield connection
             self._known = {key: answer for key, answer in answers.items() if _can_be_asked_again(key, answer, session)}
 
-    def _ask_again(self, session: psycopg.Connection[tuple[Any, ...]]) -> Answers:
+    def _ask_again(self, connection: Connection, session: psycopg.Connection[tuple[Any, ...]]) -> Answers:
         try:
             return answer_together(session, self._known)
         except psycopg.Error as error:
             if session.broken:
+                # The pool would try to roll back, and log that it cannot.
+                connection.invalidate(error)
                 raise
             log.info("queries_run_one_by_one: %s", describe(error))
             return {}

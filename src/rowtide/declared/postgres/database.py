@@ -10,6 +10,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.declared.tables import spell_table
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
+from rowtide.replication.publishing.schema_articles import spell_object
 
 FEATURES = ("capture", "following", "publishing", "merging", "tracked")
 """The modules of what such a database can have."""
@@ -23,6 +24,13 @@ def spell_tables(url: str, names: Iterable[str]) -> Mapping[str, str]:
         found = read_tables(connection, [one for one in ids if one is not None])
     spelled = {table.source_id: spell_table(table.schema, table.name) for table in found}
     return {name: spelled[one] for name, one in zip(asked, ids, strict=True) if one is not None}
+
+
+def spell_objects(url: str, names: Iterable[str]) -> Mapping[str, str]:
+    """Return the names of the views, functions and procedures that users' names mean, without those not there."""
+    with translated(), open_engine(url).connect() as connection:
+        spelled = {name: spell_object(connection, name) for name in names}
+    return {name: known for name, known in spelled.items() if known is not None}
 
 
 @contextmanager

@@ -152,6 +152,25 @@ def add_partition(connection: Connection, pubid: str, partition: Partition, *, i
     return int(found)
 
 
+def list_explicit(connection: Connection, pubid: str) -> Sequence[Partition]:
+    """Return the partitions of a publication that were added without a subscription."""
+    groups = partition_groups.c
+    query = select(groups.HOST_NAME_FN, groups.SUSER_NAME_FN).where((groups.pubid == pubid) & groups.is_explicit)
+    return [Partition(host_name, login) for host_name, login in connection.execute(query)]
+
+
+def drop_partition(connection: Connection, pubid: str, partition: Partition) -> bool:
+    """Remove a partition that was added explicitly; return whether it was. With subscriptions it stays for them."""
+    groups = partition_groups.c
+    same = (groups.HOST_NAME_FN.is_not_distinct_from(partition.host_name)) & (
+        groups.SUSER_NAME_FN.is_not_distinct_from(partition.suser_name)
+    )
+    ours = update(partition_groups).where((groups.pubid == pubid) & groups.is_explicit & same)
+    found = connection.execute(ours.values(is_explicit=False)).rowcount
+    drop_unused_partitions(connection, pubid)
+    return found > 0
+
+
 def list_subscribers(connection: Connection, partition_id: int) -> Sequence[str]:
     """Return the ids of a partition's subscriptions."""
     listed = select(subscriptions.c.subid).where(subscriptions.c.partition_id == partition_id)

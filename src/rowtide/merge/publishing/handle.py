@@ -26,6 +26,7 @@ from rowtide.merge.publishing.publications import (
     change_article,
     change_publication,
     drop_article,
+    drop_partition,
     drop_publication,
 )
 from rowtide.merge.publishing.requests import (
@@ -129,6 +130,22 @@ class MergePublishing(MergeHandle):
         chosen = choose_partition(partition, host_name, login)
         with self._altering(publication) as hub:
             return add_partition(hub, publication, chosen)
+
+    def drop_partition(
+        self,
+        publication: str,
+        partition: Partition | None = None,
+        *,
+        host_name: str | None = None,
+        login: str | None = None,
+    ) -> bool:
+        """Remove a partition that `add_partition` created (SQL Server: sp_dropmergepartition); return whether it did.
+
+        One with subscriptions goes with the last of them. Raises `MergePublicationUnknown`, `OptionsContradict`.
+        """
+        chosen = choose_partition(partition, host_name, login)
+        with self._altering(publication) as hub:
+            return drop_partition(hub, publication, chosen)
 
     def drop_article(self, publication: str, article: str) -> None:
         """Remove a table from a publication (SQL Server: sp_dropmergearticle).

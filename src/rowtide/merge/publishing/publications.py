@@ -269,6 +269,16 @@ def add_partition(hub: Node, publication_name: str, partition: Partition) -> int
         return partition_membership.add_partition(hub.connection, publication.pubid, partition, is_explicit=True)
 
 
+def drop_partition(hub: Node, publication_name: str, partition: Partition) -> bool:
+    """Remove a partition that was added by itself (SQL Server: sp_dropmergepartition); return whether it was.
+
+    Raises `MergePublicationUnknown`.
+    """
+    publication = get_publication(hub.connection, publication_name)
+    with hub.transaction():
+        return partition_membership.drop_partition(hub.connection, publication.pubid, partition)
+
+
 def drop_article(hub: Node, publication_name: str, name: str) -> None:
     """Remove a table from a publication (SQL Server: sp_dropmergearticle).
 

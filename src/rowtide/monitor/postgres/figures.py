@@ -21,6 +21,7 @@ from rowtide.diagnosis.postgres.server_facts import is_merged, sees_others
 from rowtide.diagnosis.result import Known, Unread
 from rowtide.merge.definitions import SCHEMA as MERGE_SCHEMA, article_history, publications, sessions, subscriptions
 from rowtide.monitor.snapshot import (
+    DIRECTIONS,
     Cycle,
     FoundConflict,
     MergedRows,
@@ -44,12 +45,20 @@ _MOST_ROWS = 1000
 def read_figures(connection: Connection, work: PostgresWorkFacts) -> PolledFigures:
     """Read them as far as `work` says that they are there; those of merge last, after which names mean its tables."""
     log = work.log if isinstance(work.log, LogFacts) else None
-    is_captured = log is not None and log.capture.is_enabled
-    is_published = log is not None and attempt_here(lambda: is_made(connection)) is True
+    is_captured: bool | Unread = log is not None and log.capture.is_enabled
+    is_published: bool | Unread = log is not None and attempt_here(lambda: is_made(connection))
+    if isinstance(work.log, Unread):
+        is_captured = is_published = work.log
     is_subscriber = work.delivered_here != ()
     is_node = is_merged(connection)
 
-    def read_if(is_there: bool, read: Callable[[Connection], Known], default: Known) -> Known | Unread:  # noqa: FBT001
+    def read_if(
+        is_there: bool | Unread,  # noqa: FBT001
+        read: Callable[[Connection], Known],
+        default: Known,
+    ) -> Known | Unread:
+        if isinstance(is_there, Unread):
+            return is_there
         return attempt_here(lambda: read(connection)) if is_there else default
 
     return PolledFigures(
@@ -219,7 +228,7 @@ def _list_merge_runs(connection: Connection) -> tuple[MergeRun, ...]:
     return _oldest_first(MergeRun(*row) for row in map_merge(connection).execute(query))
 
 
-_DIRECTIONS = {1: "upload", 2: "download"}
+_DIRECTIONS = dict(enumerate(DIRECTIONS, 1))
 
 
 def _list_merged_rows(connection: Connection) -> tuple[MergedRows, ...]:

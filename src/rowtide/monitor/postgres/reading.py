@@ -75,7 +75,7 @@ class PostgresPoll:
             database=self._database.name,
             at=at,
             duration_s=time.monotonic() - begun,
-            identity=Identity(server.system_identifier, server.timeline),
+            identity=Identity(server.system_identifier, server.timeline, server.in_recovery),
             results=by_state(check_work(complete)),
             work=complete,
             figures=figures,

@@ -74,7 +74,8 @@ class DatabaseView:
     `checks` are all results, the worst first, `errors` those of the last 48 hours, newest first, `way` the stations of
     a change, `publications` the subscriptions by publication, `job_runs` the last runs, newest first. `delivered_here`
     are publications of other databases. `clock_skew_s` is how far the server's clock is ahead of this machine's, None
-    where it is not, or not known: latencies between them are then wrong by that.
+    where it is not, or not known: latencies between them are then wrong by that. `lists_subscriptions`: there are no
+    subscriptions but these; else they could not be read.
     """
 
     name: str
@@ -102,12 +103,13 @@ class DatabaseView:
     job_runs: tuple[JobRunView, ...] = ()
     delivered_here: tuple[str, ...] = ()
     clock_skew_s: float | None = None
+    lists_subscriptions: bool = False
 
 
 def make_view(snapshot: PolledSnapshot, *, unknown_since: datetime | None = None) -> DatabaseView:
     """Return the view of a snapshot; `unknown_since` where it has an error."""
     work, figures = snapshot.work, snapshot.figures
-    log = work.log if work is not None and isinstance(work.log, LogFacts) else None
+    log = _log_of(work)
     judgements = tuple(judge(snapshot.results))
     log_view = view_log(log, figures) if log is not None else None
     capture = view_capture(log, figures) if log is not None and log.capture.is_enabled else None
@@ -141,7 +143,15 @@ def make_view(snapshot: PolledSnapshot, *, unknown_since: datetime | None = None
         job_runs=tuple(_list_runs(figures)) if figures is not None else (),
         delivered_here=_list_delivered(work),
         clock_skew_s=_find_skew(snapshot, log),
+        lists_subscriptions=delivery is not None,
     )
+
+
+def _log_of(work: PostgresWorkFacts | None) -> LogFacts | None:
+    """Return what is read through the log; of a standby it is unknown: leases and slots are the primary's."""
+    if work is None or not isinstance(work.log, LogFacts) or work.server.identity.in_recovery:
+        return None
+    return work.log
 
 
 def _list_agents(log: LogFacts) -> dict[str, bool]:

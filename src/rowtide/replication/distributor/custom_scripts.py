@@ -68,7 +68,14 @@ def find_script(connection: Connection, article_id: str, lsn: CommitLsn) -> Cust
 
 def list_scripts(connection: Connection) -> dict[str, str]:
     """Return the name of each article's newest script, by article id."""
+    return {article_id: script.name for article_id, script in list_newest(connection).items()}
+
+
+def list_newest(connection: Connection) -> dict[str, CustomScript]:
+    """Return each article's newest script, by article id."""
     columns = custom_scripts.c
-    rows = distributor(connection).execute(select(columns.article_id, columns.name).order_by(columns.from_seqno))
-    newest = {row.article_id: row.name for row in rows}
-    return {article_id: name for article_id, name in newest.items() if name is not None}
+    query = select(columns.article_id, columns.name, columns.script).order_by(columns.from_seqno)
+    newest = {row.article_id: row for row in distributor(connection).execute(query)}
+    return {
+        article_id: CustomScript(row.name, row.script) for article_id, row in newest.items() if row.name is not None
+    }

@@ -22,8 +22,7 @@ from rowtide.replication.distributor.location import distributor
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import DistributionRetentionInvalid, NotADistributor
 from rowtide.replication.publisher import read_source
-
-MAX_RETENTION_HOURS = 72
+from rowtide.replication.subscription_settings import MAX_RETENTION_HOURS
 
 distribution_databases = Table(
     "MSdistributiondbs",

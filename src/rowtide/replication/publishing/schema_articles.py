@@ -45,6 +45,12 @@ def add(alterations: Alterations, database: str, publication: str, name: str, wa
     )
 
 
+def spell_object(connection: Connection, name: str) -> str | None:
+    """Return the name by which an article of an object is known; None if there is no such object but a table."""
+    found = _find(connection, name, None)
+    return found.name if found is not None else None
+
+
 def renew(engine: Engine, publication: str) -> None:
     """Create the objects at the publication's subscribers, or bring them up to date.
 
