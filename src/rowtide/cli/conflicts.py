@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from typing import Annotated
 
+from rowtide.cli.audited import name_actor
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.listing import Listed, listing
 from rowtide.cli.options import AnyDb, ListingFormat, Wide
@@ -80,7 +79,7 @@ def decide(
             choice,
             over_later_changes=over_later_changes,
             again=again,
-            decided_by=f"{getpass.getuser()}@{socket.gethostname()}",
+            decided_by=name_actor(),
         ):
             results.append(result)
             progress.update(f"Decided {len(results):,} ...")

@@ -206,4 +206,5 @@ LABELS = {
     "/merge": "Merge",
     "/check": "Check",
     "/errors": "Errors",
+    "/audit": "Audit",
 }
