@@ -61,16 +61,15 @@ def _validate(url: str, given: Arguments) -> str:
     if failed:
         raise ValidationFailed(publication, failed, len(listed))
     uncompared = sum(row.reason is not None for row in listed)
-    return f"{len(listed) - uncompared} tables have equal rows at their subscribers" + (
-        f"; {uncompared} could not be compared." if uncompared else "."
-    )
+    unknown = f" Not compared: {uncompared}." if uncompared else ""
+    return f"Comparisons of tables with equal rows: {len(listed) - uncompared}.{unknown}"
 
 
 def _reinitialize(url: str, given: Arguments) -> str:
     from rowtide.replication.api import TransactionalReplication
 
     again = TransactionalReplication(url).reinitialize(given["publication"], given.get("subscriber"))
-    return f"{len(again)} subscriptions are copied again when their agents run."
+    return f"Subscriptions that are copied again when their agents run: {len(again)}."
 
 
 def _start_job(url: str, given: Arguments) -> str:
@@ -103,7 +102,7 @@ def _validate_merge(url: str, given: Arguments) -> str:
     failed = sum(not row.is_equal for row in listed)
     if failed:
         raise MergeValidationFailed(given["subscriber"], failed, len(listed))
-    return f"{len(listed)} tables have equal rows."
+    return f"Tables with equal rows: {len(listed)}."
 
 
 def _reinitialize_merge(url: str, given: Arguments) -> str:
@@ -159,7 +158,7 @@ def _decide(url: str, given: Arguments) -> str:
     if failed:
         raise DecisionsFailed(failed, len(results))
     written = sum(one.is_written for one in results)
-    return f"{len(results)} conflicts are decided; {written} wrote rows."
+    return f"Conflicts decided: {len(results)}. Rows were written for {written}."
 
 
 _OF_ONE = frozenset({ActionKind.RESOLVE, ActionKind.VALIDATE_MERGE, ActionKind.REINITIALIZE_MERGE})

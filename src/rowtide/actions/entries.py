@@ -69,7 +69,7 @@ SUBJECTS: Mapping[ActionKind, tuple[str, ...]] = {
     ActionKind.DECIDE: ("name",),
 }
 """The arguments that name what an action is about."""
-_SHOWN_TEXTS = frozenset({"article", "reason"})
+_SHOWN_TEXTS = frozenset({"article", "choice", "reason", "winner"})
 """Arguments that are texts and never a row's key or value."""
 
 

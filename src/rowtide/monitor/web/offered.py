@@ -120,12 +120,12 @@ def accepted(kind: ActionKind, given: Mapping[str, str]) -> dict[str, str | bool
 
 
 def command_of(kind: ActionKind, arguments: Mapping[str, str | bool], database: str) -> str:
-    """Return the command line that does the same."""
+    """Return the command line that does the same; a page does not know the whole URL of a subscriber."""
     words = ["rowtide", *kind.split()]
     for name, value in arguments.items():
         if name not in _NAMED:
             words.append(quote(str(value)))
         else:
             words.append(f"--{name.replace('_', '-')}")
-            words += [] if value is True else [quote(str(value))]
+            words += [] if value is True else ["URL" if name == "subscriber" else quote(str(value))]
     return " ".join([*words, "--db", quote(database)])

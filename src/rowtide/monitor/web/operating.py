@@ -12,7 +12,6 @@ from rowtide.monitor.errors import ActionsOpen, OperatorUrlMissing, SubscriberUn
 from rowtide.monitor.labels import without_users
 from rowtide.monitor.web.access import Access, Role, Viewer
 
-HIDDEN_VALUE = "•••"
 _NO_PLACE = re.compile(r"^(sqlite[^:/]*:///|[^:/]+://([^/]*@)?)|[?#].*$", re.DOTALL)
 
 
@@ -29,9 +28,9 @@ class Operating:
         """Return whether a viewer may act."""
         return self.allows_actions and _is_operator(viewer)
 
-    def find_values_url(self, name: str, viewer: Viewer | None) -> str | None:
-        """Return the URL through which a viewer sees values of a database's rows; None: they see `HIDDEN_VALUE`."""
-        return self.urls.get(name) if self.shows_values and _is_operator(viewer) else None
+    def may_see_values(self, viewer: Viewer | None) -> bool:
+        """Return whether a viewer sees values of rows, which are read through `urls`."""
+        return self.shows_values and _is_operator(viewer)
 
     def get_url(self, name: str) -> str:
         """Return the URL through which operators act on a database. Raises `OperatorUrlMissing`."""
