@@ -21,9 +21,8 @@ from rowtide.conflicts.inbox import (
 )
 from rowtide.conflicts.sources import Asked, Held, comment, read_delivery, read_merge, read_notes
 from rowtide.core.errors import RowtideError
-from rowtide.core.options import takes
+from rowtide.core.options import member_of, takes
 from rowtide.core.values import frozen
-from rowtide.core.words import member_of
 
 if TYPE_CHECKING:
     from rowtide.replication.resolving import UnreadSubscriber
