@@ -116,6 +116,6 @@ def test_commands_show_preview_and_comment(merged: Merge) -> None:
     assert shown.code == 0
     for part in (one.conflict_id, "the publisher won", "open", "Ask the branch.", "hub", "dev"):
         assert part in shown.output, part
-    words = ("conflicts", "preview", one.cause, "--choice", "otherwise", "--format", "jsonl", "--db", merged.merge.url)
-    listed = [json.loads(line) for line in rowtide(*words).output.splitlines()]
+    asked = ("conflicts", "preview", one.cause, "--choice", "otherwise", "--format", "jsonl", "--db", merged.merge.url)
+    listed = [json.loads(line) for line in rowtide(*asked).output.splitlines()]
     assert [(row["nodes"], row["after"]["name"], row["note"]) for row in listed] == [(3, "dev", None)] * 2
