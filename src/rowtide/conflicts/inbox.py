@@ -136,6 +136,17 @@ class PreviewedRow:
     after: str | None
     later: str | None
 
+    @property
+    def changes(self) -> tuple[tuple[str, str | None, str | None], ...]:
+        """The columns whose values change, with both; all of a row that comes or goes."""
+        before, after = _row_of(self.before), _row_of(self.after)
+        names = dict.fromkeys((*before, *after))
+        return tuple(
+            (name, before.get(name), after.get(name))
+            for name in names
+            if not (before and after) or before.get(name) != after.get(name)
+        )
+
 
 @frozen
 class DecisionPreview:

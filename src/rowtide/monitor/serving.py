@@ -20,6 +20,7 @@ from rowtide.core.values import frozen
 from rowtide.monitor.databases import NamedUrl
 from rowtide.monitor.errors import ListenAddressInvalid, ListeningFailed, NoDatabaseGiven
 from rowtide.monitor.exposition import render
+from rowtide.monitor.inboxes import Inboxes, ReadInboxes
 from rowtide.monitor.polling import EVERY_S, Polling
 from rowtide.monitor.ring import Ring
 from rowtide.monitor.web.access import OPEN, Access, require_closed
@@ -64,9 +65,20 @@ class Served:
     """Whether each database is still polled."""
 
 
-def make_app(polling: Polls, ring: Ring, access: Access = OPEN, *, device_series: bool = False) -> Starlette:
-    """Return the application: pages, metrics, and whether the monitor works."""
-    pages = Pages(polling, ring, access)
+def make_app(
+    polling: Polls,
+    ring: Ring,
+    access: Access = OPEN,
+    *,
+    device_series: bool = False,
+    inboxes: Inboxes | None = None,
+    may_see: Callable[[Request], bool] = lambda _request: False,
+) -> Starlette:
+    """Return the application: pages, metrics, and whether the monitor works.
+
+    `may_see` says whether who asks may see values of rows.
+    """
+    pages = Pages(polling, ring, access, inboxes or ReadInboxes({}), may_see)
 
     def metrics(request: Request) -> Response:
         accepted = request.headers.get("accept", "")

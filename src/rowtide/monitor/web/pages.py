@@ -22,6 +22,7 @@ from starlette.staticfiles import StaticFiles
 from rowtide.core.errors import find_classes
 from rowtide.diagnosis.result import format_bytes, format_duration
 from rowtide.monitor.exposition import Polled
+from rowtide.monitor.inboxes import Inboxes
 from rowtide.monitor.polling import Readiness
 from rowtide.monitor.ring import Ring
 from rowtide.monitor.series import GaugeSeries
@@ -34,6 +35,7 @@ from rowtide.monitor.views.judgements import WORST_FIRST
 from rowtide.monitor.web.access import COOKIE, SESSION_S, Access
 from rowtide.monitor.web.api import PREFIX, Api
 from rowtide.monitor.web.charts import LineChart, draw_line
+from rowtide.monitor.web.conflicts import SECTION as CONFLICTS, ConflictPages, format_key, reason_of
 from rowtide.monitor.web.guard import SIGN_IN, viewer_of
 from rowtide.monitor.web.sections import LABELS, SECTIONS, Asked, Show
 from rowtide.monitor.web.states import severity, state_of_instance
@@ -79,8 +81,11 @@ class Polls(Protocol):
 class Pages:
     """Makes the pages of what polls have found; no request reads a database."""
 
-    def __init__(self, polls: Polls, ring: Ring, access: Access) -> None:
+    def __init__(
+        self, polls: Polls, ring: Ring, access: Access, inboxes: Inboxes, may_see: Callable[[Request], bool]
+    ) -> None:
         self._polls = polls
+        self._conflicts = ConflictPages(lambda: [*polls.list_readiness()], inboxes, self._render, may_see)
         self._ring = ring
         self._access = access
         self._templates = Environment(
@@ -101,6 +106,8 @@ class Pages:
             "skew": lambda seconds: format_duration(abs(seconds)),
             "instance_state": state_of_instance,
             "severity": severity,
+            "reason": reason_of,
+            "key": format_key,
             "states": lambda merge: count_states(merge).items(),
         }
 
@@ -109,6 +116,8 @@ class Pages:
         return [
             *Api(self._views).routes(),
             Route("/", self.show_overview),
+            Route(f"/{CONFLICTS}", self._conflicts.show_all),
+            Route(f"/{CONFLICTS}/{{id}}", self._conflicts.find),
             Route("/db/{rest:names}", self.show_database),
             Route("/manual/RT-{number:int}", self.show_manual),
             Route(SIGN_IN, self.show_sign_in, methods=["GET"]),
@@ -134,6 +143,8 @@ class Pages:
     def show_database(self, request: Request) -> Response:
         """Show a page of a database, which the segments of the path name."""
         name, *section = _segments(request)
+        if section[:1] == [CONFLICTS] and name in self._polls.list_readiness():
+            return self._conflicts.show_of(request, name, section[1:])
         show = SECTIONS.get(section[0] if section else "")
         if show is None or name not in self._polls.list_readiness():
             raise HTTPException(404)
