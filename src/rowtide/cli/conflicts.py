@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from collections.abc import Iterator
 from typing import Annotated
 
+from rowtide.cli.audited import name_actor
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.listing import Listed, listing
 from rowtide.cli.options import AnyDb, ListingFormat, Wide
@@ -109,7 +108,7 @@ def comment(
     db: AnyDb, name: _Name, text: Annotated[str, Argument(metavar="TEXT", help="what others should know")]
 ) -> None:
     """Comment on a conflict, or on all of a cause. Comments stay as long as their conflicts."""
-    commented = connect(db).conflicts.comment(name, text, noted_by=_person())
+    commented = connect(db).conflicts.comment(name, text, noted_by=name_actor())
     notes.print(f"Commented on {commented:,} conflicts." if commented != 1 else "Commented on a conflict.")
 
 
@@ -136,7 +135,7 @@ def decide(
             choice,
             over_later_changes=over_later_changes,
             again=again,
-            decided_by=_person(),
+            decided_by=name_actor(),
         ):
             results.append(result)
             progress.update(f"Decided {len(results):,} ...")
@@ -144,11 +143,6 @@ def decide(
     failed = sum(result.failure is not None for result in results)
     if failed:
         raise DecisionsFailed(failed, len(results))
-
-
-def _person() -> str:
-    """Return who runs the command."""
-    return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 def _describe(one: InboxConflict) -> Iterator[str]:

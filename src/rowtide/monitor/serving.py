@@ -25,6 +25,7 @@ from rowtide.monitor.polling import EVERY_S, Polling
 from rowtide.monitor.ring import Ring
 from rowtide.monitor.web.access import OPEN, Access, require_closed
 from rowtide.monitor.web.guard import Guard
+from rowtide.monitor.web.operating import NOBODY_OPERATES, Operating, require_asked
 from rowtide.monitor.web.pages import Pages, Polls
 
 _ENDING_S = 1.0
@@ -69,16 +70,16 @@ def make_app(
     polling: Polls,
     ring: Ring,
     access: Access = OPEN,
+    operating: Operating = NOBODY_OPERATES,
     *,
     device_series: bool = False,
     inboxes: Inboxes | None = None,
-    may_see: Callable[[Request], bool] = lambda _request: False,
 ) -> Starlette:
     """Return the application: pages, metrics, and whether the monitor works.
 
-    `may_see` says whether who asks may see values of rows.
+    `inboxes` are those of the databases through which operators act, by default.
     """
-    pages = Pages(polling, ring, access, inboxes or ReadInboxes({}), may_see)
+    pages = Pages(polling, ring, access, operating, inboxes or ReadInboxes(operating.urls))
 
     def metrics(request: Request) -> Response:
         accepted = request.headers.get("accept", "")
@@ -120,19 +121,22 @@ def serving(
     device_series: bool = False,
     every_s: float = EVERY_S,
     access: Access = OPEN,
+    operating: Operating = NOBODY_OPERATES,
 ) -> Iterator[Served]:
     """Poll databases and serve what is found, until the block ends.
 
-    Raises `NoDatabaseGiven`, `AccessOpen`, `ListeningFailed`, `UrlNotRead`, `DatabaseKindUnknown`, `ExtraMissing`.
+    Raises `NoDatabaseGiven`, `AccessOpen`, `ActionsOpen`, `ListeningFailed`, `UrlNotRead`, `DatabaseKindUnknown`,
+    `ExtraMissing`.
     """
     if not databases:
         raise NoDatabaseGiven
     require_closed(access, listen.host)
+    require_asked(access, operating)
     polling = Polling(databases, ring, every_s)
     with _bound(listen) as bound, polling:
         server = uvicorn.Server(
             uvicorn.Config(
-                make_app(polling, ring, access, device_series=device_series),
+                make_app(polling, ring, access, operating, device_series=device_series),
                 log_config=None,
                 access_log=False,
                 lifespan="off",

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from builders.monitor.made_views import HOSTILE, HOSTILE_NAMES, NOW
 from rowtide.conflicts.errors import InboxConflictUnknown
@@ -67,7 +68,7 @@ def make_conflict(
     )
 
 
-def make_update(number: int, **others: str) -> InboxConflict:
+def make_update(number: int, **others: Any) -> InboxConflict:
     """A row of a shop that both sides have updated."""
     base = {"id": str(number), "name": "Glass, green", "price": "3.20", "note": None}
     publisher = {**base, "price": "3.50"}
@@ -120,7 +121,12 @@ class MadeInboxes:
 
     def settle(self, database: str, conflict_id: str) -> None:
         """Have somebody decide about a conflict elsewhere."""
-        settled = {"state": InboxState.SETTLED, "settled_by": "ann@desk", "settled_at": NOW, "decided": "publisher"}
+        settled: dict[str, Any] = {
+            "state": InboxState.SETTLED,
+            "settled_by": "ann@desk",
+            "settled_at": NOW,
+            "decided": "publisher",
+        }
         reading = self.readings[database]
         self.readings[database] = replace(
             reading,

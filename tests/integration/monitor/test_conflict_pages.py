@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
-from urllib.parse import quote
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, quote_plus
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -13,8 +16,12 @@ from playwright.sync_api import Browser, Page
 
 from builders.monitor.made_inboxes import SHOP, MadeInboxes, make_inboxes
 from builders.monitor.made_views import ALL, HOSTILE, MadePolls
-from builders.monitor.page_servers import PageServer, serving_pages
+from builders.monitor.page_servers import Answer, PageServer, serving_pages
 from rowtide.conflicts.inbox import Choice
+from rowtide.monitor.web.access import Access
+from rowtide.monitor.web.operating import Operating
+
+ANNA, BEN = "anna-token-0123456789", "ben-token-0123456789"
 
 ONE = SHOP[2]
 CAUSE = ONE.cause
@@ -37,28 +44,42 @@ def inboxes() -> MadeInboxes:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory, inboxes: MadeInboxes) -> Iterator[PageServer]:
-    folder = tmp_path_factory.mktemp("ring")
-    # A viewer of this test who says so in the query sees what all others do not.
-    with serving_pages(folder, MadePolls(ALL), inboxes=inboxes, may_see=_is_told) as server:
+    with serving_conflicts(tmp_path_factory.mktemp("ring"), inboxes) as server:
         yield server
 
 
-def _is_told(request: object) -> bool:
-    return "hidden" not in getattr(request, "query_params", {})
+@contextmanager
+def serving_conflicts(folder: Path, inboxes: MadeInboxes) -> Iterator[PageServer]:
+    """Serve pages to Anna, who is an operator, and to Ben, who is not."""
+    access = Access(read_tokens={ANNA: "anna", BEN: "ben"}.copy, operators=frozenset({"anna"}))
+    operating = Operating(urls={}, allows_actions=True, shows_values=True)
+    with serving_pages(folder, MadePolls(ALL), access, operating, inboxes=inboxes) as server:
+        yield server
+
+
+@contextmanager
+def looking(browser: Browser, **options: Any) -> Iterator[Page]:
+    """Open a page as Anna does."""
+    context = browser.new_context(extra_http_headers={"Authorization": f"Bearer {ANNA}"}, **options)
+    try:
+        yield context.new_page()
+    finally:
+        context.close()
 
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    context = browser.new_context()
-    yield context.new_page()
-    context.close()
+    with looking(browser) as page:
+        yield page
+
+
+def read(pages: PageServer, path: str, token: str = ANNA) -> Answer:
+    return pages.request(path, Authorization=f"Bearer {token}")
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")])
 def test_each_page_is_whole_and_for_everybody(browser: Browser, pages: PageServer, width: int, scheme: str) -> None:
-    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True)  # type: ignore[arg-type]
-    try:
-        page = context.new_page()
+    with looking(browser, viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True) as page:
         faults: list[str] = []
         page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
         for path in PATHS:
@@ -72,14 +93,10 @@ def test_each_page_is_whole_and_for_everybody(browser: Browser, pages: PageServe
             found = Axe().run(page)
             assert found.violations_count == 0, f"{path}: {found.generate_report()}"
         assert faults == []
-    finally:
-        context.close()
 
 
 def test_conflicts_are_found_by_filters_without_scripts(browser: Browser, pages: PageServer) -> None:
-    context = browser.new_context(java_script_enabled=False)
-    try:
-        page = context.new_page()
+    with looking(browser, java_script_enabled=False) as page:
         page.goto(f"{pages.address}/")
         page.get_by_role("link", name="All conflicts").click()
         assert "32 open" in page.locator("main").inner_text()
@@ -94,8 +111,6 @@ def test_conflicts_are_found_by_filters_without_scripts(browser: Browser, pages:
         page.get_by_role("button", name="Show").click()
         page.get_by_role("link", name="public.item id = 40").click()
         assert "It is settled by ann@desk: the publisher wins" in page.locator("#state").inner_text()
-    finally:
-        context.close()
 
 
 def test_a_cause_is_one_decision_that_is_previewed(page: Page, pages: PageServer, inboxes: MadeInboxes) -> None:
@@ -110,16 +125,15 @@ def test_a_cause_is_one_decision_that_is_previewed(page: Page, pages: PageServer
     assert "It would overwrite later changes of 1 row." in shown
     assert "The first 20 conflicts are shown" in shown
     assert "2.90 → 3.50" in shown
-    assert f"rowtide conflicts decide {CAUSE} --choice otherwise --over-later-changes" in shown
+    over = page.get_by_role("link", name="Decide over later changes …").get_attribute("href")
+    assert over == f"/db/shop/act/conflicts/decide?name={quote_plus(CAUSE)}&choice=otherwise&over_later_changes=1"
     page.get_by_role("link", name="Keep the subscriber's …").click()
     assert "No row is written" in page.locator(".preview").inner_text()
 
 
 def test_a_conflict_settled_elsewhere_says_so(page: Page, tmp_path_factory: pytest.TempPathFactory) -> None:
     inboxes = make_inboxes()
-    with serving_pages(
-        tmp_path_factory.mktemp("ring"), MadePolls(ALL), inboxes=inboxes, may_see=lambda _request: True
-    ) as server:
+    with serving_conflicts(tmp_path_factory.mktemp("ring"), inboxes) as server:
         page.clock.install()
         page.goto(f"{server.address}{LIST}/{ONE.conflict_id}?choice=otherwise")
         assert "It is open" in page.locator("#state").inner_text()
@@ -135,40 +149,37 @@ def test_a_conflict_settled_elsewhere_says_so(page: Page, tmp_path_factory: pyte
 def test_viewers_see_no_value_of_a_row(pages: PageServer, inboxes: MadeInboxes) -> None:
     inboxes.asked.clear()
     for path in (LIST, f"{LIST}/{ONE.conflict_id}?choice=otherwise", f"{LIST}/{quote(CAUSE, safe='')}?choice=keep"):
-        told, hidden = (
-            pages.request(path.replace("?", f"?{extra}&") if "?" in path else f"{path}?{extra}").body
-            for extra in ("shown", "hidden=1")
-        )
+        told, hidden = (read(pages, path, token).body for token in (ANNA, BEN))
         assert "id = 3" in told or "3.50" in told
-        for value in ("Glass", "3.50", "2.90", "id = ", "branch"):
+        for value in ("Glass", "3.50", "2.90", "id = ", "branch", "/act/"):
             assert value not in hidden, (path, value)
         assert "•••" in hidden
     assert len(inboxes.asked) == 2, "a viewer has made a preview"
-    assert pages.request(f"{LIST}?hidden=1&q=Glass").body.count("<tbody>") == 0
+    assert "<tbody>" not in read(pages, f"{LIST}?q=Glass", BEN).body
 
 
 def test_a_download_has_what_the_list_has(pages: PageServer) -> None:
-    answer = pages.request(f"{LIST}?open=any&format=csv")
+    answer = read(pages, f"{LIST}?open=any&format=csv")
     assert answer.headers["content-type"].startswith("text/csv")
     assert answer.headers["content-disposition"] == 'attachment; filename="conflicts.csv"'
     rows = list(csv.DictReader(io.StringIO(answer.body)))
     assert len(rows) == 27
     assert {row["database"] for row in rows} == {"shop"}
     assert "Glass, green" in rows[0]["publisher_row"]
-    hidden = pages.request(f"{LIST}?open=any&format=csv&hidden=1").body
+    hidden = read(pages, f"{LIST}?open=any&format=csv", BEN).body
     assert "Glass" not in hidden
     assert len(list(csv.DictReader(io.StringIO(hidden)))) == 27
 
 
 def test_conflicts_that_are_not_there_say_so(pages: PageServer, inboxes: MadeInboxes) -> None:
     for path in (f"{LIST}/absent", f"{LIST}/{ONE.conflict_id}/more", "/db/large/conflicts/c1", "/conflicts/absent"):
-        assert pages.request(path).status == 404, path
-    found = pages.request(f"/conflicts/{ONE.conflict_id}")
+        assert read(pages, path).status == 404, path
+    found = read(pages, f"/conflicts/{ONE.conflict_id}")
     assert (found.status, found.headers["location"]) == (303, f"{LIST}/{ONE.conflict_id}")
-    assert "operator_url" in pages.request("/db/large/conflicts").body
+    assert "operator_url" in read(pages, "/db/large/conflicts").body
     inboxes.failure = "RT-8171: rows of line reference it"
     try:
-        shown = pages.request(f"{LIST}/{ONE.conflict_id}?choice=otherwise").body
+        shown = read(pages, f"{LIST}/{ONE.conflict_id}?choice=otherwise").body
         assert "Refused: RT-8171" in shown
     finally:
         inboxes.failure = None

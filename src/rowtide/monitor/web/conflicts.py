@@ -35,9 +35,9 @@ from rowtide.monitor.inboxes import MOST_PREVIEWED, Inboxes, InboxReading
 from rowtide.monitor.labels import without_users
 from rowtide.monitor.web.guard import viewer_of
 from rowtide.monitor.web.listing import list_rows
+from rowtide.monitor.web.operating import HIDDEN_VALUE, Operating
 
 SECTION = "conflicts"
-HIDDEN = "•••"
 AGES = {
     "hour": ("the last hour", timedelta(hours=1), False),
     "day": ("the last day", timedelta(days=1), False),
@@ -124,19 +124,19 @@ class Wanted:
 
 
 class ConflictPages:
-    """Makes the pages of conflicts; `may_see` says whether a request's viewer may see values of rows."""
+    """Makes the pages of conflicts: of databases whose rows operators may read, for whoever looks."""
 
     def __init__(
         self,
         list_databases: Callable[[], Sequence[str]],
         inboxes: Inboxes,
         render: Render,
-        may_see: Callable[[Request], bool],
+        operating: Operating,
     ) -> None:
         self._list_databases = list_databases
         self._inboxes = inboxes
         self._render = render
-        self._may_see = may_see
+        self._operating = operating
 
     def show_all(self, request: Request) -> Response:
         """Show the conflicts of all databases."""
@@ -172,6 +172,7 @@ class ConflictPages:
             if reading is not None
             for one in reading.conflicts
         ]
+        sees = self._sees(request)
         wanted, now = Wanted.parse(request.query_params), datetime.now(UTC)
         chosen = [one for one in listed if wanted.has(one.conflict, now)]
         page = list_rows(
@@ -184,7 +185,7 @@ class ConflictPages:
         text = page.text.casefold()
         found = [one for one in chosen if any(text in name.casefold() for name in _names_of(one))]
         if request.query_params.get("format") == "csv":
-            return _download(found, sees=self._may_see(request))
+            return _download(found, sees=sees)
         open_ones = [one for one in listed if one.conflict.state is InboxState.OPEN]
         return self._render(
             request,
@@ -201,7 +202,7 @@ class ConflictPages:
             read={name: reading for name, reading in read.items() if reading is not None},
             unconnected=[name for name, reading in read.items() if reading is None],
             csv_query="?" + urlencode({**wanted.given, "q": page.text, "format": "csv"}),
-            sees=self._may_see(request),
+            sees=sees,
             has_databases=len(databases) > 1,
             **shown,
         )
@@ -247,7 +248,7 @@ class ConflictPages:
 
     def _preview(self, request: Request, database: str, name: str, choice: Choice | None) -> dict[str, Any]:
         """Return what a page shows of a decision; a preview takes locks for a moment: viewers do not make any."""
-        sees = self._may_see(request)
+        sees = self._sees(request)
         previews: Sequence[DecisionPreview] = ()
         if choice is not None and sees:
             previews = self._inboxes.preview(database, name, choice)
@@ -259,8 +260,11 @@ class ConflictPages:
             "path": path_of(database, name),
             # A preview is not made again and again while its page is open.
             "refreshes": choice is None,
-            "viewer": viewer_of(request),
         }
+
+    def _sees(self, request: Request) -> bool:
+        """Return whether who asks may see values of rows."""
+        return self._operating.sees_values(viewer_of(request))
 
     def _read(self, databases: Sequence[str]) -> Mapping[str, InboxReading | None]:
         return {name: self._inboxes.read(name) for name in databases}
@@ -280,7 +284,7 @@ def _names_of(one: ListedConflict) -> Sequence[str]:
 def reason_of(one: InboxConflict, sees: bool) -> str:  # noqa: FBT001 - a filter of templates
     """Return why a side won; why a database refused a row may name its values."""
     is_refusal = one.source is ConflictSource.MERGE and ("failed" in one.kind or "held" in one.kind)
-    return HIDDEN if is_refusal and not sees else one.reason
+    return HIDDEN_VALUE if is_refusal and not sees else one.reason
 
 
 def format_key(text: str | None) -> str | None:
@@ -330,7 +334,7 @@ def _cells(one: InboxConflict, names: Sequence[str], *, sees: bool) -> Iterator[
         if value is None:
             yield ""
         elif name in _ROWS and not sees:
-            yield HIDDEN
+            yield HIDDEN_VALUE
         elif name == "reason":
             yield reason_of(one, sees)
         else:

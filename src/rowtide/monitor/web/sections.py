@@ -207,4 +207,5 @@ LABELS = {
     "/conflicts": "Conflicts",
     "/check": "Check",
     "/errors": "Errors",
+    "/audit": "Audit",
 }
