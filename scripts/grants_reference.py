@@ -43,9 +43,10 @@ time: use a gating role (`cdc enable-table --role`) for those that follow. Disab
 ## Operators
 
 Who acts, on the command line or through the monitor's `operator_url`, needs the rights of the commands: to pause, \
-resume, post tracer tokens, start and stop jobs and copy tables again, and to decide about conflicts, membership in the \
-owner of rowtide's schemas, which `rowtide grant ROLE --as publisher` grants, and `--as merge` at a hub. Validations, \
-copies and decisions connect to subscribers as the URLs that are stored say. The audit, schema `rowtide_audit`, \
+resume, post tracer tokens, start and stop jobs and copy tables again, and to decide about conflicts, membership in \
+the owner of rowtide's schemas, which `rowtide grant ROLE --as publisher` grants, and `--as merge` at a hub. \
+Validations, copies and decisions connect to subscribers as the URLs that are stored say. The audit, schema \
+`rowtide_audit`, \
 belongs to the same owner ([decision 48](../decisions/0048-actions-and-their-audit.md)).
 
 ## By command

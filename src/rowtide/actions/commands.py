@@ -136,7 +136,10 @@ def _resolve_merge(url: str, given: Arguments) -> str:
     from rowtide.merge.conflicts.resolution import Winner
 
     is_written = MergeReplication(url).resolve(
-        given["conflict"], Winner(given["winner"]), over_later_changes=bool(given.get("over_later_changes", False))
+        given["conflict"],
+        Winner(given["winner"]),
+        over_later_changes=bool(given.get("over_later_changes", False)),
+        decided_by=given[_ACTOR],
     )
     return "Resolved: the row goes to all nodes." if is_written else "Resolved: it stays as it is."
 

@@ -20,6 +20,7 @@ from rowtide.core.values import frozen
 from rowtide.monitor.databases import NamedUrl
 from rowtide.monitor.errors import ListenAddressInvalid, ListeningFailed, NoDatabaseGiven
 from rowtide.monitor.exposition import render
+from rowtide.monitor.inboxes import Inboxes, ReadInboxes
 from rowtide.monitor.polling import EVERY_S, Polling
 from rowtide.monitor.ring import Ring
 from rowtide.monitor.web.access import OPEN, Access, require_closed
@@ -72,9 +73,13 @@ def make_app(
     operating: Operating = NOBODY_OPERATES,
     *,
     device_series: bool = False,
+    inboxes: Inboxes | None = None,
 ) -> Starlette:
-    """Return the application: pages, metrics, and whether the monitor works."""
-    pages = Pages(polling, ring, access, operating)
+    """Return the application: pages, metrics, and whether the monitor works.
+
+    `inboxes` are those of the databases through which operators act, by default.
+    """
+    pages = Pages(polling, ring, access, operating, inboxes or ReadInboxes(operating.urls))
 
     def metrics(request: Request) -> Response:
         accepted = request.headers.get("accept", "")

@@ -12,6 +12,7 @@ from rowtide.monitor.errors import ActionsOpen, OperatorUrlMissing, SubscriberUn
 from rowtide.monitor.labels import without_users
 from rowtide.monitor.web.access import Access, Role, Viewer
 
+HIDDEN_VALUE = "•••"
 _NO_PLACE = re.compile(r"^(sqlite[^:/]*:///|[^:/]+://([^/]*@)?)|[?#].*$", re.DOTALL)
 
 
@@ -28,8 +29,8 @@ class Operating:
         """Return whether a viewer may act."""
         return self.allows_actions and _is_operator(viewer)
 
-    def may_see_values(self, viewer: Viewer | None) -> bool:
-        """Return whether a viewer sees values of rows, which are read through `urls`."""
+    def sees_values(self, viewer: Viewer | None) -> bool:
+        """Return whether a viewer sees values of rows, where they can be read at all; else `HIDDEN_VALUE`."""
         return self.shows_values and _is_operator(viewer)
 
     def get_url(self, name: str) -> str:

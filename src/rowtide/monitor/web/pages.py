@@ -22,6 +22,7 @@ from starlette.staticfiles import StaticFiles
 from rowtide.core.errors import find_classes
 from rowtide.diagnosis.result import format_bytes, format_duration
 from rowtide.monitor.exposition import Polled
+from rowtide.monitor.inboxes import Inboxes
 from rowtide.monitor.polling import Readiness
 from rowtide.monitor.ring import Ring
 from rowtide.monitor.series import GaugeSeries
@@ -35,9 +36,10 @@ from rowtide.monitor.web.access import COOKIE, SESSION_S, Access
 from rowtide.monitor.web.actions import ActionPages
 from rowtide.monitor.web.api import PREFIX, Api
 from rowtide.monitor.web.charts import LineChart, draw_line
+from rowtide.monitor.web.conflicts import SECTION as CONFLICTS, ConflictPages, format_key, reason_of
 from rowtide.monitor.web.forms import read_form
 from rowtide.monitor.web.guard import SIGN_IN, viewer_of
-from rowtide.monitor.web.operating import NOBODY_OPERATES, Operating
+from rowtide.monitor.web.operating import Operating
 from rowtide.monitor.web.sections import LABELS, SECTIONS, Asked, Show
 from rowtide.monitor.web.states import severity, state_of_instance
 
@@ -79,10 +81,18 @@ class Polls(Protocol):
 
 
 class Pages:
-    """Makes the pages of what polls have found; no request reads a database but those of `ActionPages`."""
+    """Makes the pages of what polls have found; no request reads a database but those of operators."""
 
-    def __init__(self, polls: Polls, ring: Ring, access: Access, operating: Operating = NOBODY_OPERATES) -> None:
+    def __init__(
+        self,
+        polls: Polls,
+        ring: Ring,
+        access: Access,
+        operating: Operating,
+        inboxes: Inboxes,
+    ) -> None:
         self._polls = polls
+        self._conflicts = ConflictPages(lambda: [*polls.list_readiness()], inboxes, self._render, operating)
         self._ring = ring
         self._access = access
         self._operating = operating
@@ -105,6 +115,8 @@ class Pages:
             "skew": lambda seconds: format_duration(abs(seconds)),
             "instance_state": state_of_instance,
             "severity": severity,
+            "reason": reason_of,
+            "key": format_key,
             "states": lambda merge: count_states(merge).items(),
         }
 
@@ -115,6 +127,8 @@ class Pages:
             Route(f"{PREFIX}/databases/{{name:names}}/actions", self._actions.list_actions),
             *Api(self._views).routes(),
             Route("/", self.show_overview),
+            Route(f"/{CONFLICTS}", self._conflicts.show_all),
+            Route(f"/{CONFLICTS}/{{id}}", self._conflicts.find),
             Route("/db/{rest:names}", self.show_database, methods=["GET"]),
             Route("/db/{rest:names}", self.act, methods=["POST"]),
             Route("/manual/RT-{number:int}", self.show_manual),
@@ -141,6 +155,8 @@ class Pages:
     def show_database(self, request: Request) -> Response:
         """Show a page of a database, which the segments of the path name."""
         name, *section = _segments(request)
+        if section[:1] == [CONFLICTS] and name in self._polls.list_readiness():
+            return self._conflicts.show_of(request, name, section[1:])
         if section[:1] in (["act"], ["audit"]) and name in self._polls.list_readiness():
             show_action = self._actions.confirm if section[0] == "act" else self._actions.show_audit
             return show_action(request, name, section[1:])
