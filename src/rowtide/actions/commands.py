@@ -164,12 +164,20 @@ def _decide(url: str, given: Arguments) -> str:
     return f"Conflicts decided: {len(results)}. Rows were written for {written}."
 
 
+def _comment(url: str, given: Arguments) -> str:
+    from rowtide.conflicts.handle import ConflictInbox
+
+    commented = ConflictInbox(url).comment(given["name"], given["text"], noted_by=given[_ACTOR])
+    return f"Conflicts with this comment: {commented}."
+
+
 _OF_ONE = frozenset({ActionKind.RESOLVE, ActionKind.VALIDATE_MERGE, ActionKind.REINITIALIZE_MERGE})
 """Actions that are about one subscriber."""
 _NEEDED: Mapping[ActionKind, tuple[str, ...]] = {
     ActionKind.RESOLVE: ("winner",),
     ActionKind.RESOLVE_MERGE: ("winner",),
     ActionKind.DECIDE: ("choice",),
+    ActionKind.COMMENT: ("text",),
 }
 _OPTIONS: Mapping[ActionKind, tuple[str, ...]] = {
     ActionKind.VALIDATE: ("checksum",),
@@ -194,4 +202,5 @@ _DOING: Mapping[ActionKind, Callable[[str, Arguments], str]] = {
     ActionKind.REINITIALIZE_MERGE: _reinitialize_merge,
     ActionKind.RESOLVE_MERGE: _resolve_merge,
     ActionKind.DECIDE: _decide,
+    ActionKind.COMMENT: _comment,
 }

@@ -13,7 +13,7 @@ _AUDITED = frozenset(
         *("replication reinitialize", "replication resolve"),
         *("cdc start-job", "cdc stop-job", "cdc reinitialize"),
         *("merge validate", "merge reinitialize", "merge resolve"),
-        "conflicts decide",
+        *("conflicts decide", "conflicts comment"),
     }
 )
 """The values of `ActionKind`, which few commands import."""

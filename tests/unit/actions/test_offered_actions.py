@@ -17,7 +17,7 @@ VALUES = {"winner": "publisher", "choice": "keep", "subscriber": "sqlite:///x.db
 
 
 def given_for(kind: ActionKind) -> dict[str, str]:
-    names = [*SUBJECTS[kind], *OFFERED[kind].choices, *OFFERED[kind].options]
+    names = [*SUBJECTS[kind], *OFFERED[kind].choices, *OFFERED[kind].texts, *OFFERED[kind].options]
     found = {name: VALUES.get(name, "it's") for name in names}
     return found | ({"winner": "present"} if kind is ActionKind.RESOLVE else {})
 
