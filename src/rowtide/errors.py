@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from rowtide.actions.errors import *
 from rowtide.adoption.errors import *
 from rowtide.agents.log_reader_process import *
 from rowtide.agents.supervisor import *

@@ -17,6 +17,7 @@ from rowtide.events.event import scope
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from rowtide.actions.handle import Actions
     from rowtide.adoption.found import Adoption
     from rowtide.catalogs.entries import CatalogueKind
     from rowtide.catalogs.registration import Registration
@@ -100,6 +101,13 @@ class Database:
         with naming_extras():
             from rowtide.conflicts.handle import ConflictInbox
         return ConflictInbox(self.url)
+
+    @cached_property
+    def actions(self) -> Actions:
+        """Actions that the audit records. Raises `ExtraMissing` if a driver is not installed."""
+        with naming_extras():
+            from rowtide.actions.handle import Actions
+        return Actions(self.url)
 
     def run_agent(
         self,

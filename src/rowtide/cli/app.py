@@ -37,6 +37,7 @@ for _name, _module in (
     ("export", "database"),
     ("apply", "database"),
     ("upgrade", "database"),
+    ("audit", "database"),
     ("install-units", "units"),
     ("demo", "demo"),
     ("completion", "completion"),

@@ -130,7 +130,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "tracking": ("enable", "disable", "resume", "options", "changes", "purge"),
     },
     "conflicts": {
-        "conflicts": ("list", "causes", "decide"),
+        "conflicts": ("list", "causes", "show", "preview", "comment", "decide"),
     },
     "monitor": {
         "monitor": ("serve", "alerts", "dashboard"),

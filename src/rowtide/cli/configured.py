@@ -41,7 +41,7 @@ def use(configuration: Configuration) -> None:
     from rowtide.databases.passwords import register_accesses
 
     _read[:] = [configuration]
-    register_accesses(settings.access for settings in configuration.databases.values())
+    register_accesses(one for settings in configuration.databases.values() for one in settings.accesses)
 
 
 def configuration() -> Configuration:

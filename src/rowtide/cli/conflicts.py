@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
+from collections.abc import Iterator
 from typing import Annotated
 
+from rowtide.cli.audited import name_actor
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.listing import Listed, listing
 from rowtide.cli.options import AnyDb, ListingFormat, Wide
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
-from rowtide.conflicts.inbox import Choice, ConflictFilter
+from rowtide.conflicts.inbox import Choice, ConflictFilter, InboxConflict, InboxState
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 
@@ -26,6 +26,19 @@ _CONFLICT = {
     "differing": "differing_columns",
     "node": "node",
 }
+
+
+_COLUMNS = {
+    "column": "column",
+    "publisher": "publisher",
+    "subscriber": "subscriber",
+    "base": "base",
+    "differs": "differs",
+}
+
+_ConflictId = Annotated[str, Argument(metavar="CONFLICT", help="the conflict_id that `list` shows")]
+_Name = Annotated[str, Argument(metavar="NAME", help="a conflict_id, or a cause, of all whose open conflicts")]
+_Choice = Annotated[Choice, Option(help="Who wins.", show_default=False)]
 
 
 @app.command(
@@ -57,11 +70,53 @@ def causes(db: AnyDb, wanted: ConflictFilter) -> Listed:
     return ConflictGroup, found.groups
 
 
+@app.command(epilog="Example: rowtide conflicts show 0f3c… --db postgresql://localhost/shop")
+def show(db: AnyDb, conflict: _ConflictId, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False) -> None:
+    """Show a conflict: its columns at both sides, what wrote them, who won and why, decisions and comments.
+
+    `jsonl` and `csv` have the columns alone.
+    """
+    from rowtide.conflicts.inbox import ColumnVersions, ConflictNote
+
+    found = connect(db).conflicts.show(conflict)
+    if form is OutputFormat.TABLE:
+        for line in _describe(found.conflict):
+            print(line)
+    print_listed(ColumnVersions, found.columns, form, _COLUMNS, wide=wide)
+    if form is OutputFormat.TABLE and found.notes:
+        print_listed(ConflictNote, found.notes, form, wide=wide)
+
+
+@app.command(epilog="Example: rowtide conflicts preview 0f3c… --choice otherwise --db postgresql://localhost/shop")
+def preview(
+    db: AnyDb, name: _Name, choice: _Choice, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False
+) -> None:
+    """Show what a decision would write, at how many databases, and what later changes it would overwrite.
+
+    Nothing is written: a decision of merge is made and rolled back, of delivery it is computed.
+    """
+    from rowtide.conflicts.inbox import PlannedRow, list_planned
+
+    found = list(connect(db).conflicts.preview(name, choice))
+    print_listed(PlannedRow, list_planned(found), form, wide=wide, json_texts=("before", "after"))
+
+
+@app.command(
+    epilog="Example: rowtide conflicts comment cause-0f3c… 'Ann asks the branch.' --db postgresql://localhost/shop"
+)
+def comment(
+    db: AnyDb, name: _Name, text: Annotated[str, Argument(metavar="TEXT", help="what others should know")]
+) -> None:
+    """Comment on a conflict, or on all of a cause. Comments stay as long as their conflicts."""
+    commented = connect(db).conflicts.comment(name, text, noted_by=name_actor())
+    notes.print(f"Commented on {commented:,} conflicts." if commented != 1 else "Commented on a conflict.")
+
+
 @app.command(epilog="Example: rowtide conflicts decide cause-0f3c… --choice otherwise --db postgresql://localhost/shop")
 def decide(
     db: AnyDb,
-    name: Annotated[str, Argument(metavar="NAME", help="a conflict_id, or a cause, of all whose open conflicts")],
-    choice: Annotated[Choice, Option(help="Who wins.", show_default=False)],
+    name: _Name,
+    choice: _Choice,
     form: ListingFormat = OutputFormat.TABLE,
     *,
     over_later_changes: Annotated[
@@ -80,7 +135,7 @@ def decide(
             choice,
             over_later_changes=over_later_changes,
             again=again,
-            decided_by=f"{getpass.getuser()}@{socket.gethostname()}",
+            decided_by=name_actor(),
         ):
             results.append(result)
             progress.update(f"Decided {len(results):,} ...")
@@ -88,3 +143,18 @@ def decide(
     failed = sum(result.failure is not None for result in results)
     if failed:
         raise DecisionsFailed(failed, len(results))
+
+
+def _describe(one: InboxConflict) -> Iterator[str]:
+    """Yield lines about a conflict."""
+    yield f"{one.source} conflict {one.conflict_id} of {one.publication}: {one.kind} in {one.table}, key {one.key}"
+    yield f"recorded {one.created:%Y-%m-%d %H:%M:%S} UTC, node {one.node}, cause {one.cause}"
+    for side, at in (("publisher", one.publisher_time), ("subscriber", one.subscriber_time)):
+        if at is not None:
+            yield f"the {side}'s change was committed {at:%Y-%m-%d %H:%M:%S} UTC"
+    yield f"the {one.won} won: {one.reason}" if one.won is not None else f"neither side won: {one.reason}"
+    if one.state is InboxState.SETTLED:
+        chosen = f": the {one.decided}" if one.decided is not None else ""
+        yield f"settled{f' by {one.settled_by}' if one.settled_by else ''}{chosen}"
+    else:
+        yield "open"

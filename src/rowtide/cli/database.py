@@ -1,4 +1,4 @@
-"""`rowtide adopt`, `upgrade`, `grant`, `export` and `apply`: commands for a database as a whole."""
+"""`rowtide adopt`, `upgrade`, `grant`, `export`, `apply` and `audit`: commands for a database as a whole."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from rowtide.cli.groups import CommandTable
+from rowtide.cli.listing import Listed, listing
 from rowtide.cli.options import AnyDb, Db, DryRun, ListingFormat, Reason, Yes, confirm_loss
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed, print_rows, print_wait, printed
-from rowtide.core.options import Argument, Option
+from rowtide.core.options import MOST_ROWS, Argument, Option
 from rowtide.handle import connect
 from rowtide.rights.purpose import Purpose
 
@@ -235,3 +236,23 @@ def _read(file: Path) -> State:
 
 def _report(done: str, one: DeclaredObject) -> None:
     notes.print(f"{done.capitalize()}: {one.label}.", soft_wrap=True)
+
+
+@listing(
+    app,
+    epilog="Example: rowtide audit --format csv --db postgresql://localhost/shop",
+    columns="begun_at, actor, action, subject, outcome, result",
+    json_texts=("arguments",),
+)
+def audit(
+    db: AnyDb,
+    limit: Annotated[int, Option(help="At most so many.", min=1, max=MOST_ROWS)] = 1000,
+) -> Listed:
+    """List who did what, newest first: pauses, jobs started and stopped, validations, decisions, reinitializations.
+
+    Commands of the command line and actions of the monitor's pages, each with its result. An entry without an end is of
+    an action that runs, or whose process has died.
+    """
+    from rowtide.actions.entries import ActionEntry
+
+    return ActionEntry, connect(db).actions.list_entries(limit=limit)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from rowtide.cli.audited import auditing
 from rowtide.cli.commands import COMMANDS
 from rowtide.cli.configured import configuration, defaults_for
 from rowtide.cli.parameters import CliOption, parameters_of, taking_options
@@ -42,6 +43,11 @@ class CliCommand(click.Command):
                 raise
             message = f"{error.message} (defaults.{error.param.opts[0].removeprefix('--')} of {configuration().path})"
             raise click.BadParameter(message, error.ctx, error.param) from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; if it is an action, the audit of its database has it."""
+        with auditing(ctx):
+            return super().invoke(ctx)
 
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of arguments."""

@@ -9,6 +9,7 @@ from rowtide.cli.configured import configuration, database_url
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.watching import watching
+from rowtide.configuration.settings import MonitorValues
 from rowtide.core.addresses import Address
 from rowtide.core.exports import naming_extras
 from rowtide.core.options import Option
@@ -61,14 +62,20 @@ def serve(
     with naming_extras():
         # Pages say what any error means, also one that nothing here raises.
         import rowtide.errors  # noqa: F401
-        from rowtide.monitor.databases import name_databases
+        from rowtide.monitor.databases import find_operator_urls, name_databases
         from rowtide.monitor.ring import Ring, state_folder
         from rowtide.monitor.serving import serving
+        from rowtide.monitor.web.operating import Operating
         from rowtide.monitor.web.tokens import make_access
 
     read = configuration()
     given = db or [url for url in (os.environ.get("ROWTIDE_DB", ""),) if url] or [*read.databases]
     databases = name_databases(given, database_url)
+    operating = Operating(
+        urls=find_operator_urls(databases, read.databases),
+        allows_actions=access.allow_actions,
+        shows_values=access.show_values or read.monitor.values is MonitorValues.OPERATORS,
+    )
     manager = ServiceManager.from_environment(os.environ, os.getpid())
     with (
         watching("Polling ...", log, "", "monitor", manager=manager) as stop,
@@ -79,6 +86,7 @@ def serve(
             Address.parse(listen or read.monitor.listen),
             device_series=device_series,
             access=make_access(access, read.monitor.auth),
+            operating=operating,
         ) as served,
     ):
         status = f"Serving the monitor at http://{served.address}/"

@@ -6,8 +6,8 @@ They are kept here because a command imports no module of other commands.
 from __future__ import annotations
 
 _NAMES = """
-abandon-original absent-is-delete again all apply-as-deletes article as at auth-header before-images cancel
-capture-instance catalog catalog-option checksum choice closed-high-end-point cluster-by column column-list
+abandon-original absent-is-delete again all allow-actions apply-as-deletes article as at auth-header before-images
+cancel capture-instance catalog catalog-option checksum choice closed-high-end-point cluster-by column column-list
 column-tracking columns commit-batch-size commit-batch-threshold compensate-for-errors config-file conflict-retention
 conflicts constraints consumer csn days db delete-command delete-extra device-series difference differences
 distribution-db docs dry-run engine except exchange-type exclude-context existing expiration-threshold file file-mb
@@ -19,8 +19,8 @@ maxtrans metrics-file metrics-listen min-age-days moved-partitions net net-chang
 operators options out over-later-changes partition-by partition-options partition-realignment path pause post priority
 prune publication publisher-identity-range python reason record-conflict-detection record-conflict-resolution rename
 renumber repair replicate-ddl resolver resume retention retention-days rewrite-widened role row-filter rows
-rows-per-second run-as schedule schema seconds shared-storage since skip skip-errors snapshot soft-delete source-name
-source-schema spark-conf sql sql-server-defaults state statement-timeout storage streams subscriber
+rows-per-second run-as schedule schema seconds shared-storage show-values since skip skip-errors snapshot soft-delete
+source-name source-schema spark-conf sql sql-server-defaults state statement-timeout storage streams subscriber
 subscriber-upload-options switch sync-type table table-property threshold to token-file track-history
 track-history-except truncate trusted-proxy type unique-key update-command update-flag-list upload upload-first user
 wait wait-seconds where whole wide widened winner with-new-tables workers writable

@@ -5,7 +5,7 @@ The parser, `rowtide config show` and docs/reference/configuration.md are made f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -20,6 +20,13 @@ from rowtide.events.event import Level
 
 OptionValue: TypeAlias = str | int | float | bool | tuple[str, ...]
 """The value of an option of a command."""
+
+
+class MonitorValues(StrEnum):
+    """To whom the monitor shows values of rows."""
+
+    HIDDEN = "hidden"
+    OPERATORS = "operators"
 
 
 class AgentJob(StrEnum):
@@ -70,6 +77,10 @@ class MonitorSettings:
     auth: Annotated[PasswordSource | None, Option(help="The token that clients must send, and where it is kept.")] = (
         None
     )
+    values: Annotated[
+        MonitorValues,
+        Option(help="Who sees values of rows: nobody, or operators (`--show-values`), through `operator_url`."),
+    ] = MonitorValues.HIDDEN
 
 
 DEFAULT_JOBS = (AgentJob.CAPTURE, AgentJob.CLEANUP, AgentJob.TARGETS)
@@ -94,6 +105,24 @@ class DatabaseSettings:
             check=as_place,
         ),
     ] = None
+    operator_url: Annotated[
+        DatabaseUrl | None,
+        Option(
+            metavar="URL",
+            help="Through which operators act in the monitor, and see values of rows: of a role with these rights, "
+            "which the role of `url` need not have.",
+        ),
+    ] = None
+    operator_password: Annotated[
+        PasswordSource | None, Option(help="Where the password of `operator_url` is kept.")
+    ] = None
+
+    @property
+    def accesses(self) -> Sequence[Access]:
+        """How it is accessed, also by operators."""
+        if self.operator_url is None or self.operator_url == self.url:
+            return (self.access,)
+        return self.access, Access(self.operator_url, self.operator_password)
 
     @property
     def access(self) -> Access:

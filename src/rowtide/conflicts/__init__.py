@@ -10,35 +10,50 @@ if TYPE_CHECKING:
     from rowtide.conflicts.handle import ConflictInbox, DecisionResult, Inbox
     from rowtide.conflicts.inbox import (
         Choice,
+        ColumnVersions,
+        ConflictDetail,
         ConflictFilter,
         ConflictGroup,
+        ConflictNote,
         ConflictSource,
+        DecisionPreview,
         InboxConflict,
         InboxState,
+        PreviewedRow,
     )
 
 __all__ = [
     "Choice",
+    "ColumnVersions",
+    "ConflictDetail",
     "ConflictFilter",
     "ConflictGroup",
     "ConflictInbox",
+    "ConflictNote",
     "ConflictSource",
+    "DecisionPreview",
     "DecisionResult",
     "Inbox",
     "InboxConflict",
     "InboxState",
+    "PreviewedRow",
 ]
 
 _HOMES = {
     "Choice": "rowtide.conflicts.inbox",
+    "ColumnVersions": "rowtide.conflicts.inbox",
+    "ConflictDetail": "rowtide.conflicts.inbox",
     "ConflictFilter": "rowtide.conflicts.inbox",
     "ConflictGroup": "rowtide.conflicts.inbox",
     "ConflictInbox": "rowtide.conflicts.handle",
+    "ConflictNote": "rowtide.conflicts.inbox",
     "ConflictSource": "rowtide.conflicts.inbox",
+    "DecisionPreview": "rowtide.conflicts.inbox",
     "DecisionResult": "rowtide.conflicts.handle",
     "Inbox": "rowtide.conflicts.handle",
     "InboxConflict": "rowtide.conflicts.inbox",
     "InboxState": "rowtide.conflicts.inbox",
+    "PreviewedRow": "rowtide.conflicts.inbox",
 }
 
 if not TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import AlreadyExists, Invalid, NotFound, RowtideError
+from rowtide.core.errors import Invalid, NotFound, RowtideError
 
 
 class InboxConflictUnknown(NotFound, number=1196):
@@ -11,15 +11,6 @@ class InboxConflictUnknown(NotFound, number=1196):
     fact = "no conflict and no cause of conflicts is named {name}"
     hint = "The lists of conflicts and of causes have their names; conflicts are kept for 14 days."
     name: str
-
-
-class InboxConflictSettled(AlreadyExists, number=1197):
-    """A person has decided about a conflict of merge already."""
-
-    fact = "conflict {conflict_id} was settled at {settled_at}"
-    hint = "With --again the decision is changed."
-    conflict_id: str
-    settled_at: str
 
 
 class NothingDecided(Invalid, number=1198):
@@ -37,3 +28,10 @@ class DecisionsFailed(RowtideError, number=1199):
     hint = "The reasons are listed. A repeat decides about those that are left."
     failed: int
     count: int
+
+
+class CommentEmpty(Invalid, number=7209):
+    """A comment on a conflict has no text."""
+
+    fact = "the comment has no text"
+    hint = "Write what others should know about the conflict."

@@ -6,9 +6,20 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from rowtide.conflicts.errors import InboxConflictUnknown, NothingDecided
-from rowtide.conflicts.inbox import Choice, ConflictFilter, ConflictGroup, InboxConflict, InboxState, group, winner_of
-from rowtide.conflicts.sources import Asked, Held, read_delivery, read_merge
+from rowtide.conflicts.errors import CommentEmpty, InboxConflictUnknown, NothingDecided
+from rowtide.conflicts.inbox import (
+    Choice,
+    ConflictDetail,
+    ConflictFilter,
+    ConflictGroup,
+    DecisionPreview,
+    InboxConflict,
+    InboxState,
+    compare_versions,
+    group,
+    winner_of,
+)
+from rowtide.conflicts.sources import Asked, Held, comment, read_delivery, read_merge, read_notes
 from rowtide.core.errors import RowtideError
 from rowtide.core.options import member_of, takes
 from rowtide.core.values import frozen
@@ -68,13 +79,47 @@ class ConflictInbox:
         that are left; with `again` about those that are settled, too. Raises `InboxConflictUnknown`.
         """
         wanted, asked = member_of(Choice, choice, "choice"), Asked(over_later_changes, again, decided_by)
+        for one in self._choose(name, settled_too=again):
+            yield _decide(one, wanted, asked)
+
+    def preview(self, name: str, choice: Choice | str, *, settled_too: bool = False) -> Iterator[DecisionPreview]:
+        """Yield what a decision about a conflict, or about all open ones of a cause, would do; write nothing.
+
+        Of rows that have changed since, it is what the decision over later changes would do. Raises
+        `InboxConflictUnknown`.
+        """
+        wanted = member_of(Choice, choice, "choice")
+        for one in self._choose(name, settled_too=settled_too):
+            yield _preview(one, wanted)
+
+    def show(self, conflict_id: str) -> ConflictDetail:
+        """Return a conflict with its columns at both sides, comments and decisions. Raises `InboxConflictUnknown`."""
+        for one in self._choose(conflict_id, settled_too=True):
+            if one.conflict.conflict_id == conflict_id:
+                notes = read_notes(self.url, one.conflict)
+                return ConflictDetail(one.conflict, compare_versions(one.conflict), tuple(notes))
+        raise InboxConflictUnknown(conflict_id)
+
+    def comment(self, name: str, note: str, *, noted_by: str) -> int:
+        """Record a comment on a conflict, or on all of a cause; return on how many.
+
+        It is kept as long as the conflict, at the hub, or at the publisher. Raises `InboxConflictUnknown`,
+        `CommentEmpty`.
+        """
+        if not note.strip():
+            raise CommentEmpty
+        chosen = [one.conflict for one in self._choose(name, settled_too=True)]
+        comment(self.url, chosen, note.strip(), noted_by)
+        return len(chosen)
+
+    def _choose(self, name: str, *, settled_too: bool) -> Sequence[Held]:
+        """Return a conflict, or those of a cause that are open. Raises `InboxConflictUnknown`."""
         held, _ = self._read()
         chosen = [one for one in held if name in (one.conflict.conflict_id, one.conflict.cause)]
         if not chosen:
             raise InboxConflictUnknown(name)
-        for one in chosen:
-            if again or one.conflict.conflict_id == name or one.conflict.state is InboxState.OPEN:
-                yield _decide(one, wanted, asked)
+        is_wanted = settled_too or any(one.conflict.conflict_id == name for one in chosen)
+        return [one for one in chosen if is_wanted or one.conflict.state is InboxState.OPEN]
 
     def _read(self) -> tuple[Sequence[Held], tuple[UnreadSubscriber, ...]]:
         delivered, unread = read_delivery(self.url)
@@ -89,3 +134,13 @@ def _decide(one: Held, choice: Choice, asked: Asked) -> DecisionResult:
         return DecisionResult(one.conflict.conflict_id, one.settle(side, asked))
     except RowtideError as error:
         return DecisionResult(one.conflict.conflict_id, is_written=False, failure=str(error))
+
+
+def _preview(one: Held, choice: Choice) -> DecisionPreview:
+    side = winner_of(one.conflict, choice)
+    try:
+        if side is None:
+            raise NothingDecided(one.conflict.conflict_id)
+        return one.preview(side)
+    except RowtideError as error:
+        return DecisionPreview(one.conflict.conflict_id, side, failure=str(error))

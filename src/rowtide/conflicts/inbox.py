@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated
@@ -47,6 +47,7 @@ class InboxConflict:
 
     `key` is the row's key, of merge its rowguid. `base_row` is what the publisher's change was made of, where that is
     known. `won` is the side that won at first, None where delivery stopped; `reason` says why. `cause` is the group.
+    `decided` is the side that a person chose, None if nobody did. Times are of the changes, where they are known.
     """
 
     conflict_id: str
@@ -68,18 +69,20 @@ class InboxConflict:
     differing_columns: str
     settled_by: str | None
     settled_at: datetime | None
+    subscriber_time: datetime | None = None
+    decided: str | None = None
 
 
 @frozen
 class ConflictGroup:
-    """Conflicts with one cause: the same table, kind, node, columns that differ, winner and reason."""
+    """Conflicts with one cause, at all nodes: the same table, kind, columns that differ, winner and reason."""
 
     cause: str
     source: ConflictSource
     publication: str
     table: str
     kind: str
-    node: str
+    nodes: int
     differing_columns: str
     won: str | None
     reason: str
@@ -87,6 +90,121 @@ class ConflictGroup:
     open_conflicts: int
     oldest: datetime
     newest: datetime
+
+
+@frozen
+class ConflictNote:
+    """A comment on a conflict, or a decision about it, of which `decided` is the side; `note` is None then."""
+
+    noted_at: datetime
+    noted_by: str
+    note: str | None
+    decided: str | None
+
+
+@frozen
+class ColumnVersions:
+    """A column of a conflict's row, with its values at both sides and before; None is NULL or a row that is not there.
+
+    `is_base_known` says whether the value before is known.
+    """
+
+    column: str
+    publisher: str | None
+    subscriber: str | None
+    base: str | None
+    is_base_known: bool
+    differs: bool
+
+
+@frozen
+class ConflictDetail:
+    """A conflict with what its columns are at both sides, and with what was decided and written about it."""
+
+    conflict: InboxConflict
+    columns: tuple[ColumnVersions, ...]
+    notes: tuple[ConflictNote, ...]
+
+
+@frozen
+class PreviewedRow:
+    """A row that a decision writes, as JSON before and after it, None for none; `later` is what it overwrites."""
+
+    table: str
+    key: str
+    before: str | None
+    after: str | None
+    later: str | None
+
+    @property
+    def changes(self) -> tuple[tuple[str, str | None, str | None], ...]:
+        """The columns whose values change, with both; all of a row that comes or goes."""
+        before, after = _row_of(self.before), _row_of(self.after)
+        names = dict.fromkeys((*before, *after))
+        return tuple(
+            (name, before.get(name), after.get(name))
+            for name in names
+            if not (before and after) or before.get(name) != after.get(name)
+        )
+
+
+@frozen
+class DecisionPreview:
+    """What a decision about a conflict would do; `failure` says why it would be refused, None if it would not.
+
+    `winner` is the side that would win. `nodes` counts the databases that the rows are written at or go to: of merge
+    every node of the publication, at the most. `waits`: delivery, which the conflict has stopped, does it when it
+    continues.
+    """
+
+    conflict_id: str
+    winner: str | None
+    rows: tuple[PreviewedRow, ...] = ()
+    nodes: int = 0
+    waits: bool = False
+    failure: str | None = None
+
+    @property
+    def later_changes(self) -> int:
+        """How many rows have changed since the conflict, which the decision would overwrite."""
+        return sum(row.later is not None for row in self.rows)
+
+
+@frozen
+class PlannedRow:
+    """A row that a decision about a conflict writes, in a list of them; without a row, why there is none."""
+
+    conflict_id: str
+    winner: str | None
+    nodes: int
+    table: str | None
+    key: str | None
+    before: str | None
+    after: str | None
+    note: str | None
+    """What it overwrites, or why nothing is written."""
+
+
+def list_planned(previews: Iterable[DecisionPreview]) -> Sequence[PlannedRow]:
+    """Return what decisions write as rows of a list, at least one for each."""
+    return [row for one in previews for row in _list_rows(one)]
+
+
+def _list_rows(one: DecisionPreview) -> Iterator[PlannedRow]:
+    start = (one.conflict_id, one.winner, one.nodes)
+    for row in one.rows:
+        yield PlannedRow(*start, row.table, row.key, row.before, row.after, row.later)
+    if not one.rows:
+        yield PlannedRow(*start, None, None, None, None, reason_for_nothing(one))
+
+
+def reason_for_nothing(preview: DecisionPreview) -> str:
+    """Return why a decision writes no row."""
+    if preview.failure is not None:
+        return preview.failure
+    if preview.waits:
+        return "delivery, which has stopped, does it when it continues"
+    return "the row stays as it is"
 
 
 @frozen(kw_only=True)
@@ -123,6 +241,31 @@ def differing(one: str | None, other: str | None) -> tuple[str, ...]:
     return tuple(name for name, value in first.items() if name in second and second[name] != value)
 
 
+def compare_versions(conflict: InboxConflict) -> tuple[ColumnVersions, ...]:
+    """Return the columns of a conflict's row, in their order, with the versions that are known."""
+    rows = [_row_of(text) for text in (conflict.publisher_row, conflict.subscriber_row, conflict.base_row)]
+    publisher, subscriber, base = rows
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return tuple(
+        ColumnVersions(
+            name,
+            publisher.get(name),
+            subscriber.get(name),
+            base.get(name),
+            is_base_known=name in base,
+            differs=bool(publisher and subscriber) and publisher.get(name) != subscriber.get(name),
+        )
+        for name in names
+    )
+
+
+def _row_of(text: str | None) -> Mapping[str, str | None]:
+    """Return a version's row; of several rows that a change met, the first."""
+    found = json.loads(text or "null") or {}
+    row: Mapping[str, str | None] = found[0] if isinstance(found, list) else found
+    return row
+
+
 def identify(*parts: str | None) -> str:
     """Return a short name of texts, the same for the same ones."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
@@ -140,7 +283,7 @@ def group(conflicts: Iterable[InboxConflict]) -> Sequence[ConflictGroup]:
             found[0].publication,
             found[0].table,
             found[0].kind,
-            found[0].node,
+            len({one.node for one in found}),
             found[0].differing_columns,
             found[0].won,
             found[0].reason,

@@ -5,18 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from rowtide.conflicts.errors import InboxConflictSettled
-from rowtide.conflicts.inbox import ConflictSource, InboxConflict, InboxState, differing, identify
+from rowtide.conflicts.inbox import (
+    ConflictNote,
+    ConflictSource,
+    DecisionPreview,
+    InboxConflict,
+    InboxState,
+    PreviewedRow,
+    differing,
+    identify,
+)
 from rowtide.core.values import frozen
 from rowtide.databases.urls import DatabaseKind, parse_url
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.catalogue import list_publications
+from rowtide.merge.conflicts.notes import ConflictNote as MergeNote
 from rowtide.merge.conflicts.records import KeptConflict as MergeConflict
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.nodes.connecting import open_node
-from rowtide.replication.settling import ConflictWinner
+from rowtide.replication.settling import ConflictWinner, Row
 
 if TYPE_CHECKING:
     from rowtide.replication.resolving import UnreadSubscriber
@@ -25,6 +35,7 @@ if TYPE_CHECKING:
 _PUBLISHERS = (DatabaseKind.POSTGRESQL,)
 _WON = {"applied": "publisher", "skipped": "subscriber"}
 _WINNERS = {"publisher": ConflictWinner.DELIVERED, "subscriber": ConflictWinner.PRESENT}
+_SIDES = {winner.value: side for side, winner in _WINNERS.items()}
 
 
 @frozen
@@ -38,10 +49,11 @@ class Asked:
 
 @frozen
 class Held:
-    """A conflict, and what lets a side of it win and returns whether rows were written."""
+    """A conflict, what lets a side of it win and returns whether rows were written, and what would be done then."""
 
     conflict: InboxConflict
     settle: Callable[[str, Asked], bool]
+    preview: Callable[[str], DecisionPreview]
 
 
 def read_merge(url: str) -> Sequence[Held]:
@@ -52,17 +64,36 @@ def read_merge(url: str) -> Sequence[Held]:
         return ()
     with open_node(url) as node:
         publishers = {one.name: one.publisher for one in list_publications(node.connection)}
-    return [_hold_merged(merge, one, is_publishers=one.origin == publishers[one.publication]) for one in kept]
+    noted = merge.list_conflict_notes()
+    held = []
+    for one in kept:
+        decisions = [note for note in noted.get(one.conflict_id, ()) if note.winner is not None]
+        is_publishers = one.origin == publishers[one.publication]
+        held.append(_hold_merged(merge, one, decisions[-1] if decisions else None, is_publishers=is_publishers))
+    return held
 
 
-def _hold_merged(merge: MergeReplication, kept: MergeConflict, *, is_publishers: bool) -> Held:
+def _hold_merged(
+    merge: MergeReplication, kept: MergeConflict, decision: MergeNote | None, *, is_publishers: bool
+) -> Held:
     """`is_publishers`: the version that lost is the publisher's."""
     rows = (kept.losing_row, kept.winning_row) if is_publishers else (kept.winning_row, kept.losing_row)
+    # A refused row that is accepted later is settled by no person, and a decision of before is none about it.
+    decided = decision if kept.resolved_time is not None else None
 
     def settle(side: str, asked: Asked) -> bool:
-        if kept.resolved_time is not None and not asked.again:
-            raise InboxConflictSettled(kept.conflict_id, f"{kept.resolved_time:%Y-%m-%d %H:%M:%S} UTC")
-        return merge.resolve(kept.conflict_id, Winner(side), over_later_changes=asked.over_later_changes)
+        return merge.resolve(
+            kept.conflict_id,
+            Winner(side),
+            over_later_changes=asked.over_later_changes,
+            again=asked.again,
+            decided_by=asked.decided_by,
+        )
+
+    def preview(side: str) -> DecisionPreview:
+        found = merge.preview_resolution(kept.conflict_id, Winner(side))
+        changed = tuple(PreviewedRow(row.table, row.rowguid, row.before, row.after, row.later) for row in found.rows)
+        return DecisionPreview(kept.conflict_id, side, changed, found.nodes + 1 if changed else 0)
 
     return Held(
         _with_cause(
@@ -84,11 +115,13 @@ def _hold_merged(merge: MergeReplication, kept: MergeConflict, *, is_publishers:
                 base_row=None,
                 publisher_time=None,
                 differing_columns=", ".join(differing(*rows)),
-                settled_by=None,
+                settled_by=decided.noted_by if decided is not None else None,
                 settled_at=kept.resolved_time,
+                decided=decided.winner if decided is not None else None,
             )
         ),
         settle,
+        preview,
     )
 
 
@@ -132,10 +165,35 @@ def _hold_delivered(url: str, kept: DeliveryConflict, key_columns: Sequence[str]
         )
         return bool(outcome.rows)
 
+    def preview(side: str) -> DecisionPreview:
+        outcome = TransactionalReplication(url).resolve(
+            kept.conflict_id,
+            kept.subscriber,
+            _WINNERS[side],
+            publication=kept.publication,
+            over_later_changes=True,
+            again=True,
+            preview=True,
+        )
+        changed_since = {one.key for one in outcome.changed_since}
+        rows = tuple(
+            PreviewedRow(
+                kept.article,
+                json.dumps(one.key, ensure_ascii=False),
+                _encode(one.before),
+                _encode(one.after),
+                "it has changed since" if one.key in changed_since else None,
+            )
+            for one in outcome.rows
+        )
+        nodes = 1 + len(outcome.sent_to) if rows or outcome.waits else 0
+        return DecisionPreview(name, side, rows, nodes, waits=outcome.waits)
+
+    name = identify(kept.publication, kept.subscriber, kept.conflict_id)
     return Held(
         _with_cause(
             InboxConflict(
-                conflict_id=identify(kept.publication, kept.subscriber, kept.conflict_id),
+                conflict_id=name,
                 cause="",
                 source=ConflictSource.REPLICATION,
                 publication=kept.publication,
@@ -154,13 +212,51 @@ def _hold_delivered(url: str, kept: DeliveryConflict, key_columns: Sequence[str]
                 differing_columns=", ".join(differing(kept.new_row, there) if len(present) == 1 else ()),
                 settled_by=kept.settled_by,
                 settled_at=kept.settled_at,
+                subscriber_time=_last_written(kept.present_times),
+                decided=_SIDES.get(kept.winner or ""),
             )
         ),
         settle,
+        preview,
     )
 
 
+def _encode(row: Row | None) -> str | None:
+    return None if row is None else json.dumps(row, ensure_ascii=False)
+
+
+def _last_written(present_times: str) -> datetime | None:
+    """Return when the rows that a change met were written last, where that is known."""
+    known = [one[0] for one in json.loads(present_times) if one is not None]
+    return datetime.fromtimestamp(max(known) / 1_000_000, UTC) if known else None
+
+
 def _with_cause(one: InboxConflict) -> InboxConflict:
-    """Return a conflict with the name of its cause."""
-    cause = (one.source, one.publication, one.table, one.kind, one.node, one.differing_columns, one.won, one.reason)
+    """Return a conflict with the name of its cause, which is the same at all nodes."""
+    cause = (one.source, one.publication, one.table, one.kind, one.differing_columns, one.won, one.reason)
     return replace(one, cause=f"cause-{identify(*cause)}")
+
+
+def read_notes(url: str, conflict: InboxConflict) -> Sequence[ConflictNote]:
+    """Return the comments on a conflict and the decisions about it, oldest first."""
+    if conflict.source is ConflictSource.MERGE:
+        kept = MergeReplication(url).list_conflict_notes().get(conflict.conflict_id, ())
+        return [ConflictNote(one.noted_at, one.noted_by, one.note, one.winner) for one in kept]
+    from rowtide.replication.api import TransactionalReplication
+
+    comments = TransactionalReplication(url).list_conflict_comments().get(conflict.conflict_id, ())
+    notes = [ConflictNote(one.commented_at, one.commented_by, one.comment, None) for one in comments]
+    if conflict.settled_at is not None and conflict.decided is not None:
+        notes.append(ConflictNote(conflict.settled_at, conflict.settled_by or "somebody", None, conflict.decided))
+    return sorted(notes, key=lambda one: one.noted_at)
+
+
+def comment(url: str, conflicts: Sequence[InboxConflict], note: str, noted_by: str) -> None:
+    """Record a comment on conflicts: those of merge at their node, those of delivery at the publisher."""
+    by_source = {source: [one.conflict_id for one in conflicts if one.source is source] for source in ConflictSource}
+    if merged := by_source[ConflictSource.MERGE]:
+        MergeReplication(url).comment_on_conflicts(merged, note, noted_by)
+    if delivered := by_source[ConflictSource.REPLICATION]:
+        from rowtide.replication.api import TransactionalReplication
+
+        TransactionalReplication(url).comment_on_conflicts(delivered, note, noted_by)

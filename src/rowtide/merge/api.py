@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC
 from functools import partial
@@ -17,9 +17,15 @@ from rowtide.core.redaction import hiding
 from rowtide.databases.format_views import removing
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, Partition, Subscription
 from rowtide.merge.catalogue import get_publication, list_merged
+from rowtide.merge.conflicts.notes import ConflictNote, add_note, list_notes
 from rowtide.merge.conflicts.records import get_conflict
 from rowtide.merge.conflicts.resolution import Winner
-from rowtide.merge.conflicts.resolving import resolve_conflict
+from rowtide.merge.conflicts.resolving import (
+    ResolutionPreview,
+    ResolutionRequest,
+    preview_resolution,
+    resolve_conflict,
+)
 from rowtide.merge.errors.publishing import ArticleTableNotFound
 from rowtide.merge.errors.rows import ConflictUnknown, NeverValidated
 from rowtide.merge.errors.subscribing import ChangesNotUploaded
@@ -39,6 +45,7 @@ from rowtide.merge.handle import knows
 from rowtide.merge.inspection.handle import MergeInspection
 from rowtide.merge.inspection.validating import ArticleValidation, record_validation, validate
 from rowtide.merge.nodes.connecting import address, open_node, open_subscriber, open_synchronised
+from rowtide.merge.nodes.node import Node, transact_at
 from rowtide.merge.progress import generation_at, read_last_validation
 from rowtide.merge.publishing.exchange_requests import (
     DroppedSubscription,
@@ -460,23 +467,55 @@ class MergeReplication(MergePublishing, MergeInspection):
         with self._open_hub(publication) as hub:
             mark_schema_change(hub, publication, schema_version, status)
 
-    def resolve(self, conflict_id: str, winner: Winner, *, over_later_changes: bool = False) -> bool:
+    def resolve(
+        self,
+        conflict_id: str,
+        winner: Winner,
+        *,
+        over_later_changes: bool = False,
+        again: bool = True,
+        decided_by: str | None = None,
+    ) -> bool:
         """Choose the side that wins a conflict, whichever won before; return whether a row was written.
 
         A version that lost brings the columns that it had changed; without column tracking, or where one side has no
         row, the whole row. The side that won before gets back what gave way. Rows that lost with their parent return
         with it, or stay away with it. With `over_later_changes` it replaces what has changed since, which becomes a
-        conflict. Raises `ConflictUnknown`; `ConflictNotAtHub`; `ConflictOfSubscriber` for a row that the subscriber
+        conflict. `decided_by` is recorded. Raises `ConflictUnknown`; `MergeConflictSettled` without `again` if somebody
+        has decided already; `ConflictNotAtHub`; `ConflictOfSubscriber` for a row that the subscriber
         refused; `ChangedSince` if later changes would be replaced; `ParentInInbox` if a parent of the row is not there;
         `StillReferenced` if a row would go that others reference; `RowsRefused` if the hub refuses the row;
         `KeyChanged`, `ColumnNeeded`, `NodeBusy`.
         """
         chosen = member_of(Winner, winner, "winner")
+        request = ResolutionRequest(chosen, over_later_changes=over_later_changes, again=again, decided_by=decided_by)
+        with self._open_conflict(conflict_id) as hub:
+            return resolve_conflict(hub, conflict_id, request)
+
+    def preview_resolution(self, conflict_id: str, winner: Winner) -> ResolutionPreview:
+        """Return what `resolve` would write, over later changes, too; nothing is written. Raises as `resolve`."""
+        chosen = member_of(Winner, winner, "winner")
+        with self._open_conflict(conflict_id) as hub:
+            return preview_resolution(hub, conflict_id, chosen)
+
+    def list_conflict_notes(self) -> Mapping[str, Sequence[ConflictNote]]:
+        """Return the comments on conflicts that this node keeps, and who decided about them, by conflict_id."""
+        with open_node(self.url) as node:
+            return list_notes(node.connection) if node.tables.is_prepared() else {}
+
+    def comment_on_conflicts(self, conflict_ids: Sequence[str], note: str, noted_by: str) -> None:
+        """Record a comment on conflicts, in one transaction. Raises `NodeBusy`."""
+        with open_node(self.url) as node:
+            transact_at(node, lambda: add_note(node.connection, conflict_ids, noted_by, note=note), is_durable=True)
+
+    @contextmanager
+    def _open_conflict(self, conflict_id: str) -> Iterator[Node]:
+        """Open the hub, which has noticed what its tables are. Raises `ConflictUnknown`."""
         with open_node(self.url) as hub:
             if not hub.tables.is_prepared():
                 raise ConflictUnknown(conflict_id)
             notice(hub, get_publication(hub.connection, get_conflict(hub, conflict_id).publication))
-            return resolve_conflict(hub, conflict_id, chosen, over_later_changes=over_later_changes)
+            yield hub
 
     def cleanup(self, *, on_progress: Callable[[int], None] = lambda _rows: None) -> int:
         """Remove metadata that no subscription needs (SQL Server: sp_mergemetadataretentioncleanup).

@@ -199,6 +199,20 @@ conflicts_info = Table(
     Column("resolved_time", DateTime(timezone=True), comment="when somebody changed the resolution"),
 )
 
+notes_metadata = MetaData()
+"""Of a table that is made with its first row."""
+
+conflict_notes = Table(
+    "MSmerge_conflict_notes",
+    notes_metadata,
+    Column("note_id", Text, primary_key=True),
+    Column("conflict_id", Text, nullable=False, index=True),
+    Column("noted_at", DateTime(timezone=True), nullable=False),
+    Column("noted_by", Text, nullable=False),
+    Column("winner", Text, comment="of a decision: the side that was chosen"),
+    Column("note", Text, comment="of a comment: what somebody wrote"),
+)
+
 identity_ranges = Table(
     "MSmerge_identity_range",
     metadata,

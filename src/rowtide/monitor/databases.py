@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 
+from rowtide.configuration.settings import DatabaseSettings
 from rowtide.core.values import frozen
 from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.monitor.errors import DatabaseGivenTwice
@@ -36,6 +37,16 @@ def name_databases(given: Sequence[str], find_url: Callable[[str], str] = str) -
     named = tuple(NamedUrl(name(text, one), url) for text, one, url in zip(given, parsed, urls, strict=True))
     require_distinct(named)
     return named
+
+
+def find_operator_urls(databases: Iterable[NamedUrl], settings: Mapping[str, DatabaseSettings]) -> dict[str, str]:
+    """Return the operators' URLs of databases, by name; one that only has the name of a configured one has none."""
+    found: dict[str, str] = {}
+    for one in databases:
+        known = settings.get(one.name)
+        if known is not None and known.operator_url is not None and parse_url(one.url) == known.url:
+            found[one.name] = str(known.operator_url)
+    return found
 
 
 def require_distinct(databases: Iterable[NamedUrl]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import AlreadyExists, Denied, Invalid, RowtideError
+from rowtide.core.errors import AlreadyExists, Denied, Invalid, NotFound, RowtideError
 
 
 class MonitorRuns(Denied, number=1200):
@@ -99,3 +99,29 @@ class NetworkInvalid(Invalid, number=1225):
     hint = "Write an address, or a network as 10.0.0.0/8."
     text: str
     reason: str
+
+
+class OperatorUrlMissing(NotFound, number=1232):
+    """Operators have no connection of their own to a database."""
+
+    fact = 'the configuration file has no operator_url of the database "{name}"'
+    hint = "Write it into its section, of a role with the rights of the actions; the monitor's own role does nothing."
+    name: str
+
+
+class ActionsOpen(Invalid, number=1233):
+    """A monitor is to allow actions without knowing who acts."""
+
+    fact = "the monitor cannot allow actions: {reason}"
+    hint = "Name a file of tokens with --token-file, or the header of a proxy, and who may act with --operators."
+    reason: str
+
+
+class SubscriberUnclear(NotFound, number=1234):
+    """The name that a page has for a subscriber is that of none, or of several."""
+
+    fact = 'the publication {publication} has {count} subscribers that are shown as "{shown}"'
+    hint = "Do it on the command line, with the subscriber's URL."
+    shown: str
+    publication: str
+    count: int

@@ -20,11 +20,13 @@ from rowtide.core.values import frozen
 from rowtide.monitor.databases import NamedUrl
 from rowtide.monitor.errors import NoDatabaseGiven
 from rowtide.monitor.exposition import render
+from rowtide.monitor.inboxes import Inboxes, ReadInboxes
 from rowtide.monitor.listening import bound_to
 from rowtide.monitor.polling import EVERY_S, Polling
 from rowtide.monitor.ring import Ring
 from rowtide.monitor.web.access import OPEN, Access, require_closed
 from rowtide.monitor.web.guard import Guard
+from rowtide.monitor.web.operating import NOBODY_OPERATES, Operating, require_asked
 from rowtide.monitor.web.pages import Pages, Polls
 
 _ENDING_S = 1.0
@@ -39,9 +41,20 @@ class Served:
     """Whether each database is still polled."""
 
 
-def make_app(polling: Polls, ring: Ring, access: Access = OPEN, *, device_series: bool = False) -> Starlette:
-    """Return the application: pages, metrics, and whether the monitor works."""
-    pages = Pages(polling, ring, access)
+def make_app(
+    polling: Polls,
+    ring: Ring,
+    access: Access = OPEN,
+    operating: Operating = NOBODY_OPERATES,
+    *,
+    device_series: bool = False,
+    inboxes: Inboxes | None = None,
+) -> Starlette:
+    """Return the application: pages, metrics, and whether the monitor works.
+
+    `inboxes` are those of the databases through which operators act, by default.
+    """
+    pages = Pages(polling, ring, access, operating, inboxes or ReadInboxes(operating.urls))
 
     def metrics(request: Request) -> Response:
         accepted = request.headers.get("accept", "")
@@ -83,19 +96,22 @@ def serving(
     device_series: bool = False,
     every_s: float = EVERY_S,
     access: Access = OPEN,
+    operating: Operating = NOBODY_OPERATES,
 ) -> Iterator[Served]:
     """Poll databases and serve what is found, until the block ends.
 
-    Raises `NoDatabaseGiven`, `AccessOpen`, `ListeningFailed`, `UrlNotRead`, `DatabaseKindUnknown`, `ExtraMissing`.
+    Raises `NoDatabaseGiven`, `AccessOpen`, `ActionsOpen`, `ListeningFailed`, `UrlNotRead`, `DatabaseKindUnknown`,
+    `ExtraMissing`.
     """
     if not databases:
         raise NoDatabaseGiven
     require_closed(access, listen.host)
+    require_asked(access, operating)
     polling = Polling(databases, ring, every_s)
     with bound_to(listen) as bound, polling:
         server = uvicorn.Server(
             uvicorn.Config(
-                make_app(polling, ring, access, device_series=device_series),
+                make_app(polling, ring, access, operating, device_series=device_series),
                 log_config=None,
                 access_log=False,
                 lifespan="off",

@@ -6,7 +6,7 @@ Modules that deliver or alter publications are imported by the methods that need
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Unpack
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rowtide.log.postgres.provision import OpenedSource
+    from rowtide.replication.comments import ConflictComment
     from rowtide.replication.distribution.watchers import Watchers
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.restarting import DeliveryLoss
@@ -344,6 +345,21 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         from rowtide.replication import resolving
 
         return resolving.read_conflicts(self._engine, self._url, publication, subscriber)
+
+    def comment_on_conflicts(self, conflict_ids: Sequence[str], comment: str, commented_by: str) -> None:
+        """Record a comment on conflicts, by the names that `rowtide.connect(url).conflicts` gives them."""
+        from rowtide.replication.comments import add_comment
+
+        with translated(), self._engine.begin() as connection:
+            read_source(connection, self._url)
+            add_comment(connection, conflict_ids, comment, commented_by)
+
+    def list_conflict_comments(self) -> Mapping[str, Sequence[ConflictComment]]:
+        """Return the comments on conflicts of delivery, by the names of conflicts."""
+        from rowtide.replication.comments import list_comments
+
+        with translated(), self._engine.connect() as connection:
+            return list_comments(connection)
 
     def resolve(
         self,

@@ -14,6 +14,7 @@ LOG_READER_FAILPOINTS = tuple(
 DECLARED_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("declared_removal", "declared_addition") for side in ("before", "after")
 )
+ACTION_FAILPOINTS = ("action.before", "action.after")
 UPGRADE_FAILPOINTS = ("upgrade_step.before", "upgrade_step.after")
 PART_FAILPOINTS = ("part_entry.before", "part_entry.after")
 EARLY_DELIVERY_FAILPOINTS = ("early_part.before", "early_part.after")

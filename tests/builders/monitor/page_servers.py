@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
@@ -16,6 +17,7 @@ from builders.monitor.made_views import MadePolls
 from rowtide.monitor.ring import Ring
 from rowtide.monitor.serving import make_app
 from rowtide.monitor.web.access import OPEN, Access
+from rowtide.monitor.web.operating import NOBODY_OPERATES, Operating
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,12 @@ class PageServer:
 
 
 @contextmanager
-def serving_pages(folder: Path, polls: MadePolls, access: Access = OPEN) -> Iterator[PageServer]:
+def serving_pages(
+    folder: Path, polls: MadePolls, access: Access = OPEN, operating: Operating = NOBODY_OPERATES, **others: Any
+) -> Iterator[PageServer]:
     """Serve pages of what polls have found, until the block ends."""
     with Ring.open(folder) as ring, socket.create_server(("127.0.0.1", 0)) as listening:
-        app = make_app(polls, ring, access)
+        app = make_app(polls, ring, access, operating, **others)
         config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", proxy_headers=False)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)

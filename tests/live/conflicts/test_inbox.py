@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
 
 from builders.commands.command_lines import rowtide
 from builders.replication.peers import Peer
+from fixtures.replicated import open_peers
 from rowtide.conflicts import InboxState
+from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.subscription_settings import SubscriptionSettings
@@ -40,6 +45,14 @@ def test_conflicts_of_a_cause_are_one_decision(peers: tuple[Peer, Peer]) -> None
 
     # One of the rows has changed since: it is refused, and the others are decided.
     second.execute("update items set n = 9 where id = 3")
+    previews = list(inbox.preview(updates.cause, "otherwise"))
+    assert [(one.winner, one.nodes, one.failure) for one in previews] == [("publisher", 1, None)] * 5
+    assert [one.rows[0].later for one in previews if one.later_changes] == ["it has changed since"]
+    assert json.loads(previews[0].rows[0].after or "")["n"] == "1"
+    assert [one.rows for one in inbox.preview(deletes.cause, "keep")] == [()]
+    assert second.rows("items")[:4] == ["(1,2)", "(2,2)", "(3,9)", "(4,2)"]
+    assert inbox.list_conflicts(state=InboxState.SETTLED).conflicts == ()
+    assert inbox.comment(updates.cause, "Ask Ann.", noted_by="ben") == 5
     words = ("conflicts", "decide", updates.cause, "--choice", "otherwise")
     ended = rowtide(*words, "--db", first.url)
     assert ended.code == 1
@@ -47,6 +60,13 @@ def test_conflicts_of_a_cause_are_one_decision(peers: tuple[Peer, Peer]) -> None
     assert second.rows("items") == ["(1,1)", "(2,1)", "(3,9)", "(4,1)", "(5,1)", "(6,0)", "(7,0)", "(8,3)"]
     assert rowtide(*words, "--over-later-changes", "--db", first.url).code == 0
     assert second.rows("items")[2] == "(3,1)"
+    shown = inbox.show(found.conflicts[0].conflict_id)
+    assert [(note.note, note.decided) for note in shown.notes] == [("Ask Ann.", None), (None, "publisher")]
+    columns = sorted((one.column, one.publisher, one.subscriber, one.base, one.differs) for one in shown.columns)
+    assert columns == [
+        ("id", "1", "1", "1", False),
+        ("n", "1", "2", "0", True),
+    ]
     (kept,) = inbox.decide(deletes.cause, "keep")
     assert (kept.is_written, kept.failure) == (False, None)
 
@@ -54,3 +74,25 @@ def test_conflicts_of_a_cause_are_one_decision(peers: tuple[Peer, Peer]) -> None
     rows = list(csv.DictReader(io.StringIO(listed.output)))
     assert len(rows) == 6
     assert {(row["source"], row["state"]) for row in rows} == {("replication", "settled")}
+
+
+def test_a_cause_has_conflicts_of_several_subscribers(server: EmbeddedServer, tmp_path: Path) -> None:
+    with open_peers(server, tmp_path, 3) as (first, *others):
+        decide_together(first, others)
+
+
+def decide_together(first: Peer, others: Sequence[Peer]) -> None:
+    for peer in (first, *others):
+        peer.execute(ITEMS, "insert into items values (1, 0)")
+        peer.publish("items")
+    for other in others:
+        first.subscribe(other, settings=SubscriptionSettings(conflicts=Resolver.SKIP))
+        other.execute("update items set n = 2")
+    first.execute("update items set n = 1")
+    first.deliver()
+
+    inbox = connect(first.url).conflicts
+    (cause,) = inbox.list_conflicts().groups
+    assert (cause.conflicts, cause.nodes) == (2, 2)
+    assert [done.failure for done in inbox.decide(cause.cause, "otherwise")] == [None, None]
+    assert [other.rows("items") for other in others] == [["(1,1)"], ["(1,1)"]]

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from builders.faults.failpoints import (
+    ACTION_FAILPOINTS,
     ADOPTION_FAILPOINTS,
     ARTICLE_COPY_FAILPOINTS,
     BASE_FAILPOINTS,
@@ -116,7 +117,8 @@ def test_a_hit_before_the_named_one_leaves_no_mark(tmp_path: Path) -> None:
 def test_tests_kill_at_every_failpoint_of_the_program() -> None:
     # Several kinds of nodes and formats have the same step.
     assert set(find_failpoints()) == set(
-        LOG_READER_FAILPOINTS
+        ACTION_FAILPOINTS
+        + LOG_READER_FAILPOINTS
         + PART_FAILPOINTS
         + EARLY_DELIVERY_FAILPOINTS
         + CAPTURE_FAILPOINTS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from rowtide.cli.audited import name_actor
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.health import print_unhealthy
 from rowtide.cli.listing import Listed, listing
@@ -116,5 +117,7 @@ def resolve(
     With column tracking that is what it had changed, else the whole row. For a row that the publisher refuses,
     `publisher` undoes it at the subscriber, `subscriber` retries it.
     """
-    is_written = connect(db).merge.resolve(conflict, winner, over_later_changes=over_later_changes)
+    is_written = connect(db).merge.resolve(
+        conflict, winner, over_later_changes=over_later_changes, decided_by=name_actor()
+    )
     notes.print("Resolved: the row goes to all nodes." if is_written else "Resolved: it stays as it is.")

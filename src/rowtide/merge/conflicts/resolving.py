@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import field
 from datetime import UTC, datetime
-from functools import partial
 from typing import cast
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import func, or_, select, update
 
 from rowtide.core.values import frozen
 from rowtide.databases.types.registry import kind_of
@@ -19,6 +19,7 @@ from rowtide.databases.types.value_type import TypeKind
 from rowtide.merge.articles import Article, Publication
 from rowtide.merge.catalogue import find_article, get_publication, list_articles, read_nickname
 from rowtide.merge.conflicts.lost_rows import Lost, describe_lost, keep_lost
+from rowtide.merge.conflicts.notes import add_note, find_decider
 from rowtide.merge.conflicts.records import (
     ConflictRecord,
     ConflictType,
@@ -30,11 +31,12 @@ from rowtide.merge.conflicts.records import (
     record,
 )
 from rowtide.merge.conflicts.resolution import Winner
-from rowtide.merge.definitions import conflicts_info
+from rowtide.merge.definitions import conflicts_info, subscriptions
 from rowtide.merge.errors.rows import (
     ChangedSince,
     ConflictNotAtHub,
     ConflictOfSubscriber,
+    MergeConflictSettled,
     ParentInInbox,
     StillReferenced,
 )
@@ -107,7 +109,45 @@ _NOT_TAKEN_THERE = (
 )
 
 
-def resolve_conflict(hub: Node, conflict_id: str, winner: Winner, *, over_later_changes: bool = False) -> bool:
+@frozen
+class ResolvedRow:
+    """A row that a decision writes at the hub, as JSON before and after it, None for none.
+
+    `later` says what has changed since the conflict was decided, None if nothing that would be replaced.
+    """
+
+    table: str
+    rowguid: str
+    before: str | None
+    after: str | None
+    later: str | None
+
+
+@frozen
+class ResolutionPreview:
+    """What a decision would write; every other node gets it at its next synchronisation, if the row is in its part."""
+
+    conflict_id: str
+    rows: tuple[ResolvedRow, ...]
+    nodes: int
+    """Subscriptions of the publication, the hub aside."""
+
+
+@frozen
+class ResolutionRequest:
+    """How a decision is asked for; without `again` a conflict about which somebody has decided is left as it is."""
+
+    winner: Winner
+    over_later_changes: bool = False
+    again: bool = True
+    decided_by: str | None = None
+
+
+class _Previewed(Exception):
+    """Rolls the transaction of a preview back."""
+
+
+def resolve_conflict(hub: Node, conflict_id: str, request: ResolutionRequest) -> bool:
     """Let one side win; return whether a row was written, which all nodes then receive as the hub's own change.
 
     The version that lost brings the columns that it had changed, or the whole row; the side that won before gets back
@@ -115,17 +155,54 @@ def resolve_conflict(hub: Node, conflict_id: str, winner: Winner, *, over_later_
     have then keep their values, or get their defaults. Raises `ConflictUnknown`; `ConflictNotAtHub`;
     `ConflictOfSubscriber` for a row that the subscriber refused; `ChangedSince` if later changes would be lost, unless
     they are to be, and become a conflict; `ParentInInbox` if a parent of the row is not there; `StillReferenced` if a
-    row would go whose children the hub has; `RowsRefused` if the hub refuses the row.
+    row would go whose children the hub has; `RowsRefused` if the hub refuses the row; `MergeConflictSettled`.
     """
+    return transact_at(hub, lambda: _open(hub, conflict_id, request).settle())
+
+
+def preview_resolution(hub: Node, conflict_id: str, winner: Winner) -> ResolutionPreview:
+    """Return what a decision would write, over later changes, too: it is made and rolled back.
+
+    Raises as `resolve_conflict`, but for later changes and decisions that were made before.
+    """
+    rows: list[ResolvedRow] = []
+    counted = 0
+
+    def make_and_leave() -> None:
+        nonlocal counted
+        rows.clear()
+        resolution = _open(hub, conflict_id, ResolutionRequest(winner, over_later_changes=True), rows)
+        resolution.settle()
+        of_publication = subscriptions.c.pubid == resolution.publication.pubid
+        counted = hub.connection.execute(select(func.count()).where(of_publication)).scalar_one()
+        raise _Previewed
+
+    try:
+        transact_at(hub, make_and_leave)
+    except _Previewed:
+        return ResolutionPreview(conflict_id, tuple(rows), counted)
+    raise AssertionError("a preview was committed")
+
+
+def _open(
+    hub: Node, conflict_id: str, request: ResolutionRequest, rows: list[ResolvedRow] | None = None
+) -> _Resolution:
+    """Return the resolution of a conflict about which nobody else decides until the transaction ends."""
+    hub.connection.execute(
+        select(conflicts_info.c.conflict_id).where(conflicts_info.c.conflict_id == conflict_id).with_for_update()
+    )
     conflict = get_conflict(hub, conflict_id)
     publication = get_publication(hub.connection, conflict.publication)
     if publication.publisher != read_nickname(hub.connection):
         raise ConflictNotAtHub(conflict_id)
     if conflict.conflict_type in _NOT_TAKEN_THERE:
         raise ConflictOfSubscriber(conflict_id)
+    if conflict.resolved_time is not None and not request.again:
+        decider = find_decider(hub.connection, conflict_id) or "somebody"
+        raise MergeConflictSettled(conflict_id, decider, f"{conflict.resolved_time:%Y-%m-%d %H:%M:%S} UTC")
     listed = list_articles(hub.connection, publication.pubid)
-    resolution = _Resolution(hub, publication, {each.nickname: each for each in listed}, over_later_changes)
-    return transact_at(hub, partial(resolution.settle, conflict, winner))
+    articles = {each.nickname: each for each in listed}
+    return _Resolution(hub, publication, articles, conflict, request, [] if rows is None else rows)
 
 
 @frozen
@@ -154,17 +231,29 @@ class _StoredConflict:
 
 @frozen
 class _Resolution:
-    """Resolves conflicts of a publication again, in the hub's transaction; `articles` are its own, by nickname."""
+    """Resolves a conflict of a publication again, in the hub's transaction; `articles` are its own, by nickname.
+
+    What it writes is added to `rows`.
+    """
 
     hub: Node
     publication: Publication
     articles: Mapping[int, Article]
-    over_later_changes: bool
+    conflict: KeptConflict
+    request: ResolutionRequest
+    rows: list[ResolvedRow] = field(default_factory=list)
 
-    def settle(self, conflict: KeptConflict, winner: Winner) -> bool:
+    def settle(self) -> bool:
         """Let one side win, with the rows that lost with its row; return whether that was written."""
+        is_written = self._settle(self.conflict)
+        if self.request.decided_by is not None:
+            chosen = self.request.winner.value
+            add_note(self.hub.connection, [self.conflict.conflict_id], self.request.decided_by, winner=chosen)
+        return is_written
+
+    def _settle(self, conflict: KeptConflict) -> bool:
         loser = Winner.PUBLISHER if conflict.origin == self.publication.publisher else Winner.SUBSCRIBER
-        if winner is loser:
+        if self.request.winner is loser:
             is_written = self._let_loser_win(conflict)
             for child in self._descendants(conflict, is_restored=False):
                 self._let_loser_win(child, conflict)
@@ -213,6 +302,7 @@ class _Resolution:
             columns = stored.columns or {each.name for each in article.columns}
             known = self._known(article, conflict)
             self.hub.writer.write(article, [_decision(conflict, known, article, stored.present, columns)])
+            self._note(stored, None)
             drop_retries(self.hub.connection, conflict.origin, article.nickname, [conflict.rowguid])
         self._conclude(conflict)
         return is_undone
@@ -233,7 +323,7 @@ class _Resolution:
     def _write(self, stored: _StoredConflict, restored: Restored, *, always: bool = False) -> bool:
         """Write a row, unless it is there; return whether it was. Raises `ChangedSince`, `StillReferenced`."""
         conflict, article, row = stored.conflict, stored.article, None
-        if restored.later is not None and not self.over_later_changes:
+        if restored.later is not None and not self.request.over_later_changes:
             # The publisher's row of an update that it refused was not always kept.
             is_unknown = conflict.conflict_type == ConflictType.UPLOAD_UPDATE_FAILED and stored.settled is None
             later = "it may have changed" if is_unknown else restored.later
@@ -250,9 +340,22 @@ class _Resolution:
         known = self._known(article, conflict)
         self.hub.writer.write(article, [_decision(conflict, known, article, row, restored.columns)])
         keep_lost(self.hub, self.publication, taking, self.publication.publisher)
+        self._note(stored, restored.later)
         if restored.later is not None:
             self._record_replaced(stored, known, restored)
         return True
+
+    def _note(self, stored: _StoredConflict, later: str | None) -> None:
+        """Note a row that was written."""
+        before = (
+            None if stored.present is None else encode_presence(self.hub.connection, stored.article, stored.present)
+        )
+        after = self._encoded(stored)
+        gone = json.dumps(None)
+        noted = ResolvedRow(
+            stored.article.name, stored.conflict.rowguid, before, None if after == gone else after, later
+        )
+        self.rows.append(noted)
 
     def _with_parents_keys(self, stored: _StoredConflict, row: Values) -> Values:
         """Return a losing row with the keys that its parents have; raises `ParentInInbox` if one is not at the hub."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import Denied, Invalid, NotFound, RowtideError
+from rowtide.core.errors import AlreadyExists, Denied, Invalid, NotFound, RowtideError
 from rowtide.core.redaction import Said
 
 FOREIGN_KEY_CODES = ("23503", "23001", "SQLITE_CONSTRAINT_FOREIGNKEY")
@@ -180,6 +180,16 @@ class ConflictOfSubscriber(Denied, number=8023):
     fact = "conflict {conflict_id} is a row that the subscriber refuses"
     hint = "Fix the cause at the subscriber, or the row here: each synchronisation sends it again."
     conflict_id: str
+
+
+class MergeConflictSettled(AlreadyExists, number=1197):
+    """A person has decided about a conflict of merge already, perhaps at the same moment."""
+
+    fact = "conflict {conflict_id} was settled by {decided_by} at {settled_at}"
+    hint = "With --again the decision is changed."
+    conflict_id: str
+    decided_by: str
+    settled_at: str
 
 
 class ChangedSince(Denied, number=8170):

@@ -96,6 +96,18 @@ class AccessOptions:
         tuple[str, ...],
         Option(metavar="NAME", help="A user, or a name of the token file, who may act. May be repeated."),
     ] = ()
+    allow_actions: Annotated[
+        bool,
+        Option(
+            "--allow-actions",
+            help="Let operators act, through each database's operator_url: pause, resume, validate, reinitialize, "
+            "start and stop jobs, decide about conflicts. Asks everybody who they are, on this machine, too.",
+        ),
+    ] = False
+    show_values: Annotated[
+        bool,
+        Option("--show-values", help="Show values of rows to operators, read through each database's operator_url."),
+    ] = False
     hosts: Annotated[
         tuple[str, ...],
         Option(

@@ -81,7 +81,8 @@ def viewer_of(request: Request) -> Viewer | None:
 
 
 def _ask_who(request: Request) -> Response:
-    if "text/html" in request.headers.get("accept", "") and request.method == "GET":
-        path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    if "text/html" in request.headers.get("accept", "") and request.method in ("GET", "POST"):
+        # A form whose session has ended is not sent on: its page is shown again, to be confirmed again.
+        path = request.scope["raw_path"].decode("ascii") + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse(f"{SIGN_IN}?next={quote(path)}", status_code=303)
     return PlainTextResponse("no token\n", status_code=401, headers={"WWW-Authenticate": "Bearer"})

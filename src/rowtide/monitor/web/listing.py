@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from typing import Generic, TypeVar
 from urllib.parse import urlencode
 
@@ -16,7 +17,8 @@ Row = TypeVar("Row")
 class Listed(Generic[Row]):
     """A page of the rows that were looked for; `found` of `total` rows are on `pages` pages, of which this is `page`.
 
-    `states` are those that any row has, with their numbers; `state` and `text` are what is looked for.
+    `states` are those that any row has, with their numbers; `state` and `text` are what is looked for, `others` what
+    else the page's query has.
     """
 
     rows: Sequence[Row]
@@ -27,15 +29,20 @@ class Listed(Generic[Row]):
     text: str
     state: str
     states: Mapping[str, int]
+    others: Mapping[str, str] = field(default_factory=dict)
 
     def link(self, page: int) -> str:
         """Return the query of another page of the same rows."""
-        given = {"q": self.text, "state": self.state, "page": page if page > 1 else ""}
+        given = {**self.others, "q": self.text, "state": self.state, "page": page if page > 1 else ""}
         return "?" + urlencode({name: value for name, value in given.items() if value})
 
 
 def list_rows(
-    rows: Sequence[Row], query: Mapping[str, str], names: Callable[[Row], Sequence[str]], state: Callable[[Row], str]
+    rows: Sequence[Row],
+    query: Mapping[str, str],
+    names: Callable[[Row], Sequence[str]],
+    state: Callable[[Row], str],
+    others: Mapping[str, str] | None = None,
 ) -> Listed[Row]:
     """Return the page of rows that a query asks for: `q` is in one of a row's names, whatever the case, `state` is its
     state. A page that is not there is the nearest.
@@ -63,4 +70,5 @@ def list_rows(
         text=text,
         state=wanted,
         states=dict(sorted(states.items())),
+        others=others or {},
     )

@@ -9,7 +9,7 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import parse_qs, quote, unquote
+from urllib.parse import quote, unquote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.convertors import Convertor, register_url_convertor
@@ -22,6 +22,7 @@ from starlette.staticfiles import StaticFiles
 from rowtide.core.errors import find_classes
 from rowtide.diagnosis.result import format_bytes, format_duration
 from rowtide.monitor.exposition import Polled
+from rowtide.monitor.inboxes import Inboxes
 from rowtide.monitor.polling import Readiness
 from rowtide.monitor.ring import Ring
 from rowtide.monitor.series import GaugeSeries
@@ -32,14 +33,17 @@ from rowtide.monitor.views import (
 )
 from rowtide.monitor.views.judgements import WORST_FIRST
 from rowtide.monitor.web.access import COOKIE, SESSION_S, Access
+from rowtide.monitor.web.actions import ActionPages
 from rowtide.monitor.web.api import PREFIX, Api
 from rowtide.monitor.web.charts import LineChart, draw_line
+from rowtide.monitor.web.conflicts import SECTION as CONFLICTS, ConflictPages, format_key, reason_of
+from rowtide.monitor.web.forms import read_form
 from rowtide.monitor.web.guard import SIGN_IN, viewer_of
+from rowtide.monitor.web.operating import Operating
 from rowtide.monitor.web.sections import LABELS, SECTIONS, Asked, Show
 from rowtide.monitor.web.states import severity, state_of_instance
 
 _FOLDER = Path(__file__).parent
-_MOST_FORM_BYTES = 4096
 DAY = timedelta(hours=24)
 _MOST_CHANGES = 20
 
@@ -77,12 +81,22 @@ class Polls(Protocol):
 
 
 class Pages:
-    """Makes the pages of what polls have found; no request reads a database."""
+    """Makes the pages of what polls have found; no request reads a database but those of operators."""
 
-    def __init__(self, polls: Polls, ring: Ring, access: Access) -> None:
+    def __init__(
+        self,
+        polls: Polls,
+        ring: Ring,
+        access: Access,
+        operating: Operating,
+        inboxes: Inboxes,
+    ) -> None:
         self._polls = polls
+        self._conflicts = ConflictPages(lambda: [*polls.list_readiness()], inboxes, self._render, operating)
         self._ring = ring
         self._access = access
+        self._operating = operating
+        self._actions = ActionPages(operating, self._render, lambda: [*polls.list_readiness()])
         self._templates = Environment(
             loader=FileSystemLoader(_FOLDER / "templates"),
             autoescape=True,
@@ -101,15 +115,22 @@ class Pages:
             "skew": lambda seconds: format_duration(abs(seconds)),
             "instance_state": state_of_instance,
             "severity": severity,
+            "reason": reason_of,
+            "key": format_key,
             "states": lambda merge: count_states(merge).items(),
         }
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of all pages."""
         return [
+            Route(f"{PREFIX}/databases/{{name:names}}/actions", self._actions.post_action, methods=["POST"]),
+            Route(f"{PREFIX}/databases/{{name:names}}/actions", self._actions.list_actions),
             *Api(self._views).routes(),
             Route("/", self.show_overview),
-            Route("/db/{rest:names}", self.show_database),
+            Route(f"/{CONFLICTS}", self._conflicts.show_all),
+            Route(f"/{CONFLICTS}/{{id}}", self._conflicts.find),
+            Route("/db/{rest:names}", self.show_database, methods=["GET"]),
+            Route("/db/{rest:names}", self.act, methods=["POST"]),
             Route("/manual/RT-{number:int}", self.show_manual),
             Route(SIGN_IN, self.show_sign_in, methods=["GET"]),
             Route(SIGN_IN, self.sign_in, methods=["POST"]),
@@ -134,6 +155,11 @@ class Pages:
     def show_database(self, request: Request) -> Response:
         """Show a page of a database, which the segments of the path name."""
         name, *section = _segments(request)
+        if section[:1] == [CONFLICTS] and name in self._polls.list_readiness():
+            return self._conflicts.show_of(request, name, section[1:])
+        if section[:1] in (["act"], ["audit"]) and name in self._polls.list_readiness():
+            show_action = self._actions.confirm if section[0] == "act" else self._actions.show_audit
+            return show_action(request, name, section[1:])
         show = SECTIONS.get(section[0] if section else "")
         if show is None or name not in self._polls.list_readiness():
             raise HTTPException(404)
@@ -146,6 +172,13 @@ class Pages:
         return self._render(
             request, found.template, title=name, database=name, now_view=polled.view, view=view, **found.values
         )
+
+    async def act(self, request: Request) -> Response:
+        """Do what the form of an action asks for."""
+        name, *section = _segments(request)
+        if section[:1] != ["act"]:
+            raise HTTPException(405)
+        return await self._actions.act(request, name, section[1:])
 
     def _draw(self, database: str, wanted: Mapping[GaugeSeries, tuple[str, Show]]) -> Mapping[GaugeSeries, LineChart]:
         """Return the lines of a day of those series that have points; each has a name and what writes its values."""
@@ -172,7 +205,7 @@ class Pages:
 
     async def sign_in(self, request: Request) -> Response:
         """Begin the session of a browser."""
-        form = await _read_form(request)
+        form = await read_form(request)
         cookie = self._access.begin_session(form.get("token", ""))
         if cookie is None:
             page = self._render(request, "sign_in.html", title="Sign in", is_refused=True, refreshes=False)
@@ -218,6 +251,7 @@ class Pages:
                 "here": raw,
                 "query": f"?{request.url.query}" if request.url.query else "",
                 "viewer": viewer_of(request),
+                "may_act": self._operating.may_act(viewer_of(request)),
                 "signs_out": COOKIE in request.cookies,
                 "version": version("rowtide"),
                 "WORST_FIRST": WORST_FIRST,
@@ -227,7 +261,12 @@ class Pages:
         return HTMLResponse(content)
 
 
-_REASONS = {404: "There is no such page", 405: "A page is only read", 500: "The monitor failed"}
+_REASONS = {
+    403: "This is for operators, where the monitor allows actions",
+    404: "There is no such page",
+    405: "A page is only read",
+    500: "The monitor failed",
+}
 
 
 def _segments(request: Request) -> list[str]:
@@ -240,16 +279,6 @@ def _own_path(path: str) -> str:
     """Return a path of this monitor; another address would lead a browser that has just signed in elsewhere."""
     is_own = path.startswith("/") and not path.startswith(("//", "/\\"))
     return path if is_own and path.isprintable() else "/"
-
-
-async def _read_form(request: Request) -> Mapping[str, str]:
-    """Return the fields of a small form. Raises `HTTPException` of a longer one."""
-    body = b""
-    async for piece in request.stream():
-        body += piece
-        if len(body) > _MOST_FORM_BYTES:
-            raise HTTPException(413)
-    return {name: values[-1] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
 
 
 def _unless_none(show: Callable[[Any], str]) -> Callable[[Any], str]:

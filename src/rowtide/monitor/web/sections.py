@@ -204,6 +204,8 @@ LABELS = {
     "/capture": "Capture",
     "/replication": "Replication",
     "/merge": "Merge",
+    "/conflicts": "Conflicts",
     "/check": "Check",
     "/errors": "Errors",
+    "/audit": "Audit",
 }

@@ -9,6 +9,8 @@ from typing import TypeAlias
 
 from sqlalchemy import Connection, Engine, select, text
 
+from rowtide.actions.entries import FORMAT as AUDIT, TABLE as ACTIONS
+from rowtide.actions.postgres import audit
 from rowtide.cdc import definitions
 from rowtide.cdc.published import system_table_path
 from rowtide.core.errors import RowtideError
@@ -133,6 +135,7 @@ _OWN: Mapping[str, _Own] = {
     SCHEMA: (source_definition.FORMAT, ("source", "members")),
     procedures.SCHEMA: (delivery.FORMAT, ("MSreplication_subscriptions",)),
     merge_definitions.SCHEMA: (merge.FORMAT, (merge_definitions.replinfo.name, merge_definitions.publications.name)),
+    audit.SCHEMA: (AUDIT, (ACTIONS,)),
     clock.SCHEMA: (tracking.FORMAT, ("__sysOCSTrackedObjects", "__sysOCSDeletedRows")),
 }
 """By the names of schemas that a database may have: their formats, and the tables of which rowtide's have one."""

@@ -7,6 +7,8 @@ from contextlib import closing
 
 from sqlalchemy.dialects import sqlite
 
+from rowtide.actions.entries import FORMAT as AUDIT, TABLE as ACTIONS
+from rowtide.actions.sqlite import audit
 from rowtide.core.formats import PresentStore
 from rowtide.databases.sqlite.connect import open_url
 from rowtide.databases.sqlite.guarding import find_store, migrating_alone
@@ -20,10 +22,11 @@ __all__ = ["find_at_subscriber", "find_present", "migrating_alone"]
 
 
 def find_present(url: str) -> Present:
-    """Return what is tracked, merged and delivered in a file."""
+    """Return what is tracked, merged, delivered and audited in a file."""
     tracked = find_store(url, tracking.FORMAT, tracking.FORMAT_VIEW, tracking.TRACKED_OBJECTS)
     subscribed = find_at_subscriber(url).stores
-    stores = subscribed if tracked is None else (tracked, *subscribed)
+    audited = find_store(url, AUDIT, audit.FORMAT_VIEW, ACTIONS)
+    stores = tuple(store for store in (tracked, *subscribed, audited) if store is not None)
     return Present(stores, subscribers=tuple(_find_subscribers(url, subscribed)))
 
 

@@ -79,6 +79,7 @@ def create(connection: Connection, session: sqlite3.Connection) -> None:
 def drop(connection: Connection, session: sqlite3.Connection) -> None:
     """Remove all tables, in the caller's transaction."""
     metadata.drop_all(connection)
+    definitions.notes_metadata.drop_all(connection)
     for table in (*_COLUMNS, LOG, DISPLACED, exact_numbers.EXACT):
         session.execute(f"drop table if exists {table}")
     clock.drop(session)

@@ -1,0 +1,61 @@
+"""Errors of actions and their audit."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import Denied, Invalid, NotFound, RowtideError
+
+
+class ActionNotRecorded(Denied, number=1226):
+    """An action was not done, since its entry in the audit cannot be written, as in a standby or a file to be read."""
+
+    fact = "{action} was not done: its entry in the audit cannot be written: {reason}"
+    hint = "Make it writable: {advice}"
+    action: str
+    reason: str
+    advice: str
+
+
+class ActionResultNotRecorded(RowtideError, number=1227):
+    """An action has ended, and its result cannot be written into the audit."""
+
+    fact = "{action} has ended ({outcome}), but its result cannot be written into the audit: {reason}"
+    hint = "Its entry, {action_id}, stays without an end. Look whether it was done before you repeat it."
+    action: str
+    outcome: str
+    action_id: str
+    reason: str
+
+
+class ActionIdInvalid(Invalid, number=1228):
+    """The id of an action is no UUID."""
+
+    fact = "the action's id is no UUID"
+    hint = "Send a new UUID for each action, and the same one when the action is repeated."
+
+
+class ActionUnknown(NotFound, number=1229):
+    """No action has this name."""
+
+    fact = "no action is named {name}"
+    hint = "The names are those of commands: {known}."
+    name: str
+    known: str
+
+
+class ActionIncomplete(Invalid, number=1230):
+    """An action lacks an argument, or has one that it does not take."""
+
+    fact = "{action} cannot be done with these arguments: {problem}"
+    hint = "The help of the command of that name says what it takes."
+    action: str
+    problem: str
+
+
+class ActionIdTaken(Denied, number=1231):
+    """Another action has this id already."""
+
+    fact = "action {action_id} is {action} of {subject}, not what is asked for now"
+    hint = "Send a new UUID for each action."
+    action_id: str
+    action: str
+    subject: str

@@ -1,0 +1,1 @@
+"""The audit in a PostgreSQL database."""

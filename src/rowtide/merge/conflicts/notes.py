@@ -1,0 +1,80 @@
+"""What people wrote about stored conflicts, and who decided: kept where the conflicts are.
+
+The table is made with the first note. A note has the conflict's id and no value of a row that nobody wrote into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from uuid import uuid4
+
+from sqlalchemy import Connection, delete, insert, inspect, select, update
+
+from rowtide.core.values import frozen
+from rowtide.merge.definitions import conflict_notes, conflicts_info, notes_metadata, replinfo
+from rowtide.merge.progress import as_utc
+
+
+@frozen
+class ConflictNote:
+    """A comment on a conflict, or a decision about it; of the other, `note` or `winner` is None."""
+
+    conflict_id: str
+    noted_at: datetime
+    noted_by: str
+    winner: str | None
+    note: str | None
+
+
+def add_note(
+    connection: Connection,
+    conflict_ids: Sequence[str],
+    noted_by: str,
+    *,
+    winner: str | None = None,
+    note: str | None = None,
+) -> None:
+    """Record a comment or a decision, in the caller's transaction; notes of conflicts that are gone go."""
+    if not _is_made(connection):
+        # Another session may be about to make it: this row is written by one transaction at a time.
+        connection.execute(update(replinfo).values(nickname=replinfo.c.nickname))
+        if not _is_made(connection):
+            notes_metadata.create_all(connection, checkfirst=False)
+    known = select(conflicts_info.c.conflict_id)
+    connection.execute(delete(conflict_notes).where(conflict_notes.c.conflict_id.not_in(known)))
+    now = datetime.now(UTC)
+    for conflict_id in conflict_ids:
+        connection.execute(
+            insert(conflict_notes).values(
+                note_id=str(uuid4()),
+                conflict_id=conflict_id,
+                noted_at=now,
+                noted_by=noted_by,
+                winner=winner,
+                note=note,
+            )
+        )
+
+
+def list_notes(connection: Connection) -> Mapping[str, Sequence[ConflictNote]]:
+    """Return the notes of each conflict that has any, oldest first."""
+    found: dict[str, list[ConflictNote]] = {}
+    if not _is_made(connection):
+        return found
+    c = conflict_notes.c
+    columns = (c.conflict_id, c.noted_at, c.noted_by, c.winner, c.note)
+    for conflict_id, noted_at, *rest in connection.execute(select(*columns).order_by(c.noted_at, c.note_id)):
+        found.setdefault(conflict_id, []).append(ConflictNote(conflict_id, as_utc(noted_at), *rest))
+    return found
+
+
+def find_decider(connection: Connection, conflict_id: str) -> str | None:
+    """Return who decided last about a conflict; None if that is not known."""
+    decisions = [one for one in list_notes(connection).get(conflict_id, ()) if one.winner is not None]
+    return decisions[-1].noted_by if decisions else None
+
+
+def _is_made(connection: Connection) -> bool:
+    mapped = connection.get_execution_options().get("schema_translate_map") or {}
+    return inspect(connection).has_table(conflict_notes.name, schema=mapped.get(None))

@@ -1,0 +1,135 @@
+"""The conflicts of databases, read while somebody looks at them, by connections that may read rows.
+
+Conflicts of delivery are at subscribers, any of which may not answer: a thread reads them, and pages show what was read
+last, with its age. Nothing is read while nobody looks.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
+
+from rowtide.conflicts.handle import ConflictInbox
+from rowtide.conflicts.inbox import Choice, ConflictDetail, DecisionPreview, InboxConflict
+from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
+from rowtide.monitor.labels import without_users
+
+if TYPE_CHECKING:
+    from rowtide.conflicts.handle import Inbox
+
+FRESH_S = 10.0
+"""What was read so long ago is not read again."""
+_FIRST_S = 4.0
+"""A page waits so long for the first reading."""
+MOST_PREVIEWED = 20
+
+
+@frozen
+class UnreadPlace:
+    """A subscriber whose conflicts are not known since a time, None if it is not known since when, and why."""
+
+    subscriber: str
+    since: datetime | None
+    reason: str
+
+
+@frozen
+class InboxReading:
+    """What was read of a database's conflicts; `failure` says why the last try to read them failed.
+
+    `read_at` None: nothing was read yet.
+    """
+
+    conflicts: tuple[InboxConflict, ...] = ()
+    unread: tuple[UnreadPlace, ...] = ()
+    read_at: datetime | None = None
+    failure: str | None = None
+
+
+class Inboxes(Protocol):
+    """The conflicts of databases, by the names of these."""
+
+    def read(self, database: str) -> InboxReading | None:
+        """Return the conflicts of a database; None if the monitor has no connection that may read them."""
+        ...
+
+    def show(self, database: str, conflict_id: str) -> ConflictDetail:
+        """Read a conflict with its comments. Raises `InboxConflictUnknown`, connection errors."""
+        ...
+
+    def preview(self, database: str, name: str, choice: Choice) -> Sequence[DecisionPreview]:
+        """Return what a decision would do, of a cause about its first `MOST_PREVIEWED` open conflicts.
+
+        Raises `InboxConflictUnknown`, connection errors.
+        """
+        ...
+
+
+class ReadInboxes:
+    """The conflicts of those databases whose URLs of operators are known."""
+
+    def __init__(self, urls: Mapping[str, str]) -> None:
+        self._inboxes = {name: ConflictInbox(url) for name, url in urls.items()}
+        self._readers = {name: _Reader(inbox) for name, inbox in self._inboxes.items()}
+
+    def read(self, database: str) -> InboxReading | None:
+        """See `Inboxes`."""
+        reader = self._readers.get(database)
+        return reader.read() if reader is not None else None
+
+    def show(self, database: str, conflict_id: str) -> ConflictDetail:
+        """See `Inboxes`."""
+        found = self._inboxes[database].show(conflict_id)
+        return replace(found, conflict=_without_users(found.conflict))
+
+    def preview(self, database: str, name: str, choice: Choice) -> Sequence[DecisionPreview]:
+        """See `Inboxes`."""
+        return list(islice(self._inboxes[database].preview(name, choice), MOST_PREVIEWED))
+
+
+class _Reader:
+    """Reads the conflicts of one database, never twice at a time."""
+
+    def __init__(self, inbox: ConflictInbox, now: Callable[[], float] = time.monotonic) -> None:
+        self._inbox = inbox
+        self._now = now
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._ended_at: float | None = None
+        self._last = InboxReading()
+
+    def read(self) -> InboxReading:
+        """Return what was read last, and have it read again unless that was a moment ago."""
+        with self._starting:
+            is_running = self._thread is not None and self._thread.is_alive()
+            is_fresh = self._ended_at is not None and self._now() - self._ended_at < FRESH_S
+            if not is_running and not is_fresh:
+                self._thread = threading.Thread(target=self._read, name="read conflicts", daemon=True)
+                self._thread.start()
+            thread = self._thread
+        if self._ended_at is None and thread is not None:
+            thread.join(_FIRST_S)
+        return self._last
+
+    def _read(self) -> None:
+        try:
+            self._last = _as_reading(self._inbox.list_conflicts())
+        except RowtideError as error:
+            before = self._last
+            self._last = InboxReading(before.conflicts, before.unread, before.read_at, without_users(str(error)))
+        self._ended_at = self._now()
+
+
+def _as_reading(found: Inbox) -> InboxReading:
+    unread = [UnreadPlace(without_users(one.subscriber), one.since, without_users(one.reason)) for one in found.unread]
+    return InboxReading(tuple(map(_without_users, found.conflicts)), tuple(unread), datetime.now(UTC))
+
+
+def _without_users(one: InboxConflict) -> InboxConflict:
+    return replace(one, node=without_users(one.node))

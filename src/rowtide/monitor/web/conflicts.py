@@ -1,0 +1,341 @@
+"""Pages of conflicts: of all databases and of one, of a conflict, and of a cause with what a decision would do.
+
+Values of rows are shown to those who may see them alone; to others a page has the columns that differ.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from rowtide.conflicts.errors import InboxConflictUnknown
+from rowtide.conflicts.inbox import (
+    Choice,
+    ConflictGroup,
+    ConflictSource,
+    DecisionPreview,
+    InboxConflict,
+    InboxState,
+    compare_versions,
+    group,
+)
+from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
+from rowtide.monitor.inboxes import MOST_PREVIEWED, Inboxes, InboxReading
+from rowtide.monitor.labels import without_users
+from rowtide.monitor.web.guard import viewer_of
+from rowtide.monitor.web.listing import list_rows
+from rowtide.monitor.web.operating import HIDDEN_VALUE, Operating
+
+SECTION = "conflicts"
+AGES = {
+    "hour": ("the last hour", timedelta(hours=1), False),
+    "day": ("the last day", timedelta(days=1), False),
+    "older-day": ("older than a day", timedelta(days=1), True),
+    "older-week": ("older than a week", timedelta(days=7), True),
+}
+"""How old conflicts are: a word of the query, what the page says, the age, and whether older ones are meant."""
+_MOST_CAUSES = 50
+_ROWS = frozenset({"key", "publisher_row", "subscriber_row", "base_row"})
+
+
+class Render(Protocol):
+    """Makes a page of a template."""
+
+    def __call__(self, request: Request, template: str, **found: Any) -> Response: ...
+
+
+@frozen
+class ListedConflict:
+    """A conflict in a list, with the database that keeps it."""
+
+    database: str
+    conflict: InboxConflict
+
+    @property
+    def path(self) -> str:
+        """The path of its page."""
+        return path_of(self.database, self.conflict.conflict_id)
+
+
+@frozen
+class ListedCause:
+    """A cause of conflicts of a database."""
+
+    database: str
+    group: ConflictGroup
+
+    @property
+    def path(self) -> str:
+        """The path of its page."""
+        return path_of(self.database, self.group.cause)
+
+
+@frozen
+class Wanted:
+    """Which conflicts a page lists, by its query: the words of filters, empty for any; open ones by default."""
+
+    table: str
+    kind: str
+    age: str
+    state: str
+    cause: str
+
+    @classmethod
+    def parse(cls, query: Mapping[str, str]) -> Wanted:
+        """Return what a query asks for; a word that is none is none."""
+        age, state = query.get("age", ""), query.get("open", InboxState.OPEN)
+        return cls(
+            query.get("table", ""),
+            query.get("kind", ""),
+            age if age in AGES else "",
+            state if state in (*InboxState, "any") else InboxState.OPEN,
+            query.get("cause", ""),
+        )
+
+    @property
+    def given(self) -> Mapping[str, str]:
+        """The query that asks for it."""
+        words = {"table": self.table, "kind": self.kind, "age": self.age, "open": self.state, "cause": self.cause}
+        return {name: word for name, word in words.items() if word and word != InboxState.OPEN}
+
+    def has(self, one: InboxConflict, now: datetime) -> bool:
+        """Return whether a conflict is wanted."""
+        if self.age:
+            _, age, is_older = AGES[self.age]
+            if (now - one.created > age) is not is_older:
+                return False
+        return (
+            self.table in ("", one.table)
+            and self.kind in ("", one.kind)
+            and self.state in ("any", one.state)
+            and self.cause in ("", one.cause)
+        )
+
+
+class ConflictPages:
+    """Makes the pages of conflicts: of databases whose rows operators may read, for whoever looks."""
+
+    def __init__(
+        self,
+        list_databases: Callable[[], Sequence[str]],
+        inboxes: Inboxes,
+        render: Render,
+        operating: Operating,
+    ) -> None:
+        self._list_databases = list_databases
+        self._inboxes = inboxes
+        self._render = render
+        self._operating = operating
+
+    def show_all(self, request: Request) -> Response:
+        """Show the conflicts of all databases."""
+        return self._show_list(request, self._list_databases(), title="Conflicts")
+
+    def find(self, request: Request) -> Response:
+        """Lead to a conflict by its id alone: to the first database that keeps it."""
+        wanted = request.path_params["id"]
+        for database, reading in self._read(self._list_databases()).items():
+            for one in reading.conflicts if reading is not None else ():
+                if wanted in (one.conflict_id, one.cause):
+                    return RedirectResponse(path_of(database, wanted), status_code=303)
+        raise HTTPException(404)
+
+    def show_of(self, request: Request, database: str, rest: Sequence[str]) -> Response:
+        """Show the conflicts of a database, or one of them, or a cause."""
+        if not rest:
+            return self._show_list(request, [database], title=database, database=database)
+        if len(rest) > 1:
+            raise HTTPException(404)
+        reading = self._inboxes.read(database)
+        if reading is None:
+            raise HTTPException(404)
+        (name,) = rest
+        of_cause = [one for one in reading.conflicts if one.cause == name]
+        return self._show_cause(request, database, of_cause) if of_cause else self._show_one(request, database, name)
+
+    def _show_list(self, request: Request, databases: Sequence[str], **shown: Any) -> Response:
+        read = self._read(databases)
+        listed = [
+            ListedConflict(database, one)
+            for database, reading in read.items()
+            if reading is not None
+            for one in reading.conflicts
+        ]
+        sees = self._sees(request)
+        wanted, now = Wanted.parse(request.query_params), datetime.now(UTC)
+        chosen = [one for one in listed if wanted.has(one.conflict, now)]
+        page = list_rows(
+            sorted(chosen, key=lambda one: one.conflict.created),
+            {name: word for name, word in request.query_params.items() if name in ("q", "page")},
+            names=_names_of,
+            state=lambda one: one.conflict.state,
+            others=wanted.given,
+        )
+        text = page.text.casefold()
+        found = [one for one in chosen if any(text in name.casefold() for name in _names_of(one))]
+        if request.query_params.get("format") == "csv":
+            return _download(found, sees=sees)
+        open_ones = [one for one in listed if one.conflict.state is InboxState.OPEN]
+        return self._render(
+            request,
+            "conflicts.html",
+            listed=page,
+            wanted=wanted,
+            ages=AGES,
+            causes=_group(found)[:_MOST_CAUSES],
+            tables=sorted({one.conflict.table for one in listed}),
+            kinds=sorted({one.conflict.kind for one in listed}),
+            total=len(listed),
+            open_count=len(open_ones),
+            oldest=min((one.conflict.created for one in open_ones), default=None),
+            read={name: reading for name, reading in read.items() if reading is not None},
+            unconnected=[name for name, reading in read.items() if reading is None],
+            csv_query="?" + urlencode({**wanted.given, "q": page.text, "format": "csv"}),
+            sees=sees,
+            has_databases=len(databases) > 1,
+            **shown,
+        )
+
+    def _show_one(self, request: Request, database: str, conflict_id: str) -> Response:
+        try:
+            detail = self._inboxes.show(database, conflict_id)
+        except InboxConflictUnknown as error:
+            raise HTTPException(404) from error
+        except RowtideError as error:
+            return self._render(
+                request, "conflict_unread.html", title=database, database=database, reason=without_users(str(error))
+            )
+        choice = _choice_of(request)
+        return self._render(
+            request,
+            "conflict.html",
+            title=f"Conflict in {detail.conflict.table}",
+            database=database,
+            one=detail.conflict,
+            columns=detail.columns,
+            notes=detail.notes,
+            choices=_choices(detail.conflict),
+            **self._preview(request, database, conflict_id, choice),
+        )
+
+    def _show_cause(self, request: Request, database: str, conflicts: Sequence[InboxConflict]) -> Response:
+        (cause,) = group(conflicts)
+        example = conflicts[0]
+        choice = _choice_of(request) if cause.open_conflicts else None
+        return self._render(
+            request,
+            "cause.html",
+            title=f"Conflicts in {cause.table}",
+            database=database,
+            cause=cause,
+            example=example,
+            columns=compare_versions(example),
+            conflicts=[ListedConflict(database, one) for one in conflicts[:MOST_PREVIEWED]],
+            choices=_choices(example),
+            **self._preview(request, database, cause.cause, choice),
+        )
+
+    def _preview(self, request: Request, database: str, name: str, choice: Choice | None) -> dict[str, Any]:
+        """Return what a page shows of a decision; a preview takes locks for a moment: viewers do not make any."""
+        sees = self._sees(request)
+        previews: Sequence[DecisionPreview] = ()
+        if choice is not None and sees:
+            previews = self._inboxes.preview(database, name, choice)
+        return {
+            "sees": sees,
+            "choice": choice if sees else None,
+            "previews": previews,
+            "most_previewed": MOST_PREVIEWED,
+            "path": path_of(database, name),
+            # A preview is not made again and again while its page is open.
+            "refreshes": choice is None,
+        }
+
+    def _sees(self, request: Request) -> bool:
+        """Return whether who asks may see values of rows."""
+        return self._operating.sees_values(viewer_of(request))
+
+    def _read(self, databases: Sequence[str]) -> Mapping[str, InboxReading | None]:
+        return {name: self._inboxes.read(name) for name in databases}
+
+
+def path_of(database: str, name: str) -> str:
+    """Return the path of a conflict's page, or of a cause's."""
+    return f"/db/{quote(database, safe='')}/{SECTION}/{quote(name, safe='')}"
+
+
+def _names_of(one: ListedConflict) -> Sequence[str]:
+    """Return what a search looks at: no value of a row, of which the search would tell whoever may not see it."""
+    conflict = one.conflict
+    return one.database, conflict.publication, conflict.table, conflict.node, conflict.conflict_id, conflict.cause
+
+
+def reason_of(one: InboxConflict, sees: bool) -> str:  # noqa: FBT001 - a filter of templates
+    """Return why a side won; why a database refused a row may name its values."""
+    is_refusal = one.source is ConflictSource.MERGE and ("failed" in one.kind or "held" in one.kind)
+    return HIDDEN_VALUE if is_refusal and not sees else one.reason
+
+
+def format_key(text: str | None) -> str | None:
+    """Return a key as a person reads it: a row's rowguid, or its columns with their values."""
+    if text is None or not text.startswith(("{", "[")):
+        return text
+    key = json.loads(text)
+    if isinstance(key, list):
+        return ", ".join(str(value) for value in key)
+    return ", ".join(f"{name} = {value}" for name, value in key.items())
+
+
+def _group(listed: Sequence[ListedConflict]) -> Sequence[ListedCause]:
+    by_database: dict[str, list[InboxConflict]] = {}
+    for one in listed:
+        by_database.setdefault(one.database, []).append(one.conflict)
+    found = [ListedCause(database, cause) for database, conflicts in by_database.items() for cause in group(conflicts)]
+    return sorted(found, key=lambda one: -one.group.conflicts)
+
+
+def _choice_of(request: Request) -> Choice | None:
+    word = request.query_params.get("choice", "")
+    return Choice(word) if word in set(Choice) else None
+
+
+def _choices(one: InboxConflict) -> Sequence[tuple[Choice, str]]:
+    """Return what can be decided about a conflict, in words."""
+    if one.won is None:
+        return [(Choice.PUBLISHER, "the publisher wins"), (Choice.SUBSCRIBER, "the subscriber wins")]
+    return [(Choice.KEEP, f"keep the {one.won}'s"), (Choice.OTHERWISE, "decide otherwise")]
+
+
+def _download(listed: Sequence[ListedConflict], *, sees: bool) -> Response:
+    """Return conflicts as CSV, with the columns of `rowtide conflicts list`."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    names = [one.name for one in fields(InboxConflict)]
+    writer.writerow(["database", *names])
+    writer.writerows([one.database, *_cells(one.conflict, names, sees=sees)] for one in listed)
+    headers = {"Content-Disposition": 'attachment; filename="conflicts.csv"'}
+    return Response(text.getvalue(), media_type="text/csv; charset=utf-8", headers=headers)
+
+
+def _cells(one: InboxConflict, names: Sequence[str], *, sees: bool) -> Iterator[str]:
+    for name in names:
+        value = getattr(one, name)
+        if value is None:
+            yield ""
+        elif name in _ROWS and not sees:
+            yield HIDDEN_VALUE
+        elif name == "reason":
+            yield reason_of(one, sees)
+        else:
+            yield value.isoformat() if isinstance(value, datetime) else str(value)
