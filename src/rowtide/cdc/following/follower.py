@@ -40,7 +40,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
 from rowtide.delta.errors import LakeReadFailed
-from rowtide.lake.paths import local_folder
+from rowtide.storage.places import local_folder
 
 
 class StreamPosition(Protocol):

@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from rowtide.cdc.instances import CapturedColumn, Instance
 from rowtide.cdc.lake_readers.bits import EXACT, Bits, KeyBits, kernels, pack_rows, read_exact_texts
-from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, stream_parts
-from rowtide.cdc.lake_readers.completions import Completions
+from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, Completions, stream_parts
 from rowtide.cdc.lake_readers.grouping import KeyGroup
 from rowtide.cdc.lake_readers.ordering import ORDER, join
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, column_type

@@ -16,7 +16,7 @@ from rowtide.agents.log_reader_process import LogReaderProcess
 from rowtide.agents.runs import Agent, run_agent
 from rowtide.cdc.capture.capture import Capture, CycleReport
 from rowtide.cdc.cleanup.housekeeping import Housekeeping
-from rowtide.cdc.definitions import READER, list_enabled, read_source, require_complete
+from rowtide.cdc.definitions import READER, list_enabled, read_source, read_widened, require_complete
 from rowtide.cdc.enabling.joining import join_new_tables, joining
 from rowtide.cdc.enabling.lost_keys import LostKeys
 from rowtide.cdc.errors.capturing import ChangeTableLost, RelationChanged
@@ -33,7 +33,6 @@ from rowtide.cdc.snapshots.planning import SnapshotsTable
 from rowtide.cdc.snapshots.runner import SnapshotRunner
 from rowtide.cdc.snapshots.threads import SnapshotThread
 from rowtide.cdc.system_tables import SystemTables
-from rowtide.cdc.widened_columns import read_widened
 from rowtide.cdc.widening_removal import Mending
 from rowtide.core.errors import RowtideError
 from rowtide.core.tables import Widened

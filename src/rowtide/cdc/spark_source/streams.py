@@ -46,7 +46,7 @@ from rowtide.cdc.spark_source.windows import (
     share,
 )
 from rowtide.core.lsn import CommitLsn
-from rowtide.lake.paths import local_folder
+from rowtide.storage.places import local_folder
 
 _LOCAL_LOOKS_S, _REMOTE_LOOKS_S = 0.2, 1.0
 """A lake is looked at no more often: Spark asks a hundred times a second, and a look at a bucket is a paid request."""

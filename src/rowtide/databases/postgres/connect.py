@@ -26,8 +26,14 @@ from rowtide.databases.postgres.errors import (
     translated,
 )
 from rowtide.databases.postgres.functions import FIND_MONITORED, MONITORED, PATH, map_schemas
-from rowtide.databases.postgres.pooled_sessions import PooledConnection, place_of_pooler, require_session
-from rowtide.databases.postgres.poolers import connect_without_options, lends_transactions, refuses_parameters
+from rowtide.databases.postgres.poolers import (
+    PooledConnection,
+    connect_without_options,
+    lends_transactions,
+    place_of_pooler,
+    refuses_parameters,
+    require_session,
+)
 from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.postgres.silence import SESSION, WatchedConnection
 from rowtide.databases.urls import DatabaseKind, DatabaseUrl, PostgresNeeded, UrlNotRead, parse_url

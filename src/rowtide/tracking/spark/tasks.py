@@ -16,9 +16,9 @@ import pyarrow as pa
 from rowtide.core.anchors import Anchor
 from rowtide.core.errors import RowtideError
 from rowtide.core.json_records import JsonOf
-from rowtide.core.places import local_path
 from rowtide.core.values import frozen
 from rowtide.databases.urls import DatabaseKind, DatabaseUrl, parse_url
+from rowtide.storage.places import local_path
 from rowtide.tracking.api import open_tracking
 from rowtide.tracking.changes import Change, Changes, DeclaredColumn, Operation
 from rowtide.tracking.errors import NoDatabaseFound

@@ -21,8 +21,7 @@ from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.as_of.latest_rows import LatestRows
 from rowtide.cdc.lake_readers.as_of.lowest_layers import Ascending, LowestLayer, Numbers
 from rowtide.cdc.lake_readers.bits import EXACT, Bits, kernels
-from rowtide.cdc.lake_readers.change_tables import ChangeTable
-from rowtide.cdc.lake_readers.completions import Completions
+from rowtide.cdc.lake_readers.change_tables import ChangeTable, Completions
 from rowtide.cdc.lake_readers.grouping import KeyGroups, open_engine
 from rowtide.cdc.lake_readers.last_rows import (
     ABSENT,

@@ -19,9 +19,9 @@ from rowtide.core.values import frozen
 from rowtide.log.announcements import Secrets
 from rowtide.log.membership import Event, Member, Reshaped
 from rowtide.log.postgres.pgoutput.control import Control, LogOrder, PlacedEvent, read_control
-from rowtide.log.postgres.pgoutput.frames import Frames, Ints, join
 from rowtide.log.postgres.pgoutput.images import TableImages, read_images
 from rowtide.log.postgres.pgoutput.inferring import Present
+from rowtide.log.postgres.pgoutput.messages import Frames, Ints, join
 from rowtide.log.postgres.pgoutput.relations import LayoutChange, Relations, Resolved, RowLayout, TableVersions
 from rowtide.log.postgres.pgoutput.transactions import BatchTransactions, TransactionTracker
 from rowtide.log.postgres.stream.xlog_data import described_oid

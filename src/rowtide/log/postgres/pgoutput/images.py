@@ -15,7 +15,7 @@ from rowtide.core.errors import DecodeError
 from rowtide.core.tables import ImageKind
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.encodings import as_marked_texts, is_utf8
-from rowtide.log.postgres.pgoutput.frames import Bools, Bytes, Frames, Ints, printable
+from rowtide.log.postgres.pgoutput.messages import Bools, Bytes, Frames, Ints, printable
 from rowtide.log.postgres.pgoutput.relations import RowLayout
 
 NULL, TEXT, UNCHANGED = ord("n"), ord("t"), ord("u")
