@@ -252,7 +252,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         watchers: Watchers | None = None,
         hide_keys: bool = False,
     ) -> None:
-        """Read the log and capture in one round of at most `maxscans` scans (SQL Server: sp_cdc_scan).
+        """Read the log and capture in one poll of at most `maxscans` scans (SQL Server: sp_cdc_scan).
 
         It ends when everything committed before the call is published. The capture job's parameters are not used.
         `hide_keys` as for `run`.

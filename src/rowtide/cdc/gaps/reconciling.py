@@ -173,12 +173,12 @@ def _publish_rest(
 ) -> tuple[Sequence[Instance], Position]:
     """Publish everything in the log store; return the instances that are enabled then, and the lake's position."""
     store = open_store(source.log_store)
-    held = LakeLease.take(store, lease, source.lake, list_table_paths)
+    lake_lease = LakeLease.take(store, lease, source.lake, list_table_paths)
     system_tables = SystemTables(source.lake, source.source_id, make_spark)
-    capture = Capture(system_tables, store, held)
-    while capture.position < held.manifest.refresh().position:
+    capture = Capture(system_tables, store, lake_lease)
+    while capture.position < lake_lease.manifest.refresh().position:
         capture.step()
-    held.resign()
+    lake_lease.resign()
     return _enabled(system_tables.read().instances), capture.position
 
 

@@ -139,14 +139,14 @@ class ChangeTable:
 
         Neighbours by LSN are together, up to `most_bytes`.
         """
-        held: list[AddFile] = []
+        files: list[AddFile] = []
         for file in sorted(self._list_files(part), key=self._least):
-            if held and sum(each.size for each in held) + file.size > most_bytes:
-                yield self._of(held), sum(each.size for each in held)
-                held = []
-            held.append(file)
-        if held:
-            yield self._of(held), sum(each.size for each in held)
+            if files and sum(each.size for each in files) + file.size > most_bytes:
+                yield self._of(files), sum(each.size for each in files)
+                files = []
+            files.append(file)
+        if files:
+            yield self._of(files), sum(each.size for each in files)
 
     def _of(self, files: Sequence[AddFile]) -> ChangeTable:
         return ChangeTable(self.snapshot.of_files(files))
@@ -238,8 +238,8 @@ class Completions:
         """Yield the same rows, completed; they are in order, with `ORDER`'s columns and `__$absent_mask`."""
         completed = _InOrder(self._read())
         for batch in batches:
-            places = np.flatnonzero(self.find_lacking(batch))
-            yield completed.put_into(batch, places) if len(places) else batch
+            indexes = np.flatnonzero(self.find_lacking(batch))
+            yield completed.put_into(batch, indexes) if len(indexes) else batch
 
     def find_lacking(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """Return which rows may be moved ones that lack values."""
@@ -279,41 +279,41 @@ class _InOrder:
 
     def __init__(self, more: Iterator[pa.RecordBatch]) -> None:
         self._more = more
-        self._held: list[tuple[pa.RecordBatch, list[tuple[int, int]]]] = []
+        self._buffered: list[tuple[pa.RecordBatch, list[tuple[int, int]]]] = []
 
-    def put_into(self, batch: pa.RecordBatch, places: npt.NDArray[np.int64]) -> pa.RecordBatch:
-        """Return a batch with the completed rows in place of those at some places that are to be had."""
-        wanted = _keys(batch.take(places))
-        self._hold(wanted[0], wanted[-1])
+    def put_into(self, batch: pa.RecordBatch, indexes: npt.NDArray[np.int64]) -> pa.RecordBatch:
+        """Return a batch with the completed rows in place of those at some indexes, where they were found."""
+        wanted = _keys(batch.take(indexes))
+        self._buffer(wanted[0], wanted[-1])
         number, found = 0, dict[tuple[int, int], int]()
-        for _, keys in self._held:
-            found |= {key: number + place for place, key in enumerate(keys)}
+        for _, keys in self._buffered:
+            found |= {key: number + offset for offset, key in enumerate(keys)}
             number += len(keys)
         index = np.arange(batch.num_rows)
-        taken = [(place, found[key]) for place, key in zip(places, wanted, strict=True) if key in found]
+        taken = [(at, found[key]) for at, key in zip(indexes, wanted, strict=True) if key in found]
         if not taken:
             return batch
-        index[[place for place, _ in taken]] = [batch.num_rows + number for _, number in taken]
+        index[[at for at, _ in taken]] = [batch.num_rows + number for _, number in taken]
         columns = [self._column(batch, name, index) for name in batch.schema.names]
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
     def _column(self, batch: pa.RecordBatch, name: str, index: npt.NDArray[np.int64]) -> Any:
         column = batch.column(name)
-        if name in ORDER or name not in self._held[0][0].schema.names:
+        if name in ORDER or name not in self._buffered[0][0].schema.names:
             return column
-        completed = [rows.column(name).cast(column.type) for rows, _ in self._held]
+        completed = [rows.column(name).cast(column.type) for rows, _ in self._buffered]
         return pa.concat_arrays([column, *completed]).take(index)
 
-    def _hold(self, first: tuple[int, int], last: tuple[int, int]) -> None:
-        """Have the completed rows from a place to another, and perhaps more."""
-        self._held = [held for held in self._held if held[1][-1] >= first]
-        while not self._held or self._held[-1][1][-1] < last:
+    def _buffer(self, first: tuple[int, int], last: tuple[int, int]) -> None:
+        """Buffer the completed rows from one key to another, and perhaps more."""
+        self._buffered = [buffered for buffered in self._buffered if buffered[1][-1] >= first]
+        while not self._buffered or self._buffered[-1][1][-1] < last:
             batch = next(self._more, None)
             if batch is None:
                 break
             keys = _keys(batch)
             if keys and keys[-1] >= first:
-                self._held.append((batch, keys))
+                self._buffered.append((batch, keys))
 
 
 def _keys(batch: pa.RecordBatch) -> list[tuple[int, int]]:

@@ -54,7 +54,7 @@ from rowtide.storage.traffic import read_traffic
 
 IDLE_S = 0.1
 POLL_IDLE_S = 0.02
-"""One round only waits until its log reader has read what is committed now."""
+"""A single poll waits only until its log reader has read what is committed now."""
 LONGEST_OUTAGE_S = 150.0
 """The longest total pause for transient errors of a run that ends by itself, without a cycle in between."""
 
@@ -73,7 +73,7 @@ def run_capture(context: CaptureContext, choose_limits: ChooseLimits) -> None:
     is_continuous = choose_limits(ScanLimits()).is_continuous
     run = _Run(context, choose_limits, math.inf if is_continuous else LONGEST_OUTAGE_S)
     if not is_continuous:
-        # One round by hand fails at once if the server cannot be reached.
+        # A single poll by hand fails at once if the server cannot be reached.
         run.begin()
     try:
         with spark_loss_named():
@@ -87,7 +87,7 @@ def run_capture(context: CaptureContext, choose_limits: ChooseLimits) -> None:
 
 
 def scan(context: CaptureContext, maxtrans: int | None, maxscans: int | None) -> None:
-    """Scan in one round, until all that was committed before is published, or `maxscans` scans ran (SQL Server:
+    """Poll once, until all that was committed before is published, or `maxscans` scans ran (SQL Server:
     sp_cdc_scan).
 
     Raises `ScanRunning`, the errors of `new_parameters`, and what `run_capture` raises.
@@ -96,8 +96,8 @@ def scan(context: CaptureContext, maxtrans: int | None, maxscans: int | None) ->
     limits = ScanLimits(maxtrans, maxscans, is_continuous=False)
     try:
         run_capture(replace(context, copies_tables=False), lambda _of_job: limits)
-    except LeaseHeld as held:
-        raise ScanRunning(held.holder) from held
+    except LeaseHeld as error:
+        raise ScanRunning(error.holder) from error
 
 
 def as_the_job_says(of_job: ScanLimits) -> ScanLimits:
@@ -143,19 +143,21 @@ class _Run:
             stack.enter_context(joining(self._engine, self._context.url))
             reader = stack.enter_context(LogReaderProcess(self._context.url, self._retry_reading, has_run=has_run))
             store = open_store(source.log_store)
-            held = LakeLease.take(store, lease, source.lake, list_table_paths)
-            held.manifest.attach(reader.exchange)
-            stack.push(partial(_resign, held))
-            upkeep = stack.enter_context(LakeUpkeep(held.for_thread(lease.verifier())).running())
+            lake_lease = LakeLease.take(store, lease, source.lake, list_table_paths)
+            lake_lease.manifest.attach(reader.exchange)
+            stack.push(partial(_resign, lake_lease))
+            upkeep = stack.enter_context(LakeUpkeep(lake_lease.for_thread(lease.verifier())).running())
             system_tables = SystemTables(
                 source.lake, source.source_id, self._context.make_spark, maintain=upkeep.maintain_log
             )
-            snapshots = self._open_snapshots(system_tables, SharedLease(held.for_thread(lease.verifier())), upkeep)
+            snapshots = self._open_snapshots(
+                system_tables, SharedLease(lake_lease.for_thread(lease.verifier())), upkeep
+            )
             copying = stack.enter_context(snapshots.running()) if self._context.copies_tables else None
             capture = Capture(
                 system_tables,
                 store,
-                held,
+                lake_lease,
                 options=self._context.options,
                 maxtrans=limits.maxtrans,
                 on_cycle=self._note_cycle,
@@ -166,7 +168,7 @@ class _Run:
             )
             self._has_captured = True
             self.recorder.watch(capture, lambda: read_traffic() + reader.traffic)
-            housekeeping = Housekeeping.over(lease.connection, system_tables, held, upkeep.vacuum, upkeep.start)
+            housekeeping = Housekeeping.over(lease.connection, system_tables, lake_lease, upkeep.vacuum, upkeep.start)
             mending = self._open_mending(lease.connection, source.lake, upkeep)
             yield _Supervisor(
                 capture, housekeeping, mending, reader, self.recorder, pace, copying, self._context.stop, self._mark_end
@@ -217,13 +219,13 @@ class _Run:
 
     @keeping_sessions()
     def begin(self) -> tuple[ScanLimits, ScanPace]:
-        """Return the limits and the pace, the same each time; one round ends behind all that is committed now."""
+        """Return the limits and the pace, the same each time; a single poll ends behind all that is committed now."""
         if self._begun is None:
             with translated(), self._engine.begin() as connection:
                 source = read_source(connection, self._context.url)
                 limits = self._choose_limits(_limits_of(read_parameters(connection, JobType.CAPTURE)))
             if not limits.is_continuous:
-                # Before the mark: what was committed before the round began is captured by it.
+                # Before the mark: what was committed before the poll began is captured by it.
                 join_new_tables(self._engine, self._context.url)
                 LostKeys(self._engine, self._context.url).announce()
             with translated(), self._engine.begin() as connection:
@@ -329,7 +331,7 @@ class _Supervisor:
         return worked
 
     def _end_if_copied(self, now: float) -> None:
-        """End the run, whose only round is over, unless snapshots are being copied or tables mended."""
+        """End the run, whose only poll is over, unless snapshots are being copied or tables mended."""
         self._over_at = self._over_at or now
         if self._mending.is_done and not self._is_copying(self._over_at):
             self._stop.set()
@@ -354,10 +356,10 @@ class _Supervisor:
         return not self._snapshots.was_idle_since(since) or self._capture.is_awaited
 
 
-def _resign(held: LakeLease, kind: type[BaseException] | None, *_error: object) -> None:
+def _resign(lake_lease: LakeLease, kind: type[BaseException] | None, *_error: object) -> None:
     """Give the lake up; after an error the next holder makes sure of it."""
     if kind is None:
-        held.resign()
+        lake_lease.resign()
 
 
 def find_widened(connection: Connection, member_id: str) -> Widened:

@@ -75,7 +75,7 @@ def deleted(subject: PostgresSubject, window: PostgresAnchorWindow) -> PostgresC
     context, the reader itself may have inserted them.
     """
     columns = tuple(column.name for column in subject.key)
-    values = ", ".join(_from_text(f"packed[{place}]", column) for place, column in enumerate(subject.key, 1))
+    values = ", ".join(_from_text(f"packed[{index}]", column) for index, column in enumerate(subject.key, 1))
     is_known = "was_there" if window.context is None else "is_of_others"
     sql = (
         f"{_gone(subject, window)} select {values} from gone where {is_known} "
@@ -167,8 +167,8 @@ def _listed(columns: tuple[str, ...]) -> str:
 def pack_texts(connection: Connection, table: str, key: Sequence[object]) -> list[str]:
     """Return the texts of a key's values, in key order. Raises `NotTracked`, `InvalidTombstoneKey`."""
     subject = _checked(connection, table, key, str(tuple(key)))
-    values = ", ".join(_text_of(column, place, key[place]) for place, column in enumerate(subject.key))
-    parameters = {f"k{place}": value for place, value in enumerate(key) if _is_parameter(subject.key[place], value)}
+    values = ", ".join(_text_of(column, index, key[index]) for index, column in enumerate(subject.key))
+    parameters = {f"k{index}": value for index, value in enumerate(key) if _is_parameter(subject.key[index], value)}
     return [str(value) for value in _ask(connection, f"select {values}", parameters, table, str(tuple(key)))]
 
 
@@ -198,11 +198,11 @@ def _checked(connection: Connection, table: str, values: Sequence[object], given
     return subject
 
 
-def _text_of(column: SourceColumn, place: int, value: object) -> str:
+def _text_of(column: SourceColumn, index: int, value: object) -> str:
     """Return the SQL of a value's text. Only a literal is read by a user's type itself, and not cast to it."""
     type_text = column.value_type_text
     if _is_parameter(column, value):
-        return text_of(f"cast(:k{place} as {type_text})", type_text)
+        return text_of(f"cast(:k{index} as {type_text})", type_text)
     return text_of(f"cast({quote_literal(str(value))} as {type_text})".replace(":", "\\:"), type_text)
 
 
