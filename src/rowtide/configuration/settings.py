@@ -13,7 +13,7 @@ from typing import Annotated, TypeAlias
 
 from rowtide.core.options import Option
 from rowtide.core.values import frozen
-from rowtide.databases.passwords import Access, PasswordSource
+from rowtide.databases.passwords import DatabaseAccess, PasswordSource
 from rowtide.databases.urls import DatabaseUrl
 from rowtide.events.configuration import LogFormat
 from rowtide.events.event import Level
@@ -106,9 +106,9 @@ class DatabaseSettings:
     ] = None
 
     @property
-    def access(self) -> Access:
+    def access(self) -> DatabaseAccess:
         """How it is accessed."""
-        return Access(self.url, self.password, self.replication_url)
+        return DatabaseAccess(self.url, self.password, self.replication_url)
 
 
 @frozen(kw_only=True)

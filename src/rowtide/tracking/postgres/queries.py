@@ -16,7 +16,7 @@ from rowtide.databases.postgres.clock import AnchorSnapshot, unseen
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.databases.postgres.values import is_of_server, text_of, value_of
 from rowtide.databases.source_table import SourceColumn
-from rowtide.tracking.changes import Change, Operation
+from rowtide.tracking.changes import Change, NetOperation
 from rowtide.tracking.errors import InvalidTombstoneKey
 from rowtide.tracking.postgres.stamps import stamps_of
 from rowtide.tracking.postgres.subjects import CHANGE_BSN, CONTEXT, INSERT_BSN, PostgresSubject, subject_of
@@ -45,7 +45,7 @@ def all_rows(subject: PostgresSubject) -> PostgresChangeQuery:
     """Return the query for a full copy."""
     columns = _columns(subject)
     return PostgresChangeQuery(
-        f"select '{Operation.INSERT}', {_listed(columns)} from {subject.rows} t",
+        f"select '{NetOperation.INSERT}', {_listed(columns)} from {subject.rows} t",
         _written_change(subject.name, columns),
     )
 
@@ -61,7 +61,8 @@ def written(subject: PostgresSubject, window: PostgresAnchorWindow) -> PostgresC
         f"and {subject.packed_key('t')} not in (select packed from gone where was_there)"
     )
     sql = (
-        f"{_gone(subject, window)} select case when {is_new} then '{Operation.INSERT}' else '{Operation.UPDATE}' end, "
+        f"{_gone(subject, window)} "
+        f"select case when {is_new} then '{NetOperation.INSERT}' else '{NetOperation.UPDATE}' end, "
         f"{_listed(columns)} from {stamps_of(subject).source} t "
         f"where {unseen(f't.{quote(CHANGE_BSN)}', window.since)} and {_of_others(f't.{quote(CONTEXT)}', window)}"
     )
@@ -83,7 +84,7 @@ def deleted(subject: PostgresSubject, window: PostgresAnchorWindow) -> PostgresC
     )
 
     def as_change(row: Row) -> Change:
-        return Change(subject.name, Operation.DELETE, columns, tuple(row))
+        return Change(subject.name, NetOperation.DELETE, columns, tuple(row))
 
     return PostgresChangeQuery(sql, as_change)
 
@@ -151,7 +152,7 @@ def _from_text(text: str, column: SourceColumn) -> str:
 
 def _written_change(table: str, columns: tuple[str, ...]) -> Callable[[Row], Change]:
     def as_change(row: Row) -> Change:
-        return Change(table, Operation(str(row[0])), columns, tuple(row[1:]))
+        return Change(table, NetOperation(str(row[0])), columns, tuple(row[1:]))
 
     return as_change
 
