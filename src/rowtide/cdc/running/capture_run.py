@@ -14,7 +14,8 @@ from sqlalchemy import Connection
 
 from rowtide.agents.log_reader_process import LogReaderProcess
 from rowtide.agents.runs import Agent, run_agent
-from rowtide.cdc.capture.capture import Capture, CycleReport
+from rowtide.cdc.capture.capture import Capture, CycleOptions, CycleReport
+from rowtide.cdc.capture.instance_tables import Widening
 from rowtide.cdc.cleanup.housekeeping import Housekeeping
 from rowtide.cdc.definitions import READER, list_enabled, read_source, read_widened, require_complete
 from rowtide.cdc.enabling.joining import join_new_tables, joining
@@ -158,21 +159,28 @@ class _Run:
                 system_tables,
                 store,
                 lake_lease,
-                options=self._context.options,
-                maxtrans=limits.maxtrans,
+                options=CycleOptions(self._context.options.engine, limits.maxtrans),
+                widening=Widening(self._widened_setting(lease.connection), self._context.watchers.on_widened),
                 on_cycle=self._note_cycle,
                 compact=upkeep.compact,
                 find_awaited=lambda: copying.awaited if copying is not None else None,
-                find_widened=partial(find_widened, lease.connection),
-                on_widened=self._context.watchers.on_widened,
             )
             self._has_captured = True
             self.recorder.watch(capture, lambda: read_traffic() + reader.traffic)
             housekeeping = Housekeeping.over(lease.connection, system_tables, lake_lease, upkeep.vacuum, upkeep.start)
             mending = self._open_mending(lease.connection, source.lake, upkeep)
-            yield _Supervisor(
-                capture, housekeeping, mending, reader, self.recorder, pace, copying, self._context.stop, self._mark_end
-            )
+            yield _Supervisor(self, capture, housekeeping, mending, reader, pace, copying)
+
+    def _widened_setting(self, connection: Connection) -> Callable[[str], Widened]:
+        """Return what finds an instance's setting for columns that get wider types."""
+        if self._context.options.rewrites_widened:
+            return lambda _member_id: Widened.REWRITE
+        return partial(find_widened, connection)
+
+    @property
+    def stop(self) -> threading.Event:
+        """Set when the run is to end."""
+        return self._context.stop
 
     def _open_snapshots(self, system_tables: SystemTables, lease: SharedLease, upkeep: LakeUpkeep) -> SnapshotThread:
         committer = Committer(maintain=upkeep.maintain_log, holds_lease=True)
@@ -207,7 +215,7 @@ class _Run:
         self.recorder.fail_reading(error)
         self._pause(error, pause_s)
 
-    def _mark_end(self) -> int:
+    def mark_end(self) -> int:
         """Return the end of the log as of now, which the log reader reaches."""
         with translated(), self._engine.begin() as connection:
             return mark_log(connection)
@@ -241,28 +249,24 @@ class _Supervisor:
 
     def __init__(
         self,
+        run: _Run,
         capture: Capture,
         housekeeping: Housekeeping,
         mending: Mending,
         reader: LogReaderProcess,
-        recorder: ScanRecorder,
         pace: ScanPace,
         snapshots: SnapshotThread | None,
-        stop: threading.Event,
-        mark_end: Callable[[], int],
     ) -> None:
-        """`stop` is set when the pace says that it was the last scan, no snapshot is being copied and no table mended
-        for this run; `mark_end` returns a log position behind all that is committed.
+        """The run is stopped when the pace says that it was the last scan, no snapshot is being copied and no table
+        mended for it.
         """
+        self._run = run
         self._capture = capture
         self._housekeeping = housekeeping
         self._mending = mending
         self._reader = reader
-        self._recorder = recorder
         self._pace = pace
         self._snapshots = snapshots
-        self._stop = stop
-        self._mark_end = mark_end
         self._end_to_read: int | None = None
         self._over_at: float | None = None
         self._next_scan = self._next_ask = 0.0
@@ -275,7 +279,7 @@ class _Supervisor:
         self._ask_when_due()
         has_scanned = self._is_due() and self._scan()
         has_kept_house = self._housekeeping.step() or self._mending.step()
-        self._recorder.step()
+        self._run.recorder.step()
         if has_scanned:
             self._rest()
         return has_scanned or has_kept_house
@@ -283,7 +287,7 @@ class _Supervisor:
     def _rest(self) -> None:
         """Rest until the next scan is due, or its batch of the log is to be asked for."""
         ahead_s = ASK_AHEAD_S if self._pace.counts_requests else 0
-        self._stop.wait(min(max(self._next_scan - ahead_s - time.monotonic(), 0), LONGEST_REST_S))
+        self._run.stop.wait(min(max(self._next_scan - ahead_s - time.monotonic(), 0), LONGEST_REST_S))
 
     def _ask_when_due(self) -> None:
         """Ask the log reader for a batch where each costs requests: it is there when the next scan begins."""
@@ -319,7 +323,7 @@ class _Supervisor:
                 raise
             worked = False
         if not worked:
-            self._recorder.note_empty()
+            self._run.recorder.note_empty()
         ended = time.monotonic()
         tables = self._capture.changed_tables if worked else 0
         if worked:
@@ -334,7 +338,7 @@ class _Supervisor:
         """End the run, whose only poll is over, unless snapshots are being copied or tables mended."""
         self._over_at = self._over_at or now
         if self._mending.is_done and not self._is_copying(self._over_at):
-            self._stop.set()
+            self._run.stop.set()
 
     def _has_read_all(self) -> bool:
         """Return whether the log reader has read what was committed when capture was first blocked: an instance that
@@ -346,7 +350,7 @@ class _Supervisor:
         looks the same.
         """
         if self._end_to_read is None:
-            self._end_to_read = self._mark_end()
+            self._end_to_read = self._run.mark_end()
         return self._capture.read_position.log > self._end_to_read
 
     def _is_copying(self, since: float) -> bool:
