@@ -34,9 +34,10 @@ from rowtide.core.values import frozen
 from rowtide.databases.lake_values.casting import Column, Texts, kernels
 from rowtide.databases.lake_values.texts import as_texts
 from rowtide.databases.postgres.catalogue import find_by_id
-from rowtide.databases.postgres.connect import STREAM_SETTINGS, WHOLE_TABLES, open_url
+from rowtide.databases.postgres.connect import open_url
 from rowtide.databases.postgres.copying import copy_out
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.session_settings import STREAM_SETTINGS, WHOLE_TABLES
 from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.log.postgres.restarting import XID, ReconciliationPoint
