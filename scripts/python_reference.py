@@ -201,7 +201,7 @@ SECTIONS = (
             Storage,
             StampIndex,
             PurgeType,
-            rowtide.tracking.Changes,
+            rowtide.tracking.TrackedChanges,
             rowtide.tracking.Change,
             rowtide.tracking.OwnTransaction,
         ),

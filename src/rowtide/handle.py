@@ -381,7 +381,7 @@ def open_lake(path: str) -> Lake:
     `LakeReadFailed`, `PlaceUnnamed`.
     """
     from rowtide.cdc.lake_readers.lake import Lake
-    from rowtide.lake.paths import absolute_lake
+    from rowtide.storage.places import absolute_lake
 
     lake = Lake(absolute_lake(path))
     lake.get_max_lsn()

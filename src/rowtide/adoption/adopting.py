@@ -26,7 +26,6 @@ from rowtide.databases.postgres.alterations import Alterations, Committing, Rehe
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote, statement
-from rowtide.lake.paths import local_folder
 from rowtide.log import catalogue
 from rowtide.log.catalogue import source_table
 from rowtide.log.errors import (
@@ -50,6 +49,7 @@ from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.state import ManifestState
 from rowtide.replication.distributor.subscription_records import list_subscriptions
 from rowtide.replication.publishing import restarting as publishing
+from rowtide.storage.places import local_folder
 
 _FEATURES = (capture, publishing)
 

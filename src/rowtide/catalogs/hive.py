@@ -20,10 +20,10 @@ from rowtide.catalogs.errors import (
     CatalogueRefused,
     CatalogueUnreachable,
 )
-from rowtide.lake.paths import local_folder
 from rowtide.lake.session import spark_watched
 from rowtide.lake.spark.jars import describe
 from rowtide.storage.object_urls import spark_url
+from rowtide.storage.places import local_folder
 
 if TYPE_CHECKING:
     from py4j.protocol import Py4JJavaError

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.enabling.administration import Disabling, EnabledDatabase
     from rowtide.cdc.enabling.table_rules import RuledTable, TableRule
     from rowtide.cdc.enabling.table_sets import Outcome, TableOutcome
-    from rowtide.cdc.gaps.reconciling import BridgedGap, Gap
+    from rowtide.cdc.gaps.reconciling import BridgedGap, LogGap
     from rowtide.cdc.gaps.reinitialize import CaptureLoss
     from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn
     from rowtide.cdc.introspection import ListedColumn, ListedInstance
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.jobs.parameters import JobChange, JobParameters, JobType, NewJob
     from rowtide.cdc.lake_readers.lake import Lake
     from rowtide.cdc.lake_readers.presentation import ArrowChanges
-    from rowtide.cdc.published import MissingTransaction, Publication, RecordedInstance
+    from rowtide.cdc.published import LakePublication, MissingTransaction, RecordedInstance
     from rowtide.cdc.queries.lsn_times import Bound
     from rowtide.cdc.queries.windows import PublishedLake, ValidityInterval
     from rowtide.cdc.queries.wrappers import WrapperFunction
@@ -77,7 +77,6 @@ __all__ = [
     "EnabledDatabase",
     "Engine",
     "EngineSetting",
-    "Gap",
     "HistoricRun",
     "ImageCost",
     "Instance",
@@ -86,19 +85,20 @@ __all__ = [
     "JobParameters",
     "JobType",
     "Lake",
+    "LakePublication",
     "ListedChange",
     "ListedColumn",
     "ListedConsumer",
     "ListedInstance",
     "ListedJob",
     "ListedSnapshot",
+    "LogGap",
     "MendedTable",
     "MissingTransaction",
     "NewConsumer",
     "NewInstance",
     "NewJob",
     "Outcome",
-    "Publication",
     "PublishedLake",
     "RecordedInstance",
     "RepeatedSnapshot",
@@ -146,7 +146,6 @@ _HOMES = {
     "EnabledDatabase": "rowtide.cdc.enabling.administration",
     "Engine": "rowtide.cdc.scans.metrics",
     "EngineSetting": "rowtide.cdc.scans.pace",
-    "Gap": "rowtide.cdc.gaps.reconciling",
     "HistoricRun": "rowtide.cdc.jobs.definitions",
     "ImageCost": "rowtide.databases.postgres.catalogue",
     "Instance": "rowtide.cdc.instances",
@@ -155,19 +154,20 @@ _HOMES = {
     "JobParameters": "rowtide.cdc.jobs.parameters",
     "JobType": "rowtide.cdc.jobs.parameters",
     "Lake": "rowtide.cdc.lake_readers.lake",
+    "LakePublication": "rowtide.cdc.published",
     "ListedChange": "rowtide.cdc.ddl.history",
     "ListedColumn": "rowtide.cdc.introspection",
     "ListedConsumer": "rowtide.cdc.consumers.consumers",
     "ListedInstance": "rowtide.cdc.introspection",
     "ListedJob": "rowtide.cdc.jobs.administration",
     "ListedSnapshot": "rowtide.cdc.snapshots.administration",
+    "LogGap": "rowtide.cdc.gaps.reconciling",
     "MendedTable": "rowtide.cdc.widening_removal",
     "MissingTransaction": "rowtide.cdc.published",
     "NewConsumer": "rowtide.cdc.requests",
     "NewInstance": "rowtide.cdc.requests",
     "NewJob": "rowtide.cdc.jobs.parameters",
     "Outcome": "rowtide.cdc.enabling.table_sets",
-    "Publication": "rowtide.cdc.published",
     "PublishedLake": "rowtide.cdc.queries.windows",
     "RecordedInstance": "rowtide.cdc.published",
     "RepeatedSnapshot": "rowtide.cdc.requests",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.enabling.administration import Disabling, EnabledDatabase
     from rowtide.cdc.enabling.table_rules import RuledTable, TableRule
     from rowtide.cdc.enabling.table_sets import TableOutcome
-    from rowtide.cdc.gaps.reconciling import BridgedGap, Gap
+    from rowtide.cdc.gaps.reconciling import BridgedGap, LogGap
     from rowtide.cdc.gaps.reinitialize import CaptureLoss
     from rowtide.cdc.requests import CleanupOrder
     from rowtide.cdc.running.context import CaptureContext, Watchers
@@ -252,7 +252,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         watchers: Watchers | None = None,
         hide_keys: bool = False,
     ) -> None:
-        """Read the log and capture in one round of at most `maxscans` scans (SQL Server: sp_cdc_scan).
+        """Read the log and capture in one poll of at most `maxscans` scans (SQL Server: sp_cdc_scan).
 
         It ends when everything committed before the call is published. The capture job's parameters are not used.
         `hide_keys` as for `run`.
@@ -334,7 +334,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
 
         return reinitialize(self._engine, self._name, reason, on_wait)
 
-    def find_gap(self) -> Gap:
+    def find_gap(self) -> LogGap:
         """Return the gap that `bridge_gap` would reconcile. Raises as that, but for `LeaseHeld`."""
         from rowtide.cdc.gaps.reconciling import find_gap
 
@@ -364,7 +364,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         Raises `TransactionReadable` if it can, `TransactionUnreadable` for an earlier one, `LeaseHeld` while a process
         reads the log.
         """
-        from rowtide.cdc.gaps.skipping import find_unreadable
+        from rowtide.cdc.gaps.reinitialize import find_unreadable
 
         return find_unreadable(self._engine, self._url, lsn)
 
@@ -373,7 +373,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
 
         Raises as `find_unreadable`.
         """
-        from rowtide.cdc.gaps.skipping import skip_transaction
+        from rowtide.cdc.gaps.reinitialize import skip_transaction
 
         return skip_transaction(self._engine, self._url, lsn)
 

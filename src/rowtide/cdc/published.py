@@ -139,7 +139,7 @@ NEWEST_CYCLES = 8
 
 
 @frozen
-class Publication:
+class LakePublication:
     """The last published cycle (0: none), the last published LSN, and the latest `tran_end_time`."""
 
     cycle: int
@@ -179,12 +179,12 @@ class RecordedInstance:
     whole_from: CommitLsn | None = None
 
 
-def read_publication(lake: str) -> Publication | None:
+def read_publication(lake: str) -> LakePublication | None:
     """Return the last publication, None if there is no such lake. For the writer: clocks do not matter."""
     return _read_publication(lake, None)
 
 
-def read_visible_publication(lake: str) -> Publication | None:
+def read_visible_publication(lake: str) -> LakePublication | None:
     """Return the last publication that readers may see, None if there is no such lake.
 
     Its time, stamped after the last change table's commit, is past: a snapshot taken from now on has the rows.
@@ -236,7 +236,7 @@ def list_table_paths(lake: str) -> list[str]:
     return [*(system_table_path(lake, name) for name in SYSTEM_TABLES), *of_instances]
 
 
-def _read_publication(lake: str, now: datetime | None) -> Publication | None:
+def _read_publication(lake: str, now: datetime | None) -> LakePublication | None:
     table = SmallTable.open(system_table_path(lake, "lsn_time_mapping"))
     if table is None:
         return None
@@ -244,13 +244,13 @@ def _read_publication(lake: str, now: datetime | None) -> Publication | None:
     return found if found.lsn is not None else _last(table, 0, now)
 
 
-def _last(table: SmallTable, from_cycle: int, now: datetime | None) -> Publication:
+def _last(table: SmallTable, from_cycle: int, now: datetime | None) -> LakePublication:
     columns = arrow_schema(LSN_TIME_MAPPING, "start_lsn", "tran_end_time", "cycle", "published_at", "host")
     rows = table.read(columns, from_cycle=from_cycle)
     if now is not None:
         rows = past(rows, now, host_name())
     lsn = pc.max(rows["start_lsn"]).as_py()
-    return Publication(
+    return LakePublication(
         cycle=pc.max(rows["cycle"]).as_py() or 0,
         lsn=CommitLsn(lsn) if lsn is not None else None,
         time=pc.max(rows["tran_end_time"]).as_py(),

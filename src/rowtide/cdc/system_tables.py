@@ -20,7 +20,7 @@ from rowtide.cdc.published import (
     DDL_HISTORY,
     INSTANCES,
     LSN_TIME_MAPPING,
-    Publication,
+    LakePublication,
     RecordedInstance,
     apply_event,
     arrow_schema,
@@ -131,7 +131,7 @@ class SystemTables:
 
     def read(self) -> LakeState:
         """Read the lake's state."""
-        last = read_publication(self.lake) or Publication(0, None, None)
+        last = read_publication(self.lake) or LakePublication(0, None, None)
         recorded = {cycle.cycle: cycle for cycle in self._read_cycles(last.cycle)}
         return LakeState(
             cycle=last.cycle,

@@ -250,8 +250,8 @@ def _await(
     while (outcome := _find_outcome(connection, request_id)) is None:
         try:
             lease = AdvisoryLease.take(engine, LAKE, patience_s=0)
-        except LeaseHeld as held:
-            on_wait(held.holder)
+        except LeaseHeld as error:
+            on_wait(error.holder)
             time.sleep(_PAUSE_S)
             continue
         with lease:
@@ -263,12 +263,12 @@ def _work_off(source: SourceDefinition, lease: AdvisoryLease, request_id: int, o
     """Carry out requests up to this process's own."""
     store = open_store(source.log_store)
     verify_provenance(lease.connection, open_own_manifest(source, store))
-    held = LakeLease.take(store, lease, source.lake, list_table_paths)
+    lake_lease = LakeLease.take(store, lease, source.lake, list_table_paths)
 
     def start(work: Callable[[BeforeCommit], None]) -> Future[None]:
         done: Future[None] = Future()
         try:
-            work(held.require)
+            work(lake_lease.require)
         except RowtideError as error:
             done.set_exception(error)
         else:
@@ -279,7 +279,7 @@ def _work_off(source: SourceDefinition, lease: AdvisoryLease, request_id: int, o
     while _find_outcome(lease.connection, request_id) is None:
         if not mending.step():
             time.sleep(_PAUSE_S)
-    held.resign()
+    lake_lease.resign()
 
 
 def _request(connection: Connection, capture_instance: str) -> int:

@@ -22,7 +22,7 @@ from rowtide.configuration.settings import DEFAULT_JOBS, AgentJob, Configuration
 from rowtide.core.options import Option
 from rowtide.core.redaction import are_hidden
 from rowtide.core.values import frozen
-from rowtide.databases.passwords import Access, EnvironmentPassword, PasswordSource
+from rowtide.databases.passwords import DatabaseAccess, EnvironmentPassword, PasswordSource
 from rowtide.events.catalogue import ProcessReported
 from rowtide.events.configuration import LogOptions
 from rowtide.events.emission import emit
@@ -66,7 +66,7 @@ class AgentWork:
 
     url: str
     jobs: tuple[AgentJob, ...]
-    accesses: tuple[Access, ...]
+    accesses: tuple[DatabaseAccess, ...]
     options: RunOptions
 
 
@@ -91,7 +91,7 @@ def group_jobs(run: Collection[AgentJob]) -> Mapping[str, tuple[AgentJob, ...]]:
     return {one: tuple(job for job in run if TOGETHER[job] == one) for one in added}
 
 
-def _accesses(read: Configuration, own: DatabaseSettings) -> tuple[Access, ...]:
+def _accesses(read: Configuration, own: DatabaseSettings) -> tuple[DatabaseAccess, ...]:
     """Return how this database is accessed, and others that may be its subscribers, if that needs no variable."""
     return tuple(
         one.access for one in read.databases.values() if one is own or not isinstance(one.password, EnvironmentPassword)

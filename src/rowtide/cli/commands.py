@@ -22,8 +22,11 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "column-ordinal",
         ),
         "cdc.follow": ("follow",),
-        "cdc.listings": ("instances", "columns", "generate-wrapper", "status"),
-        "cdc.jobs": (
+        "cdc.status": (
+            "instances",
+            "columns",
+            "generate-wrapper",
+            "status",
             "jobs",
             "job-history",
             "add-job",
@@ -76,8 +79,9 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "publications",
             "articles",
             "subscriptions",
+            "conflicts",
+            "resolve",
         ),
-        "replication.conflicts": ("conflicts", "resolve"),
         "replication.subscribing": (
             "add-subscription",
             "change-subscription",
@@ -89,8 +93,10 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "recover",
             "change-distribution",
             "change-publication",
+            "deliver-backlogs",
+            "run",
+            "restart-log",
         ),
-        "replication.running": ("deliver-backlogs", "run", "restart-log"),
         "replication.comparing": ("validate", "repairs", "row"),
     },
     "merge": {
@@ -110,7 +116,13 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "schema-changes",
             "mark-schema-change",
         ),
-        "merge.listings": (
+        "merge.status": (
+            "status",
+            "history",
+            "row",
+            "cleanup",
+            "conflicts",
+            "resolve",
             "publications",
             "articles",
             "identity-ranges",
@@ -124,7 +136,6 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         ),
         "merge.subscribing": ("add-subscription", "snapshot", "drop-subscription", "reinitialize", "validate"),
         "merge.synchronising": ("sync", "resync", "change-subscription", "pending"),
-        "merge.status": ("status", "history", "row", "cleanup", "conflicts", "resolve"),
     },
     "tracking": {
         "tracking": ("enable", "disable", "resume", "options", "changes", "purge"),

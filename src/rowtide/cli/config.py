@@ -9,7 +9,7 @@ from typing import Any
 
 from rowtide.cli.configured import DB_VARIABLE, configuration
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.listing import Listed, listing
+from rowtide.cli.options import Listed, listing
 from rowtide.configuration.parsing import show_path
 from rowtide.configuration.settings import Configuration
 from rowtide.core.redaction import MASK, redact

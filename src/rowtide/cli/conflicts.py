@@ -7,8 +7,7 @@ from typing import Annotated
 
 from rowtide.cli.audited import name_actor
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.listing import Listed, listing
-from rowtide.cli.options import AnyDb, ListingFormat, Wide
+from rowtide.cli.options import AnyDb, Listed, ListingFormat, Wide, listing
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.conflicts.inbox import Choice, ConflictFilter, InboxConflict, InboxState
 from rowtide.core.options import Argument, Option

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.listing import Listed, listing
-from rowtide.cli.options import AnyDb, Db, DryRun, ListingFormat, Reason, Yes, confirm_loss
+from rowtide.cli.options import AnyDb, Db, DryRun, Listed, ListingFormat, Reason, Yes, confirm_loss, listing
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed, print_rows, print_wait, printed
 from rowtide.core.options import MOST_ROWS, Argument, Option
 from rowtide.handle import connect

@@ -28,7 +28,7 @@ from rowtide.core.names import parse_column_list
 from rowtide.core.options import Argument, Option
 
 
-class Choice(click.Choice[Enum]):
+class WordChoice(click.Choice[Enum]):
     """A member of an enumeration: of texts written as its text, of numbers as its name, or its number."""
 
     name = "choice"
@@ -127,7 +127,7 @@ def value_type(kind: Any, said: Option | Argument) -> click.ParamType[Any]:
     if issubclass(kind, Flag):
         return Flags(kind)
     if issubclass(kind, Enum):
-        return Choice(kind, by_number=isinstance(said, Option) and said.by_number)
+        return WordChoice(kind, by_number=isinstance(said, Option) and said.by_number)
     if isinstance(said, Option) and (said.min is not None or said.max is not None):
         in_range: click.ParamType[Any] = _RANGES[kind](said.min, said.max)
         in_range.name = _PLAIN[kind].name
@@ -138,7 +138,7 @@ def value_type(kind: Any, said: Option | Argument) -> click.ParamType[Any]:
 def metavar_of(kind: click.ParamType[Any]) -> str | None:
     """Return what the help shows for a value; None: what its type says."""
     names = {"text": "str", "integer": "int", "boolean": "bool"}
-    return None if isinstance(kind, Choice) else f"<{names.get(kind.name, kind.name)}>"
+    return None if isinstance(kind, WordChoice) else f"<{names.get(kind.name, kind.name)}>"
 
 
 def parse_bound(text: str) -> CommitLsn | datetime:
@@ -222,7 +222,7 @@ def _parameter(name: str, annotated: Any, default: Any) -> click.Parameter:
     attributes["callback"] = _finishing(gather, default, said)
     if gather is None and default is not MISSING:
         attributes["default"] = default
-        if default is not None and isinstance(reader, Choice | Flags):
+        if default is not None and isinstance(reader, WordChoice | Flags):
             attributes["default"] = reader.write(default)
     if isinstance(said, Argument):
         is_optional = default is not MISSING

@@ -13,7 +13,7 @@ from typing import Annotated, TypeAlias
 from rowtide.core.addresses import as_address
 from rowtide.core.options import Option
 from rowtide.core.values import frozen
-from rowtide.databases.passwords import Access, PasswordSource
+from rowtide.databases.passwords import DatabaseAccess, PasswordSource
 from rowtide.databases.urls import DatabaseUrl
 from rowtide.events.configuration import LogFormat
 from rowtide.events.event import Level
@@ -118,16 +118,16 @@ class DatabaseSettings:
     ] = None
 
     @property
-    def accesses(self) -> Sequence[Access]:
+    def accesses(self) -> Sequence[DatabaseAccess]:
         """How it is accessed, also by operators."""
         if self.operator_url is None or self.operator_url == self.url:
             return (self.access,)
-        return self.access, Access(self.operator_url, self.operator_password)
+        return self.access, DatabaseAccess(self.operator_url, self.operator_password)
 
     @property
-    def access(self) -> Access:
+    def access(self) -> DatabaseAccess:
         """How it is accessed."""
-        return Access(self.url, self.password, self.replication_url)
+        return DatabaseAccess(self.url, self.password, self.replication_url)
 
 
 @frozen(kw_only=True)

@@ -28,11 +28,12 @@ from rowtide.copying.errors import CopiedTableAltered, CopiedTableDropped, Copie
 from rowtide.copying.present_tables import PresentTable, find_present, find_reader, with_reader
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.connect import STREAM_SETTINGS, WHOLE_TABLES, open_url
+from rowtide.databases.postgres.connect import open_url
 from rowtide.databases.postgres.copying import copy_out
 from rowtide.databases.postgres.errors import RowsHidden, translated
 from rowtide.databases.postgres.operators import read_operators
 from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.databases.postgres.session_settings import STREAM_SETTINGS, WHOLE_TABLES
 from rowtide.databases.postgres.text_queries import running
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.lease import describe_holder

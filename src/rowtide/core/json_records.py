@@ -25,16 +25,16 @@ _Record = TypeVar("_Record")
 
 
 class JsonInvalid(ValueError):
-    """A text is not the JSON of a record; the message names the place in it, and none of its values."""
+    """A text is not the JSON of a record; the message names the path to the value, and none of its values."""
 
-    def __init__(self, expected: str, place: tuple[str, ...] = ()) -> None:
-        super().__init__(f"{'.'.join(place)} is not {expected}" if place else f"not {expected}")
+    def __init__(self, expected: str, path: tuple[str, ...] = ()) -> None:
+        super().__init__(f"{'.'.join(path)} is not {expected}" if path else f"not {expected}")
         self._expected = expected
-        self._place = place
+        self._path = path
 
-    def below(self, place: str) -> JsonInvalid:
-        """Return the error with the place that holds the one where it occurred."""
-        return JsonInvalid(self._expected, (place, *self._place))
+    def below(self, key: str) -> JsonInvalid:
+        """Return the error with the key or index of what holds the value."""
+        return JsonInvalid(self._expected, (key, *self._path))
 
 
 @frozen
@@ -311,8 +311,8 @@ def _key_of(hint: Any, name: str) -> str:
     return next((known.name for known in getattr(hint, "__metadata__", ()) if isinstance(known, Key)), name)
 
 
-def _decode_at(decode: Callable[[Any], Any], found: Any, place: str) -> Any:
+def _decode_at(decode: Callable[[Any], Any], found: Any, path: str) -> Any:
     try:
         return decode(found)
     except JsonInvalid as error:
-        raise error.below(place) from error
+        raise error.below(path) from error

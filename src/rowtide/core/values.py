@@ -89,8 +89,8 @@ def _get_state(value: Any) -> list[Any]:
 
 
 def _set_state(value: Any, state: list[Any]) -> None:
-    for each, held in zip(fields(value), state, strict=True):
-        object.__setattr__(value, each.name, held)
+    for each, state_value in zip(fields(value), state, strict=True):
+        object.__setattr__(value, each.name, state_value)
 
 
 _MEMBERS = (

@@ -12,9 +12,9 @@ from rowtide.core.values import frozen
 class FilterUnreadable(Exception):
     """A filter cannot be parsed at a character, counted from 1; features turn this into errors of their own."""
 
-    def __init__(self, place: int, reason: str) -> None:
-        super().__init__(place, reason)
-        self.place = place
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(position, reason)
+        self.position = position
         self.reason = reason
 
 
@@ -38,7 +38,7 @@ class Token:
 
     kind: TokenKind
     text: str
-    place: int
+    position: int
 
     def __str__(self) -> str:
         return "the end" if self.kind is TokenKind.END else self.text
@@ -77,32 +77,32 @@ _REASONS = {
 def tokenize(filter_text: str) -> Iterator[Token]:
     """Return the words of a filter, with the end. Raises `FilterUnreadable`."""
     _require_storable(filter_text)
-    place, pattern = 0, re.compile(_TOKEN, re.VERBOSE)
-    while place < len(filter_text):
-        found = pattern.match(filter_text, place)
+    position, pattern = 0, re.compile(_TOKEN, re.VERBOSE)
+    while position < len(filter_text):
+        found = pattern.match(filter_text, position)
         if found is None or found["comment"] is not None:
-            raise FilterUnreadable(place + 1, _explain(filter_text[place:]))
+            raise FilterUnreadable(position + 1, _explain(filter_text[position:]))
         if found["blanks"] is None:
             yield _token(found)
-        place = found.end()
-    yield Token(TokenKind.END, "", place + 1)
+        position = found.end()
+    yield Token(TokenKind.END, "", position + 1)
 
 
 def _token(found: re.Match[str]) -> Token:
     assert found.lastgroup is not None
-    kind, text, place = TokenKind(found.lastgroup), found[found.lastgroup], found.start() + 1
+    kind, text, position = TokenKind(found.lastgroup), found[found.lastgroup], found.start() + 1
     match kind:
         case TokenKind.NAME:
             text = re.sub("[A-Z]+", lambda letters: letters[0].lower(), text)
             if text != text.lower():
-                raise FilterUnreadable(place, f"servers differ in how they read {text}: quote it")
+                raise FilterUnreadable(position, f"servers differ in how they read {text}: quote it")
         case TokenKind.QUOTED_NAME:
             text = text.replace('""', '"')
         case TokenKind.TEXT:
             text = text.replace("''", "'")
         case _:
             pass
-    return Token(kind, text, place)
+    return Token(kind, text, position)
 
 
 def _require_storable(filter_text: str) -> None:
@@ -171,7 +171,7 @@ class WordCursor:
 
     def refusal(self, reason: str, token: Token | None = None) -> FilterUnreadable:
         """Return the error that refuses the filter at a word; by default the next one."""
-        return FilterUnreadable((token or self.token).place, reason)
+        return FilterUnreadable((token or self.token).position, reason)
 
 
 _WORDS = """

@@ -159,7 +159,7 @@ def _only_line(source: PasswordSource, content: bytes, lines: list[bytes]) -> st
 
 
 @frozen
-class Access:
+class DatabaseAccess:
     """How the database of a URL is accessed. It pickles, and has no secret: a child process reads it itself."""
 
     url: DatabaseUrl
@@ -168,11 +168,11 @@ class Access:
     """Where the log is read, past a connection pooler."""
 
 
-_registered: dict[DatabaseUrl, Access] = {}
+_registered: dict[DatabaseUrl, DatabaseAccess] = {}
 """By URLs without secrets."""
 
 
-def register_accesses(accesses: Iterable[Access]) -> None:
+def register_accesses(accesses: Iterable[DatabaseAccess]) -> None:
     """Register how databases are accessed, in place of what was registered before."""
     _registered.clear()
     for access in accesses:
@@ -181,7 +181,7 @@ def register_accesses(accesses: Iterable[Access]) -> None:
             _registered.setdefault(access.replication_url.without_secrets(), access)
 
 
-def list_accesses() -> Sequence[Access]:
+def list_accesses() -> Sequence[DatabaseAccess]:
     """Return what is registered, for a child process."""
     return tuple(dict.fromkeys(_registered.values()))
 

@@ -8,7 +8,15 @@ from collections.abc import Iterator
 from sqlalchemy import Connection
 
 from rowtide.cdc.consumers.consumers import list_consumers
-from rowtide.cdc.definitions import EnabledTable, are_begun, list_enabled, read_captured_columns, read_source
+from rowtide.cdc.definitions import (
+    EnabledTable,
+    are_begun,
+    list_enabled,
+    read_captured_columns,
+    read_own,
+    read_source,
+    read_widened,
+)
 from rowtide.cdc.enabling.instances import choose_key, decide_net_changes, list_followed
 from rowtide.cdc.enabling.postgres import repeat_request
 from rowtide.cdc.enabling.table_rules import list_rules
@@ -16,7 +24,6 @@ from rowtide.cdc.enabling.table_sets import parse_pattern
 from rowtide.cdc.jobs.definitions import read_jobs
 from rowtide.cdc.jobs.parameters import JobType
 from rowtide.cdc.snapshot_requests import has_snapshot
-from rowtide.cdc.widened_columns import read_own, read_widened
 from rowtide.core.formats import StoreFormat
 from rowtide.core.options import values_of
 from rowtide.databases.postgres.catalogue import find_by_id

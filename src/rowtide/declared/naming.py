@@ -10,7 +10,7 @@ from rowtide.databases.urls import parse_url
 from rowtide.declared.errors import DeclarationImpossible
 from rowtide.declared.state import DeclaredObject, State, as_state
 from rowtide.declared.values import Plain
-from rowtide.lake.paths import absolute_lake
+from rowtide.storage.places import absolute_lake
 
 _OF_TABLES = frozenset({"table", "child", "parent"})
 _NAMED = _OF_TABLES | {"object"}

@@ -55,11 +55,11 @@ class FileReader:
                 batch_rows = min(batch_rows, _rows_within(parquet.metadata, batch_bytes))
             unread = {*self.empty, *self.constants}
             filled = (field for field in self.columns.fields if field.physical_name not in unread)
-            places = [self._find(there, field) for field in filled]
-            wanted = [there.field(place).name for place in places if place is not None]
+            indexes = [self._find(there, field) for field in filled]
+            wanted = [there.field(index).name for index in indexes if index is not None]
             groups = list(range(parquet.metadata.num_row_groups)) if row_groups is None else list(row_groups)
             if not wanted:
-                yield from self._unread(sum(parquet.metadata.row_group(place).num_rows for place in groups), batch_rows)
+                yield from self._unread(sum(parquet.metadata.row_group(index).num_rows for index in groups), batch_rows)
                 return
             for batch in parquet.iter_batches(batch_rows, groups, columns=wanted, use_threads=on_all_cores):
                 yield self._conform(batch)
@@ -68,8 +68,8 @@ class FileReader:
         """Return whether a file has one of the columns in another type; its end is read. Raises as `read`."""
         with pq.ParquetFile(file, pre_buffer=False, coerce_int96_timestamp_unit="us") as parquet:
             there = parquet.schema_arrow
-            places = ((field, self._find(there, field)) for field in self.columns.fields)
-            return any(place is not None and there.field(place).type != field.in_files.type for field, place in places)
+            indexes = ((field, self._find(there, field)) for field in self.columns.fields)
+            return any(index is not None and there.field(index).type != field.in_files.type for field, index in indexes)
 
     def _conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         arrays = self._conform_fields(self.columns.fields, batch.schema, batch.columns, batch.num_rows)
@@ -78,10 +78,10 @@ class FileReader:
     def _conform_fields(
         self, fields: Sequence[Field], there: Iterable[pa.Field[Any]], arrays: Sequence[pa.Array[Any]], rows: int
     ) -> list[pa.Array[Any]]:
-        places = [self._find(there, field) for field in fields]
+        indexes = [self._find(there, field) for field in fields]
         return [
-            self._conform_values(arrays[place], field.type) if place is not None else self._repeat(field, rows)
-            for place, field in zip(places, fields, strict=True)
+            self._conform_values(arrays[index], field.type) if index is not None else self._repeat(field, rows)
+            for index, field in zip(indexes, fields, strict=True)
         ]
 
     def _conform_values(self, values: Any, wanted: FieldType) -> Any:
@@ -91,7 +91,7 @@ class FileReader:
             case Primitive():
                 return values.cast(wanted.arrow)
             case Struct():
-                parts = [values.field(place) for place in range(values.type.num_fields)]
+                parts = [values.field(index) for index in range(values.type.num_fields)]
                 conformed = self._conform_fields(wanted.fields, list(values.type), parts, len(values))
                 names = [field.arrow for field in wanted.fields]
                 return pa.StructArray.from_arrays(conformed, fields=names, mask=values.is_null())
@@ -118,16 +118,16 @@ class FileReader:
         return pa.repeat(constant, rows) if constant is not None else pa.nulls(rows, field.arrow.type)
 
     def _find(self, there: Iterable[pa.Field[Any]], field: Field) -> int | None:
-        """Return the place of a field in a file; None if it has no such column, or its partition has the value."""
+        """Return the index of a field in a file; None if it has no such column, or its partition has the value."""
         if field.physical_name in self.constants:
             return None
         if self.by_id and field.field_id is not None:
             wanted = str(field.field_id).encode()
             found = (
-                place for place, each in enumerate(there) if (each.metadata or {}).get(PARQUET_ID.encode()) == wanted
+                index for index, each in enumerate(there) if (each.metadata or {}).get(PARQUET_ID.encode()) == wanted
             )
         else:
-            found = (place for place, each in enumerate(there) if each.name == field.physical_name)
+            found = (index for index, each in enumerate(there) if each.name == field.physical_name)
         return next(found, None)
 
 
@@ -149,12 +149,12 @@ def list_row_groups(file: pa.NativeFile, column: str) -> list[RowGroup]:
     """Return a file's row groups, with the bounds of an integer column of a physical name. Raises as `FileReader`."""
     with pq.ParquetFile(file, pre_buffer=False, buffer_size=_READ_BYTES) as parquet:
         found = parquet.metadata
-        places = [place for place in range(found.num_columns) if found.schema.column(place).path == column]
-        return [_describe_group(found.row_group(group), places) for group in range(found.num_row_groups)]
+        indexes = [index for index in range(found.num_columns) if found.schema.column(index).path == column]
+        return [_describe_group(found.row_group(group), indexes) for group in range(found.num_row_groups)]
 
 
-def _describe_group(group: pq.RowGroupMetaData, places: Sequence[int]) -> RowGroup:
-    statistics = group.column(places[0]).statistics if places else None
+def _describe_group(group: pq.RowGroupMetaData, indexes: Sequence[int]) -> RowGroup:
+    statistics = group.column(indexes[0]).statistics if indexes else None
     if statistics is None or not statistics.has_min_max:
         return RowGroup(group.total_byte_size, None, None)
     return RowGroup(group.total_byte_size, statistics.min, statistics.max)
@@ -162,5 +162,5 @@ def _describe_group(group: pq.RowGroupMetaData, places: Sequence[int]) -> RowGro
 
 def _rows_within(file: pq.FileMetaData, wanted_bytes: int) -> int:
     """Return how many rows of a file have about a number of bytes; at least one."""
-    total = sum(file.row_group(place).total_byte_size for place in range(file.num_row_groups))
+    total = sum(file.row_group(index).total_byte_size for index in range(file.num_row_groups))
     return max(1, wanted_bytes * file.num_rows // max(total, 1))

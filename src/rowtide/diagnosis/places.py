@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from rowtide.core.errors import RowtideError
-from rowtide.core.places import local_path
 from rowtide.core.values import frozen
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.diagnosis.codes import Code
@@ -33,6 +32,7 @@ from rowtide.diagnosis.result import (
 from rowtide.lake.errors import LakeNotWritable
 from rowtide.log.errors import LogStoreNotWritable
 from rowtide.storage.objects import ObjectFolder
+from rowtide.storage.places import local_path
 from rowtide.storage.store import Missing, StoreErrors
 
 LAKE, LOG_STORE = "lake", "log store"

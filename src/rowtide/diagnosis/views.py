@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.names import require_text
-from rowtide.core.places import require_place
 from rowtide.databases.urls import parse_url
 from rowtide.diagnosis.codes import ALL_AREAS, Area, Code
 from rowtide.diagnosis.errors import LakeNotChecked, Stopped
 from rowtide.diagnosis.result import Checked, CheckResult, State, address, by_state, of_error
 from rowtide.rights.purpose import Purpose, parse_purpose
+from rowtide.storage.places import require_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rowtide.core.errors import ExtraMissing
 from rowtide.lake.errors import SparkLost, SparkRunning, StorageNotShared
-from rowtide.lake.paths import local_folder
 from rowtide.lake.spark.jars import Library
 from rowtide.lake.spark.jvm import (
     find_spark_home,
@@ -33,6 +32,7 @@ from rowtide.lake.spark.settings import (
     is_local,
     is_true,
 )
+from rowtide.storage.places import local_folder
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -12,9 +12,9 @@ from rowtide.databases.file_access import make_place
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.delta.snapshot import Location
 from rowtide.lake.errors import LakeNested, LakeNotWritable
-from rowtide.lake.paths import absolute_lake, local_folder
 from rowtide.storage.local import LocalFolder
 from rowtide.storage.objects import ObjectFolder
+from rowtide.storage.places import absolute_lake, local_folder
 from rowtide.storage.store import Store, StoreErrors
 
 _ERRORS = StoreErrors(LakeReadFailed, LakeWriteFailed)

@@ -25,7 +25,7 @@ from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
 from rowtide.delta.statistics import Between
 from rowtide.delta.writing import alteration, deletion, rewriting
 from rowtide.delta.writing.alteration import BeforeCommit, Convert
-from rowtide.delta.writing.creation import create_table
+from rowtide.delta.writing.commits import create_table
 from rowtide.delta.writing.deletion import Below, vacuum as vacuum_files
 from rowtide.lake.session import require_reachable, spark_watched
 from rowtide.lake.spark.jars import describe, find_lack

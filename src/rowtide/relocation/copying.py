@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rowtide.core.places import local_path
 from rowtide.core.values import frozen
 from rowtide.databases.file_access import make_place
 from rowtide.lake.stores import prepare_lake, require_not_nested
@@ -33,6 +32,7 @@ from rowtide.relocation.survey import (
 )
 from rowtide.relocation.transfer import FileTransfer, Vanished, Verified, Way
 from rowtide.storage.local import reason_of
+from rowtide.storage.places import local_path
 
 _LOOKS = 10
 _LAST = (*reversed(PUBLISHING), LOG_STORE)

@@ -18,7 +18,6 @@ from rowtide.core.values import frozen
 from rowtide.delta.errors import LakeReadFailed, TableUnreadable
 from rowtide.delta.replay import LAST_CHECKPOINT, LogFiles, LogIncomplete
 from rowtide.delta.snapshot import Location, Snapshot, find_segment, open_snapshot, read_hint
-from rowtide.lake.paths import absolute_lake
 from rowtide.lake.stores import open_folder
 from rowtide.log.errors import LogStoreRelocated, ManifestCorrupt
 from rowtide.log.store.manifest import Manifest
@@ -27,6 +26,7 @@ from rowtide.relocation.errors import CopyDiverged, CopyReadFailed, CopyWriteFai
 from rowtide.relocation.planning import ExistingCopy, Portion
 from rowtide.storage.local import LocalFolder
 from rowtide.storage.objects import ObjectFolder
+from rowtide.storage.places import absolute_lake
 from rowtide.storage.store import StoreErrors
 
 

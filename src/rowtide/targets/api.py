@@ -27,9 +27,9 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
 from rowtide.events.catalogue import ColumnsNotFollowed
 from rowtide.events.emission import emit
-from rowtide.lake.paths import absolute_lake
 from rowtide.lake.session import build_session, for_reading
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
+from rowtide.storage.places import absolute_lake
 from rowtide.targets import definitions
 from rowtide.targets.applying import SetApplier
 from rowtide.targets.columns import require_fitting

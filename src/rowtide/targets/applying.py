@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from rowtide.cdc.consumers.consumers import ConsumedInstance
-from rowtide.cdc.published import ENABLED, Publication, RecordedInstance
+from rowtide.cdc.published import ENABLED, LakePublication, RecordedInstance
 from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.recorded_snapshots import SnapshotState, find_base, read_snapshots
 from rowtide.core.errors import RowtideError
@@ -207,7 +207,9 @@ class SetApplier:
         is_copied = any(one.is_whole and one.state is SnapshotState.COVERED for one in snapshots)
         return is_copied and find_base(snapshots, at) is None
 
-    def _conclude(self, known: SetVersion, published: Publication, tables: Mapping[str, TableVersion]) -> SetVersion:
+    def _conclude(
+        self, known: SetVersion, published: LakePublication, tables: Mapping[str, TableVersion]
+    ) -> SetVersion:
         return SetVersion(known.number + 1, published.lsn, published.time, tables)
 
 

@@ -52,22 +52,22 @@ def _selected(shape: TargetColumns, instance: Instance, *, may_lack: bool, are_c
     if shape.apply_as_deletes is not None:
         is_deleted = f"{is_deleted} or coalesce({shape.apply_as_deletes}, false)"
     yield f"{is_deleted} as `{IS_DELETED}`"
-    for place, column in enumerate(shape.columns):
+    for index, column in enumerate(shape.columns):
         yield f"{column.expression} as {quote(column.name)}"
         if may_lack and not column.is_key:
             marked = [mark_condition("`__$absent_mask`", ordinal, len(instance.columns)) for ordinal in column.sources]
-            yield f"{' or '.join(marked) or 'false'} as {absent(place)}"
+            yield f"{' or '.join(marked) or 'false'} as {absent(index)}"
 
 
 def lacks_any(shape: TargetColumns, *, may_lack: bool) -> str:
     """Return the condition that a row lacks a value of the table's columns."""
-    places = [absent(place) for place, column in enumerate(shape.columns) if may_lack and not column.is_key]
-    return f"({' or '.join(places) or 'false'})"
+    indexes = [absent(index) for index, column in enumerate(shape.columns) if may_lack and not column.is_key]
+    return f"({' or '.join(indexes) or 'false'})"
 
 
-def absent(place: int) -> str:
+def absent(index: int) -> str:
     """Return the column that says whether a value is absent."""
-    return f"`__$absent_{place}`"
+    return f"`__$absent_{index}`"
 
 
 def merge_statement(table: str, rows: str, shape: TargetColumns, merged: Merged) -> str:
@@ -124,18 +124,18 @@ def _removal(shape: TargetColumns) -> str:
 
 
 def _updated(shape: TargetColumns, merged: Merged) -> Iterator[str]:
-    for place, column in enumerate(shape.columns):
+    for index, column in enumerate(shape.columns):
         if not column.is_key:
-            yield f"t.{quote(column.name)} = {_value(place, column, merged)}"
+            yield f"t.{quote(column.name)} = {_value(index, column, merged)}"
     if shape.soft_delete is not None:
         yield f"t.{quote(shape.soft_delete)} = false"
 
 
-def _value(place: int, column: TargetColumn, merged: Merged) -> str:
+def _value(index: int, column: TargetColumn, merged: Merged) -> str:
     given = f"s.{quote(column.name)}"
     if not merged.may_lack:
         return given
-    return f"if(s.{absent(place)}, t.{quote(column.name)}, {given})"
+    return f"if(s.{absent(index)}, t.{quote(column.name)}, {given})"
 
 
 def insert_statement(table: str, rows: str, shape: TargetColumns) -> str:

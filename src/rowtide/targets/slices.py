@@ -31,7 +31,7 @@ BEFORE_ALL = -1
 
 @frozen
 class Truncated:
-    """A transaction that truncated the table, and the place of its last truncate."""
+    """A transaction that truncated the table, and the index of its last truncate."""
 
     lsn: int
     seqval: int
@@ -53,8 +53,8 @@ def _keys(shape: TargetColumns) -> str:
 
 
 def _others(shape: TargetColumns) -> list[tuple[int, str]]:
-    """Return place and name of the columns that are not the key's."""
-    return [(place, quote(column.name)) for place, column in enumerate(shape.columns) if not column.is_key]
+    """Return index and name of the columns that are not the key's."""
+    return [(index, quote(column.name)) for index, column in enumerate(shape.columns) if not column.is_key]
 
 
 def _row(shape: TargetColumns, names: Sequence[str] | None = None) -> str:
@@ -76,8 +76,8 @@ def _collapse(rows: str, shape: TargetColumns, *, may_lack: bool) -> str:
     if may_lack:
         aggregates += [
             f"max_by(struct({name} as value), {order}) filter (where {_OPERATION} != {UPDATE_BEFORE} and not "
-            f"{absent(place)}) as `__$value_{place}`"
-            for place, name in _others(shape)
+            f"{absent(index)}) as `__$value_{index}`"
+            for index, name in _others(shape)
         ]
     distributed = f"select * from {rows} where {wanted} distribute by {keys}"
     return f"select {keys}, {_LSN} as `__$lsn`, {', '.join(aggregates)} from ({distributed}) group by {keys}, {_LSN}"
@@ -131,7 +131,7 @@ def _events_filled(collapsed: str, shape: TargetColumns, truncates: Sequence[Tru
     keys = _keys(shape)
     over = f"over (partition by {keys} order by `__$lsn`)"
     # A row that begins has every value; so what is filled in never comes from a row that had ended.
-    filled = [f"last(`__$value_{place}`, true) {over}.value as {name}" for place, name in _others(shape)]
+    filled = [f"last(`__$value_{index}`, true) {over}.value as {name}" for index, name in _others(shape)]
     rows = (
         f"select {keys}, `__$lsn`, {_row_condition(truncates)} as `__$is_row`, {_row(shape, filled)} as `__$row`, "
         f"{_next_truncate(truncates)} as `__$next_truncate` from ({collapsed})"

@@ -9,7 +9,7 @@ from rowtide.core.exports import exporting
 if TYPE_CHECKING:
     from rowtide.core.anchors import Anchor
     from rowtide.tracking.api import ChangeTracking, TrackingRehearsal
-    from rowtide.tracking.changes import Change, Changes, Operation, OwnTransaction
+    from rowtide.tracking.changes import Change, NetOperation, OwnTransaction, TrackedChanges
     from rowtide.tracking.options import (
         PurgeType,
         StampIndex,
@@ -24,12 +24,12 @@ __all__ = [
     "Anchor",
     "Change",
     "ChangeTracking",
-    "Changes",
-    "Operation",
+    "NetOperation",
     "OwnTransaction",
     "PurgeType",
     "StampIndex",
     "Storage",
+    "TrackedChanges",
     "TrackedTable",
     "TrackingKeyType",
     "TrackingOptions",
@@ -41,12 +41,12 @@ _HOMES = {
     "Anchor": "rowtide.core.anchors",
     "Change": "rowtide.tracking.changes",
     "ChangeTracking": "rowtide.tracking.api",
-    "Changes": "rowtide.tracking.changes",
-    "Operation": "rowtide.tracking.changes",
+    "NetOperation": "rowtide.tracking.changes",
     "OwnTransaction": "rowtide.tracking.changes",
     "PurgeType": "rowtide.tracking.options",
     "StampIndex": "rowtide.tracking.options",
     "Storage": "rowtide.tracking.options",
+    "TrackedChanges": "rowtide.tracking.changes",
     "TrackedTable": "rowtide.tracking.options",
     "TrackingKeyType": "rowtide.tracking.options",
     "TrackingOptions": "rowtide.tracking.options",

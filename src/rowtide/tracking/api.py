@@ -12,7 +12,7 @@ from rowtide.core.anchors import Anchor
 from rowtide.core.options import member_of, takes
 from rowtide.databases.format_views import removing
 from rowtide.databases.urls import DatabaseUrl, find_kind_of_driver, parse_url
-from rowtide.tracking.changes import Changes, EnumerationRequest, OwnTransaction
+from rowtide.tracking.changes import EnumerationRequest, OwnTransaction, TrackedChanges
 from rowtide.tracking.errors import NoTransaction, NotTracked, TableToTrackNotFound, UnknownConnection
 from rowtide.tracking.options import PurgeType, TrackedTable, TrackingOptions, TrackingRequest
 
@@ -103,7 +103,7 @@ class ChangeTracking(TrackingEnabling):
         exclude_context: UUID | None = None,
         whole: Sequence[str] = (),
         as_texts: bool = False,
-    ) -> AbstractContextManager[Changes]:
+    ) -> AbstractContextManager[TrackedChanges]:
         """Return the net changes of some tables since an anchor, in one snapshot, with the next anchor.
 
         Without an anchor, and for the tables in `whole`, all rows are returned as inserts: a full copy. List parents

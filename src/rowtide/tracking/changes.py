@@ -10,7 +10,7 @@ from rowtide.core.anchors import Anchor
 from rowtide.core.values import frozen
 
 
-class Operation(StrEnum):
+class NetOperation(StrEnum):
     """A row's net change from one anchor to the next."""
 
     DELETE = "delete"
@@ -23,7 +23,7 @@ class Change:
     """A row's net change; `row` has all of the table's columns, for a delete the key's only."""
 
     table: str
-    operation: Operation
+    operation: NetOperation
     columns: tuple[str, ...]
     row: tuple[object, ...]
 
@@ -79,7 +79,7 @@ class OwnTransaction:
     anchor: Anchor | None
 
 
-class Changes:
+class TrackedChanges:
     """The changes of one window, all tables in one snapshot: deletes first, then inserts and updates.
 
     Apply inserts and updates as upserts, and ignore deletes of absent rows. `anchor` is where the next enumeration

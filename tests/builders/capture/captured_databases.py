@@ -15,12 +15,13 @@ import psycopg
 
 from rowtide.agents.runs import ignore
 from rowtide.cdc.api import ChangeDataCapture
-from rowtide.cdc.capture.capture import Capture
+from rowtide.cdc.capture.capture import Capture, CycleOptions
+from rowtide.cdc.capture.instance_tables import Widening
 from rowtide.cdc.lake_lease import LakeLease, SharedLease
 from rowtide.cdc.published import list_table_paths
 from rowtide.cdc.queries.lsn_times import Bound
 from rowtide.cdc.running.capture_run import find_widened
-from rowtide.cdc.scans.pace import CaptureOptions, EngineSetting
+from rowtide.cdc.scans.pace import EngineSetting
 from rowtide.cdc.snapshots.copies import USUAL_LIMITS, CopyLimits, SnapshotProgress
 from rowtide.cdc.snapshots.planning import SnapshotsTable
 from rowtide.cdc.snapshots.runner import SnapshotRunner
@@ -241,11 +242,11 @@ class CapturedDatabase(LoggedDatabase):
             SystemTables(source.lake, source.source_id, lambda: self.spark),
             self.store(),
             held,
-            options=CaptureOptions(EngineSetting(os.environ.get("ROWTIDE_ENGINE", EngineSetting.AUTO))),
-            maxtrans=maxtrans,
-            most_row_bytes=most_row_bytes,
+            options=CycleOptions(
+                EngineSetting(os.environ.get("ROWTIDE_ENGINE", EngineSetting.AUTO)), maxtrans, most_row_bytes
+            ),
+            widening=Widening(partial(find_widened, lease.connection), lambda _table: None),
             find_awaited=lambda: self.awaited,
-            find_widened=partial(find_widened, lease.connection),
         )
 
     def changes(

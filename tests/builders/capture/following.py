@@ -18,7 +18,6 @@ from builders.commands.command_lines import rowtide
 from builders.servers.http_servers import serving
 from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.lake_lease import LakeLease
-from rowtide.cdc.scans.pace import CaptureOptions
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.log.postgres.lease import AdvisoryLease
@@ -36,7 +35,7 @@ def capture(logged: LoggedDatabase) -> None:
     source = logged.cdc.get_source()
     with AdvisoryLease.take(open_engine(logged.url), "lake") as lease:
         tables = SystemTables(source.lake, source.source_id, no_spark)
-        capturing = Capture(tables, logged.store(), LakeLease.take(logged.store(), lease), options=CaptureOptions())
+        capturing = Capture(tables, logged.store(), LakeLease.take(logged.store(), lease))
         deadline = time.monotonic() + DEADLINE_S
         while capturing.position.log < target + 1:
             assert time.monotonic() < deadline, f"capture stays at {capturing.position}"

@@ -17,8 +17,7 @@ from rowtide.delta.checkpoints import maintain_log
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.delta.snapshot import Location, Snapshot, Tail, open_snapshot
 from rowtide.delta.writing.appends import write_rows
-from rowtide.delta.writing.commits import Committer, PriorVersion
-from rowtide.delta.writing.creation import create_table
+from rowtide.delta.writing.commits import Committer, PriorVersion, create_table
 from rowtide.storage.local import LocalFolder
 from rowtide.storage.store import KEPT_FOR, StoreErrors
 

@@ -32,8 +32,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.delta.actions import AddFile
 from rowtide.delta.features import FORMAT, IDENTITY, LAKE_TABLE
 from rowtide.delta.writing.appends import write_rows
-from rowtide.delta.writing.commits import Committer, PriorVersion
-from rowtide.delta.writing.creation import create_table
+from rowtide.delta.writing.commits import Committer, PriorVersion, create_table
 from rowtide.lake.stores import locate
 from rowtide.lake.tables import is_table
 

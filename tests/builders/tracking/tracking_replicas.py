@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from rowtide.tracking import Anchor, Change, ChangeTracking, Operation
+from rowtide.tracking import Anchor, Change, ChangeTracking, NetOperation
 
 Key = tuple[object, ...]
 Row = dict[str, object]
@@ -50,8 +50,8 @@ class Replica:
         row = change.as_dict()
         key = self.key_of(row)
         if self.context is None:
-            assert (key in self.rows) == (change.operation is not Operation.INSERT), change
-        if change.operation is Operation.DELETE:
+            assert (key in self.rows) == (change.operation is not NetOperation.INSERT), change
+        if change.operation is NetOperation.DELETE:
             self.rows.pop(key, None)
         else:
             self.rows[key] = row

@@ -10,7 +10,8 @@ import psycopg
 import pyarrow as pa
 
 from builders.values.type_catalogue import SAMPLES, SETUP, TypeSamples
-from rowtide.databases.postgres.connect import STREAM_SETTINGS, open_url
+from rowtide.databases.postgres.connect import open_url
+from rowtide.databases.postgres.session_settings import STREAM_SETTINGS
 
 TABLE = "everything"
 COLUMNS = {f"c{number}": samples for number, samples in enumerate(SAMPLES, 1)}

@@ -13,7 +13,7 @@ from builders.formats import NEWER, NEWER_READABLE, forgetting, recording
 from builders.tracking.tracked_databases import TrackedDatabase
 from rowtide.core.anchors import UnknownAnchor
 from rowtide.core.formats import FormatNewer, FormatUnnumbered
-from rowtide.tracking import Anchor, Operation, PurgeType, TrackingKeyType, TrackingOptions
+from rowtide.tracking import Anchor, NetOperation, PurgeType, TrackingKeyType, TrackingOptions
 from rowtide.tracking.errors import (
     AnchorTooOld,
     InvalidTombstoneKey,
@@ -804,7 +804,7 @@ def test_what_is_no_key_of_the_table_is_not_packed_or_unpacked(tracked: TrackedD
 def test_a_change_names_its_columns(tracked: TrackedDatabase) -> None:
     tracked.run("insert into t (id, name) values (1, 'a')")
     (change,) = tracked.enumerate()
-    assert change.operation is Operation.INSERT
+    assert change.operation is NetOperation.INSERT
     assert change.as_dict() == {"id": 1, "name": "a", "qty": None}
     tracked.run("delete from t")
     (change,) = tracked.enumerate()

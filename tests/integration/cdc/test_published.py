@@ -10,7 +10,7 @@ import pytest
 
 from builders.capture.publications import transactions
 from rowtide.cdc import published
-from rowtide.cdc.published import Publication, read_publication, read_visible_publication
+from rowtide.cdc.published import LakePublication, read_publication, read_visible_publication
 from rowtide.cdc.system_tables import RecordedCycle, SystemTables
 from rowtide.core.lsn import CommitLsn, Position
 
@@ -33,7 +33,7 @@ def publish(system_tables: SystemTables, cycle: int, *lsns: int) -> None:
 
 
 def test_a_lake_without_publications_and_no_lake(system_tables: SystemTables, tmp_path: Path) -> None:
-    assert read_publication(system_tables.lake) == Publication(0, None, None)
+    assert read_publication(system_tables.lake) == LakePublication(0, None, None)
     assert read_visible_publication(str(tmp_path / "none")) is None
 
 
@@ -44,11 +44,11 @@ def test_last_lsn_is_found_behind_cycles_without_transactions(
     publish(system_tables, 1, 12, 15)
     for cycle in range(2, 6):
         publish(system_tables, cycle)
-    last = Publication(5, CommitLsn(15), datetime.fromtimestamp(15, UTC))
+    last = LakePublication(5, CommitLsn(15), datetime.fromtimestamp(15, UTC))
     assert read_publication(system_tables.lake) == last
     assert read_visible_publication(system_tables.lake) == last
     publish(system_tables, 6, 121, 122)
     assert system_tables.read().last_time == datetime.fromtimestamp(122, UTC)
-    assert read_visible_publication(system_tables.lake) == Publication(
+    assert read_visible_publication(system_tables.lake) == LakePublication(
         6, CommitLsn(122), datetime.fromtimestamp(122, UTC)
     )

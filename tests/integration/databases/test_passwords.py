@@ -12,8 +12,8 @@ import pytest
 
 from builders.commands.configuration_files import write_secret
 from rowtide.databases.passwords import (
-    Access,
     CommandPassword,
+    DatabaseAccess,
     EnvironmentPassword,
     FilePassword,
     PasswordFileNotPrivate,
@@ -124,7 +124,7 @@ def test_a_command_gets_the_first_line_alone_and_no_input() -> None:
 def test_a_password_is_found_by_the_url_without_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_PW", "s3cr3t")
     url = parse_url("postgresql://me@pooler/shop")
-    access = Access(url, EnvironmentPassword("SHOP_PW"), parse_url("postgresql://me@db1/shop"))
+    access = DatabaseAccess(url, EnvironmentPassword("SHOP_PW"), parse_url("postgresql://me@db1/shop"))
     try:
         register_accesses([access])
 

@@ -37,8 +37,7 @@ from rowtide.delta.writing.alteration import (
     widen_columns,
 )
 from rowtide.delta.writing.changes import CommitChange, commit_change
-from rowtide.delta.writing.commits import Committer
-from rowtide.delta.writing.creation import create_table
+from rowtide.delta.writing.commits import Committer, create_table
 from rowtide.delta.writing.deletion import Below, delete_below, vacuum
 from rowtide.delta.writing.rewriting import compact
 from rowtide.storage import store

@@ -20,8 +20,7 @@ from rowtide.delta.writing.alteration import (
     set_properties,
     widen_columns,
 )
-from rowtide.delta.writing.commits import Committer
-from rowtide.delta.writing.creation import create_table
+from rowtide.delta.writing.commits import Committer, create_table
 from rowtide.delta.writing.deletion import Below, delete_below
 from rowtide.delta.writing.rewriting import compact, is_marked, mend
 from rowtide.lake.session import pinned

@@ -38,8 +38,7 @@ from rowtide.delta.replay import LAST_CHECKPOINT, checkpoint_path, commit_path
 from rowtide.delta.snapshot import Location, Tail, open_snapshot
 from rowtide.delta.writing.alteration import set_properties
 from rowtide.delta.writing.appends import write_rows
-from rowtide.delta.writing.commits import Committer
-from rowtide.delta.writing.creation import create_table
+from rowtide.delta.writing.commits import Committer, create_table
 from rowtide.delta.writing.rewriting import compact
 from rowtide.storage.local import LocalFolder
 

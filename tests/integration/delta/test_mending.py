@@ -22,8 +22,7 @@ from rowtide.delta.replay import commit_path, read_commit
 from rowtide.delta.writing import rewriting
 from rowtide.delta.writing.alteration import rewrite, widen_columns
 from rowtide.delta.writing.appends import write_rows
-from rowtide.delta.writing.commits import Committer, PriorVersion
-from rowtide.delta.writing.creation import create_table
+from rowtide.delta.writing.commits import Committer, PriorVersion, create_table
 from rowtide.delta.writing.rewriting import Mended, is_marked, mend, plan_mending
 
 TYPES: dict[str, pa.DataType] = {

@@ -13,8 +13,7 @@ import pytest
 from builders.lakes.delta_tables import append, create, locate, maintain_later, own
 from builders.lakes.delta_values import VALUES, require_same
 from rowtide.delta.replay import commit_path
-from rowtide.delta.writing.commits import Committer
-from rowtide.delta.writing.creation import create_table
+from rowtide.delta.writing.commits import Committer, create_table
 from rowtide.lake.session import pinned
 from rowtide.lake.sql_text import schema_text
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from builders.capture.captured_databases import CapturedDatabase
-from rowtide.cdc.capture.capture import Capture
+from rowtide.cdc.capture.capture import Capture, CycleOptions
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.system_tables import RecordedCycle, SystemTables
 from rowtide.databases.postgres.connect import open_engine
@@ -181,7 +181,7 @@ def capture_on(captured: CapturedDatabase, lease: AdvisoryLease, maxtrans: int, 
     """Capture up to a log position; return False where the other process is a cycle ahead, or has taken the lake."""
     source, store = captured.cdc.get_source(), captured.store()
     system_tables = SystemTables(source.lake, source.source_id, lambda: captured.spark)
-    capture = Capture(system_tables, store, LakeLease.take(store, lease), maxtrans=maxtrans)
+    capture = Capture(system_tables, store, LakeLease.take(store, lease), options=CycleOptions(maxtrans=maxtrans))
     try:
         while capture.position.log <= target:
             capture.step()

@@ -14,14 +14,7 @@ from builders.servers.odd_settings import MEANINGS, TIME_LIMITS, open_program, s
 from fixtures.servers import fresh_database
 from rowtide.core.errors import Remedy
 from rowtide.databases.postgres.catalogue import find_table, find_table_id, list_tables, spell_names
-from rowtide.databases.postgres.connect import (
-    PINNED_SETTINGS,
-    STREAM_SETTINGS,
-    WHOLE_TABLES,
-    open_engine,
-    open_engine_beside,
-    open_url,
-)
+from rowtide.databases.postgres.connect import open_engine, open_engine_beside, open_url
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import (
     ConnectionFailed,
@@ -30,6 +23,7 @@ from rowtide.databases.postgres.errors import (
     WritesRefused,
     translated,
 )
+from rowtide.databases.postgres.session_settings import PINNED_SETTINGS, STREAM_SETTINGS, WHOLE_TABLES
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.replication.targets.postgres.connecting import connect
 

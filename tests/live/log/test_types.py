@@ -28,8 +28,9 @@ from builders.values.typed_tables import (
 from fixtures.servers import drop_database, fresh_database
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.catalogue import find_table
-from rowtide.databases.postgres.connect import STREAM_SETTINGS, open_engine
+from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.databases.postgres.session_settings import STREAM_SETTINGS
 from rowtide.log.postgres.stream.stream import ReplicationStream
 
 ODD_ROLE_SETTINGS = {

@@ -19,7 +19,7 @@ from builders.values.type_catalogue import SAMPLES, SETUP
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.rows.conversion import LsnRange, convert_records
 from rowtide.core.tables import TableShape
-from rowtide.databases.postgres.connect import PINNED_SETTINGS
+from rowtide.databases.postgres.session_settings import PINNED_SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

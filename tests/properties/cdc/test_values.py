@@ -17,7 +17,7 @@ from builders.capture.captured_databases import CapturedDatabase
 from builders.values.random_values import RANDOM_SAMPLES, choose
 from builders.values.type_catalogue import SETUP
 from rowtide.cdc.lake_readers.presentation import present
-from rowtide.databases.postgres.connect import PINNED_SETTINGS
+from rowtide.databases.postgres.session_settings import PINNED_SETTINGS
 
 ROWS = 400
 CHANGES_PER_ROW = (2, 1)

@@ -22,9 +22,9 @@ from builders.values.row_filters import (
 )
 from fixtures.servers import fresh_database
 from rowtide.databases.filter_words import RESERVED_WORDS
-from rowtide.databases.postgres.connect import PINNED_SETTINGS, pin_settings
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.quoting import quote, quote_literal
+from rowtide.databases.postgres.session_settings import PINNED_SETTINGS, pin_settings
 from rowtide.replication.errors.publishing import FilterColumnUnpublished, FilterMalformed, FilterTypeInexact
 from rowtide.replication.filters import FilterColumn, as_sql, parse_filter
 from rowtide.replication.filters.verdict import matches

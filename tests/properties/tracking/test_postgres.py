@@ -35,6 +35,7 @@ from fixtures.tracked import POSTGRES_STORAGES
 from rowtide.core.anchors import UnknownAnchor
 from rowtide.databases.postgres import connect, locks
 from rowtide.databases.postgres.errors import LockNotObtained, UnexpectedSqlError
+from rowtide.databases.postgres.session_settings import PINNED_SETTINGS
 from rowtide.tracking import Anchor, ChangeTracking, PurgeType, Storage, TrackingKeyType
 from rowtide.tracking.errors import AnchorTooOld, TrackingLost
 
@@ -479,7 +480,7 @@ def test_replicas_equal_the_table_in_any_order_of_commits(
     monkeypatch.setattr(locks, "LOCK_TIMEOUT_S", 0.005)
     monkeypatch.setattr(locks, "LOCK_ATTEMPTS", 1)
     # One thread plays all sessions: who waited for another would wait for ever.
-    monkeypatch.setattr(connect, "PINNED_SETTINGS", connect.PINNED_SETTINGS | {"lock_timeout": LOCK_TIMEOUT})
+    monkeypatch.setattr(connect, "PINNED_SETTINGS", PINNED_SETTINGS | {"lock_timeout": LOCK_TIMEOUT})
     with psycopg.connect(database, autocommit=True) as program:
         name = program.info.dbname
         program.execute(f"alter database {name} set lock_timeout = '{LOCK_TIMEOUT}'".encode())

@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from builders.tracking.tracking_replicas import Replica, Row, images
 from rowtide.core.anchors import UnknownAnchor
-from rowtide.tracking import ChangeTracking, Operation, PurgeType, Storage
+from rowtide.tracking import ChangeTracking, NetOperation, PurgeType, Storage
 from rowtide.tracking.errors import AnchorTooOld
 
 TABLES = {
@@ -160,8 +160,8 @@ class Tracked(RuleBasedStateMachine):
             self.program.execute("rollback to s")
             self.program.execute(last)
 
-    @rule(data=st.data(), operation=st.sampled_from(Operation))
-    def upload(self, data: st.DataObject, operation: Operation) -> None:
+    @rule(data=st.data(), operation=st.sampled_from(NetOperation))
+    def upload(self, data: st.DataObject, operation: NetOperation) -> None:
         """The replica with a context writes to the table what it writes to its own copy, and leaves that out later."""
         replica = self.replicas[2]
         assume(replica.anchor is not None)
@@ -171,14 +171,14 @@ class Tracked(RuleBasedStateMachine):
         try:
             with self.tracking.transaction(replica.context, seen=replica.anchor) as transaction:
                 match operation:
-                    case Operation.DELETE:
+                    case NetOperation.DELETE:
                         gone = self.rows(self.connection.execute(f"delete from t {where}", key))
                         replica.drop(map(replica.key_of, gone))
-                    case Operation.UPDATE:
+                    case NetOperation.UPDATE:
                         changed = self.rows(self.connection.execute(f"update t set v = ? {where}", [row["v"], *key]))
                         for image in changed:
                             replica.amend([replica.key_of(image)], {"v": image["v"]})
-                    case Operation.INSERT:
+                    case NetOperation.INSERT:
                         statement = f"{self.upsert_statement} returning *"
                         replica.put(self.rows(self.connection.execute(statement, [*row.values()])))
         except sqlite3.IntegrityError:

@@ -14,9 +14,8 @@ from builders.capture.captured_databases import LoggedDatabase
 from builders.faults.faulty_proxy import Fault, FaultyProxy
 from builders.servers.object_servers import Bucket
 from builders.workloads import TABLES, Workload, make_tables, read_history
-from rowtide.cdc.capture.capture import Capture
+from rowtide.cdc.capture.capture import Capture, CycleOptions
 from rowtide.cdc.lake_lease import LakeLease
-from rowtide.cdc.scans.pace import CaptureOptions
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.delta.errors import AppendNotFound
@@ -102,7 +101,7 @@ def test_of_two_captures_of_a_bucket_one_commits_a_cycle(
         while True:
             tables = SystemTables(source.lake, source.source_id)
             held = LakeLease.take(store, lease)
-            capture = Capture(tables, store, held, options=CaptureOptions(), maxtrans=maxtrans)
+            capture = Capture(tables, store, held, options=CycleOptions(maxtrans=maxtrans))
             # Where the other one is a cycle ahead, it begins again with what is recorded.
             with suppress(AppendNotFound):
                 while capture.position.log <= target:

@@ -24,9 +24,10 @@ from builders.log.log_reader_processes import is_streaming, log_reader
 from rowtide.agents.log_reader_child import open_reading
 from rowtide.agents.runs import run_agent
 from rowtide.core.errors import RowtideError
-from rowtide.databases.postgres.connect import open_engine, open_replication_connection
+from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoFreeSlot
+from rowtide.databases.postgres.replication_connections import open_replication_connection
 from rowtide.log import reader
 from rowtide.log.errors import LogStoreWriteFailed
 from rowtide.log.opening import open_log_reader

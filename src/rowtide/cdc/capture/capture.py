@@ -27,6 +27,7 @@ from rowtide.cdc.capture.change_files import (
     with_heartbeat,
 )
 from rowtide.cdc.capture.continuity import is_behind, require_continued
+from rowtide.cdc.capture.instance_tables import AS_FITS, InstanceTables, Widening
 from rowtide.cdc.capture.planning import (
     CyclePlan,
     InstanceLifetime,
@@ -37,27 +38,19 @@ from rowtide.cdc.capture.planning import (
     plan_gap,
     plan_range,
 )
-from rowtide.cdc.ddl import retyping
 from rowtide.cdc.ddl.history import history_rows
-from rowtide.cdc.ddl.retyping import WidenedTable
 from rowtide.cdc.definitions import READER
 from rowtide.cdc.errors.capturing import LakeBehindLog
-from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_lease import LakeLease
-from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED, SUSPENDED, base_table_path, change_table_path
-from rowtide.cdc.rows.change_columns import change_columns
+from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED, SUSPENDED
 from rowtide.cdc.rows.conversion import find_most_row_bytes
 from rowtide.cdc.scans.metrics import Engine, ScanFigures, ScanPhase
-from rowtide.cdc.scans.pace import USUAL, CaptureOptions
+from rowtide.cdc.scans.pace import EngineSetting
 from rowtide.cdc.system_tables import InstanceEvent, LakeState, RecordedCycle, SystemTables
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.tables import Widened
 from rowtide.core.values import frozen
-from rowtide.delta.errors import AppendNotFound, LakeReadFailed, LakeWriteFailed, TableUnreadable, TableUnwritable
-from rowtide.events.catalogue import DisabledRowsStay
-from rowtide.events.emission import emit
-from rowtide.lake import tables
+from rowtide.delta.errors import AppendNotFound
 from rowtide.lake.tables import Compacted, compact
 from rowtide.log.store.entries import ReaderAdvanced
 from rowtide.log.store.state import ManifestState, segments_between
@@ -81,6 +74,20 @@ class CycleReport:
     is_heartbeat: bool = False
 
 
+@frozen
+class CycleOptions:
+    """How cycles are made: at most of `maxtrans` transactions, None: no limit; without rows that are larger than
+    `most_row_bytes`, None: than memory allows.
+    """
+
+    engine: EngineSetting = EngineSetting.AUTO
+    maxtrans: int | None = None
+    most_row_bytes: int | None = None
+
+
+_USUAL = CycleOptions()
+
+
 class Capture:
     """The capture agent of one database, in the process that holds the lake lease."""
 
@@ -90,28 +97,18 @@ class Capture:
         store: Store,
         lease: LakeLease,
         *,
-        options: CaptureOptions = USUAL,
-        maxtrans: int | None = None,
-        most_row_bytes: int | None = None,
+        options: CycleOptions = _USUAL,
+        widening: Widening = AS_FITS,
         on_cycle: Callable[[CycleReport], None] = lambda _report: None,
         compact: Callable[[Compacted], None] = compact,
         find_awaited: Callable[[], CommitLsn | None] = lambda: None,
-        find_widened: Callable[[str], Widened] = lambda _member_id: Widened.AUTO,
-        on_widened: Callable[[WidenedTable], None] = lambda _table: None,
     ) -> None:
-        """A cycle takes at most `maxtrans` transactions; None: no limit. `compact` is called for tables in turn.
-
-        `find_widened` returns an instance's setting for columns that get wider types, by its member id; `on_widened` is
-        called before a table gets them.
-
-        Rows larger than `most_row_bytes` are omitted; None: larger than memory allows. `find_awaited` returns an LSN
-        up to which something is to be published, if only a heartbeat.
+        """`compact` is called for tables in turn. `find_awaited` returns an LSN up to which something is to be
+        published, if only a heartbeat.
         """
         self._appender = ChangeAppender(system_tables, store, options.engine)
-        self._find_widened = (lambda _member_id: Widened.REWRITE) if options.rewrites_widened else find_widened
-        self._on_widened = on_widened
-        self._maxtrans = maxtrans
-        self._most_row_bytes = most_row_bytes or find_most_row_bytes()
+        self._maxtrans = options.maxtrans
+        self._most_row_bytes = options.most_row_bytes or find_most_row_bytes()
         self._lake = system_tables.lake
         self._system_tables = system_tables
         self._store = store
@@ -121,7 +118,7 @@ class Capture:
         self._compact = compact
         self._find_awaited = find_awaited
         self._published: CommitLsn | None = None
-        self._committer = system_tables.committer
+        self._tables = InstanceTables(system_tables, lease, widening)
         system_tables.ensure()
         state = self._manifest.refresh()
         self._lake_state = system_tables.read()
@@ -137,7 +134,7 @@ class Capture:
         self._next_look = 0.0
         self._look_pause_s = _FIRST_LOOK_S
         self._is_at_bucket = is_object_url(store.url(""))
-        self._retire_disabled()
+        self._tables.retire_disabled(self._lake_state)
 
     @property
     def position(self) -> Position:
@@ -270,16 +267,15 @@ class Capture:
         self._lease.require(state)
         if self._lake_state.open_cycle is None:
             # A cycle that cannot be completed would be redone for ever.
-            for altered in plan.altered:
-                retyping.require_fit(self._lake, altered.lifetime.instance)
+            self._tables.require_fit(plan)
         with ThreadPoolExecutor(1, "rowtide-record") as pool:
             # Data files that no version names count for nothing: they are written while the cycle is recorded.
             recording = pool.submit(self._record, plan, cycle)
             if (plan.begun or plan.altered) and not self._is_recorded(recording):
                 return
             self._phase = ScanPhase.SECOND_SCAN
-            self._carry_types(plan)
-            self._ensure_change_tables(plan)
+            self._tables.carry_types(plan)
+            self._tables.ensure(plan, self._lake_state)
             captured = read_captured(segments, plan)
             enabled = {member.member_id for member in state.members}
             prepared = self._appender.prepare(plan, cycle, segments, captured, enabled)
@@ -294,7 +290,7 @@ class Capture:
         self._phase = ScanPhase.LAST_SCAN
         figures = self._publish(plan, cycle, events, captured, prepared.engine)
         self._move_to(plan, state)
-        self._retire_ended(plan)
+        self._tables.retire_ended(plan)
         self._advance()
         instances = tuple(work.lifetime.instance.capture_instance for work in plan.work)
         seconds = time.monotonic() - started
@@ -337,62 +333,6 @@ class Capture:
         last = pc.max(transactions["start_lsn"]).as_py()
         self._published = CommitLsn(last) if last is not None else self._published
         return _figures(plan, transactions, count_changes(captured), engine)
-
-    def _carry_types(self, plan: CyclePlan) -> None:
-        """Give the change tables the types that their columns have in the source from this cycle on."""
-        for altered in plan.altered:
-            instance = altered.lifetime.instance
-            retyping.carry_types(
-                self._lake,
-                instance,
-                widened=self._find_widened(instance.member_id),
-                before_commit=self._lease.require,
-                on_widened=self._on_widened,
-            )
-            self._committer.forget(change_table_path(self._lake, instance.capture_instance))
-
-    def _ensure_change_tables(self, plan: CyclePlan) -> None:
-        for lifetime in plan.begun:
-            # One that ends in the same cycle has no rows; its name may be the next one's, whose table is not touched
-            # again when a cycle is redone: it would be emptied, and the rows refused as there already.
-            if lifetime.end is None:
-                self._ensure_change_table(lifetime)
-
-    def _ensure_change_table(self, lifetime: InstanceLifetime) -> None:
-        columns = [(column.name, column.type_name) for column in change_columns(lifetime.instance)]
-        path = change_table_path(self._lake, lifetime.instance.capture_instance)
-        # The table may be another instance's by now: one that was enabled while this process stood still.
-        identity = lifetime.instance.member_id
-        tables.ensure_table(path, columns, identity=identity, before_commit=self._lease.require)
-        before = self._lake_state.instances.get(lifetime.instance.capture_instance)
-        if before is not None and before.state == SUSPENDED:
-            # Its types may have changed in the gap; its rows from before are shown to no reader.
-            retyping.require_types(self._lake, lifetime.instance, self._lease.require)
-        self._committer.forget(path)
-
-    def _retire_ended(self, plan: CyclePlan) -> None:
-        """Remove the rows of disabled instances once no reader is shown them."""
-        for lifetime in plan.ended:
-            if lifetime.end is not None:
-                self._retire(lifetime.instance)
-
-    def _retire_disabled(self) -> None:
-        """Remove the rows that a crash left between the end of an instance and their removal."""
-        for recorded in self._lake_state.instances.values():
-            if recorded.state == DISABLED:
-                self._retire(recorded.instance)
-
-    def _retire(self, instance: Instance) -> None:
-        """Remove the rows of a disabled instance. A table that is damaged keeps nobody from capturing: `health` names
-        it, and the next start tries again.
-        """
-        for path_of in (change_table_path, base_table_path):
-            path = path_of(self._lake, instance.capture_instance)
-            try:
-                tables.retire_table(path, identity=instance.member_id)
-            except (LakeReadFailed, LakeWriteFailed, TableUnreadable, TableUnwritable) as error:
-                emit(DisabledRowsStay(error))
-            self._committer.forget(path)
 
     def _compact_in_turn(self) -> None:
         names = sorted(lifetime.instance.capture_instance for lifetime in _active(self._lake_state).values())

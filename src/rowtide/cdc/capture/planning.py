@@ -425,8 +425,8 @@ def find_misfit(instance: Instance, shape: TableShape) -> str | None:
         return None
     if instance.before_images is BeforeImages.FULL:
         return "its replica identity is no longer full"
-    places = find_indexes(instance, shape)
-    in_key = (places.get(column.name) for column in instance.index_columns)
-    if all(place is not None and shape.columns[place].is_key for place in in_key):
+    indexes = find_indexes(instance, shape)
+    in_key = (indexes.get(column.name) for column in instance.index_columns)
+    if all(index is not None and shape.columns[index].is_key for index in in_key):
         return None
     return "its replica identity no longer has the key"

@@ -144,8 +144,8 @@ def clean_up(
         while (outcome := _find_outcome(connection, request_id)) is None:
             try:
                 lease = AdvisoryLease.take(engine, LAKE, patience_s=0)
-            except LeaseHeld as held:
-                on_progress(f"Waiting for {held.holder} to clean up ...")
+            except LeaseHeld as error:
+                on_progress(f"Waiting for {error.holder} to clean up ...")
                 time.sleep(_PAUSE_S)
                 continue
             with lease:
@@ -168,13 +168,13 @@ def _work_off(
     """Carry out requests up to this process's own."""
     store = open_store(source.log_store)
     verify_provenance(lease.connection, open_own_manifest(source, store))
-    held = LakeLease.take(store, lease, source.lake, list_table_paths)
-    housekeeping = Housekeeping.over(lease.connection, SystemTables(source.lake, source.source_id), held)
+    lake_lease = LakeLease.take(store, lease, source.lake, list_table_paths)
+    housekeeping = Housekeeping.over(lease.connection, SystemTables(source.lake, source.source_id), lake_lease)
     while _find_outcome(lease.connection, request_id) is None:
         on_progress(f"Cleaning up, tables left: {housekeeping.remaining or 'all'} ...")
         if not housekeeping.step():
             time.sleep(_PAUSE_S)
-    held.resign()
+    lake_lease.resign()
 
 
 def _insert_request(connection: Connection, order: CleanupOrder) -> int:

@@ -154,10 +154,10 @@ def _drop_missing(instance: Instance, lsn: CommitLsn, shape: TableShape) -> Inst
     """Return an instance with the columns marked that a description of its table has not any more."""
     if not instance.seen_columns or shape.others is None:
         return instance
-    places = find_indexes(instance, shape)
+    indexes = find_indexes(instance, shape)
     columns = (
         column
-        if column.is_computed or column.name in places or column.dropped_at is not None
+        if column.is_computed or column.name in indexes or column.dropped_at is not None
         else replace(column, dropped_at=lsn.value)
         for column in instance.columns
     )
@@ -222,7 +222,7 @@ def _see(instance: Instance, name: str, column: ColumnShape | None = None) -> In
 
 
 def _retype(instance: Instance, shape: TableShape, column: ColumnShape, type_text: str) -> Instance:
-    places = find_indexes(instance, shape)
+    indexes = find_indexes(instance, shape)
     columns = (
         replace(
             captured,
@@ -231,7 +231,7 @@ def _retype(instance: Instance, shape: TableShape, column: ColumnShape, type_tex
             type_modifier=column.type_modifier,
             base_type_text=None,
         )
-        if captured.name in places and shape.columns[places[captured.name]] is column
+        if captured.name in indexes and shape.columns[indexes[captured.name]] is column
         else captured
         for captured in instance.columns
     )

@@ -10,13 +10,12 @@ from sqlalchemy import Connection, Engine, Executable, select
 from sqlalchemy.schema import CreateSchema, DropSchema
 
 from rowtide.cdc import access, definitions
-from rowtide.cdc.definitions import FEATURE, READER
+from rowtide.cdc.definitions import FEATURE, READER, read_widened, set_of_database
 from rowtide.cdc.enabling import joining_triggers, postgres
 from rowtide.cdc.enabling.table_rules import list_rules
 from rowtide.cdc.jobs import definitions as job_definitions
 from rowtide.cdc.published import INSTANCES, arrow_schema, base_table_path, change_table_path, system_table_path
 from rowtide.cdc.requests import InstanceRequest
-from rowtide.cdc.widened_columns import read_widened, set_of_database
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.core.tables import Widened
@@ -29,10 +28,9 @@ from rowtide.databases.postgres.functions import view_schema
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.urls import name_of
 from rowtide.lake import tables
-from rowtide.lake.paths import absolute_lake
 from rowtide.lake.small_tables import SmallTable
 from rowtide.lake.stores import prepare_lake, require_not_nested
-from rowtide.log import catalogue, placeholder_reader
+from rowtide.log import catalogue
 from rowtide.log.catalogue import members_table
 from rowtide.log.errors import DatabaseNotEnabled, IllegalEntry, LogStillRead
 from rowtide.log.postgres import provision
@@ -42,9 +40,11 @@ from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provenance import find_owner
 from rowtide.log.postgres.provision import StoragePlaces
 from rowtide.log.source_definition import SourceDefinition
+from rowtide.log.store import maintenance
 from rowtide.log.store.entries import ReaderAdvanced, ReaderLeft
 from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
+from rowtide.storage.places import absolute_lake
 
 
 @frozen
@@ -98,7 +98,7 @@ def enable_database(
         source = alterations.transact(add)
         failpoint("capture_addition.after")
         # What capture needs is kept from here on.
-        placeholder_reader.leave(manifest)
+        maintenance.remove_placeholder(manifest)
     was_enabled = was_made and opened.was_there
     with translated(), engine.connect() as connection:
         counts = read_widened(connection)

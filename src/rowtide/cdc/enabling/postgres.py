@@ -12,7 +12,9 @@ from rowtide.cdc.definitions import (
     EnabledTable,
     forget_step,
     list_enabled,
+    own_steps,
     read_captured_columns,
+    read_own,
     record_steps,
     require_complete,
 )
@@ -33,7 +35,6 @@ from rowtide.cdc.instances import Instance
 from rowtide.cdc.jobs.definitions import first_table_steps, last_table_steps
 from rowtide.cdc.requests import InstanceRequest
 from rowtide.cdc.snapshot_requests import has_snapshot, request_step
-from rowtide.cdc.widened_columns import own_steps, read_own
 from rowtide.databases.postgres.catalogue import find_by_id, find_table, require_table_owner
 from rowtide.databases.postgres.functions import close_function
 from rowtide.databases.postgres.locks import LockMode, lock_briefly_steps

@@ -118,7 +118,7 @@ class ContinuousInvalid(Invalid, number=22998):
     """A job is continuous or not (SQL Server: 22998)."""
 
     fact = "continuous cannot be {value}"
-    hint = "Give 1, or 0 for a job that ends after one round of scans."
+    hint = "Give 1, or 0 for a job that ends after one poll."
     value: str
 
 

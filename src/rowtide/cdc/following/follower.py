@@ -31,7 +31,7 @@ from rowtide.cdc.following.row_events import Origin, TransactionRange, as_row_ev
 from rowtide.cdc.following.sinks import Interrupted, Sink
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.ordering import ORDER, OrderedRows, merge
-from rowtide.cdc.published import ENABLED, Publication, RecordedInstance, read_visible_publication
+from rowtide.cdc.published import ENABLED, LakePublication, RecordedInstance, read_visible_publication
 from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
@@ -40,7 +40,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
 from rowtide.delta.errors import LakeReadFailed
-from rowtide.lake.paths import local_folder
+from rowtide.storage.places import local_folder
 
 
 class StreamPosition(Protocol):
@@ -56,7 +56,7 @@ class StreamPosition(Protocol):
         ...
 
     def find_starts(
-        self, lake: Lake, published: Publication, recorded: Mapping[str, RecordedInstance]
+        self, lake: Lake, published: LakePublication, recorded: Mapping[str, RecordedInstance]
     ) -> Mapping[str, CommitLsn]:
         """Return the first LSN to be read of each instance that capture has met."""
         ...
@@ -84,7 +84,7 @@ class OwnPosition:
         return self._instances
 
     def find_starts(
-        self, lake: Lake, published: Publication, recorded: Mapping[str, RecordedInstance]
+        self, lake: Lake, published: LakePublication, recorded: Mapping[str, RecordedInstance]
     ) -> Mapping[str, CommitLsn]:
         """Return the position in each instance; the low endpoint of one that was enabled later.
 
@@ -112,7 +112,7 @@ class OwnPosition:
         start = self.after.increment()
         return max(start, recorded.lsn) if recorded.note is None else start
 
-    def _find_beginning(self, lake: Lake, published: Publication, names: Sequence[str]) -> CommitLsn | None:
+    def _find_beginning(self, lake: Lake, published: LakePublication, names: Sequence[str]) -> CommitLsn | None:
         match self._begin:
             case None:
                 return published.lsn
@@ -153,7 +153,7 @@ class ConsumerPosition:
         return [instance.name for instance in found.instances if instance.is_enabled]
 
     def find_starts(
-        self, _lake: Lake, _published: Publication, recorded: Mapping[str, RecordedInstance]
+        self, _lake: Lake, _published: LakePublication, recorded: Mapping[str, RecordedInstance]
     ) -> Mapping[str, CommitLsn]:
         """Return the next window's first LSNs. Raises `ConsumerPassed`, `ConsumedInstanceEnded`."""
         return find_starts(self._consumer, recorded)
@@ -202,7 +202,7 @@ class _OpenedLake:
 
     lake: Lake
     source_id: str
-    published: Publication
+    published: LakePublication
     starts: Mapping[str, CommitLsn]
     end: CommitLsn | None
     opened_at: float

@@ -52,9 +52,9 @@ class TransactionRange:
         if not len(self.lsns):
             nothing = pa.nulls(len(lsns), pa.int64())
             return nothing, nothing
-        places = np.minimum(np.searchsorted(self.lsns, lsns), len(self.lsns) - 1)
-        is_unknown = self.lsns[places] != lsns
-        return pa.array(self.ends[places], mask=is_unknown), pa.array(self.numbers[places], mask=is_unknown)
+        indexes = np.minimum(np.searchsorted(self.lsns, lsns), len(self.lsns) - 1)
+        is_unknown = self.lsns[indexes] != lsns
+        return pa.array(self.ends[indexes], mask=is_unknown), pa.array(self.numbers[indexes], mask=is_unknown)
 
 
 def read_transactions(
@@ -110,7 +110,7 @@ class RowValues:
 
 @frozen
 class RowEvents:
-    """Events in their order; `before` and `after` are places of rows in `values`, negative where there is none.
+    """Events in their order; `before` and `after` are indexes of rows in `values`, negative where there is none.
 
     `ends` (microseconds) and `numbers` of their transactions are null where the transaction is unknown.
     """
@@ -138,25 +138,25 @@ def as_row_events(
 
 def _whole_updates(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the same rows, none of which ends with the row before an update."""
-    held: list[pa.RecordBatch] = []
+    buffered: list[pa.RecordBatch] = []
     for rows in batches:
         if not rows.num_rows:
             continue
-        whole = join([*held, rows])
+        whole = join([*buffered, rows])
         count = whole.num_rows - (whole.column(ORDER[2])[-1].as_py() == UPDATE_BEFORE)
-        held = [whole.slice(count)] if count < whole.num_rows else []
+        buffered = [whole.slice(count)] if count < whole.num_rows else []
         if count:
             yield whole.slice(0, count)
-    yield from held
+    yield from buffered
 
 
 def _as_events(rows: pa.RecordBatch, instance: Instance, transactions: TransactionRange) -> RowEvents:
     lsns, seqvals, operations = (rows.column(name).to_numpy(zero_copy_only=False) for name in ORDER)
-    places = np.arange(rows.num_rows)
+    indexes = np.arange(rows.num_rows)
     # The row before an update comes directly before the row after it.
     has_before = (operations == UPDATE_AFTER) & (np.roll(operations, 1) == UPDATE_BEFORE)
-    before = np.where(has_before, places - 1, np.where(operations == DELETE, places, -1))
-    after = np.where(np.isin(operations, (INSERT, UPDATE_AFTER)), places, -1)
+    before = np.where(has_before, indexes - 1, np.where(operations == DELETE, indexes, -1))
+    after = np.where(np.isin(operations, (INSERT, UPDATE_AFTER)), indexes, -1)
     kept = operations != UPDATE_BEFORE
     ends, numbers = transactions.look_up(lsns[kept])
     values = RowValues(present_values(rows, instance), find_absent(rows, len(instance.columns)))
@@ -174,9 +174,9 @@ def find_absent(rows: pa.RecordBatch, columns: int) -> Sequence[Booleans] | None
 
 def lsn_texts(lsns: Integers) -> Any:
     """Return LSNs as `rowtide cdc lsn` prints them."""
-    found, places = np.unique(lsns, return_inverse=True)
+    found, indexes = np.unique(lsns, return_inverse=True)
     texts = pa.array([str(CommitLsn(lsn)) for lsn in found.tolist()], pa.string())
-    return kernels.take(texts, pa.array(places))
+    return kernels.take(texts, pa.array(indexes))
 
 
 Texts = Any
@@ -191,8 +191,8 @@ def constant(value: str) -> str:
 def make_object(members: Mapping[str, Texts], more: Texts = "", *, end: str = "}") -> Any:
     """Return objects with these members, whose values are JSON; `more` is JSON behind the last of them."""
     parts: list[Texts] = []
-    for place, (name, value) in enumerate(members.items()):
-        parts += [f"{', ' if place else '{'}{constant(name)}: ", value]
+    for index, (name, value) in enumerate(members.items()):
+        parts += [f"{', ' if index else '{'}{constant(name)}: ", value]
     return kernels.binary_join_element_wise(*parts, more, end, "")
 
 
@@ -230,7 +230,7 @@ def _enclosed(begin: str, members: Sequence[Any], end: str) -> Any:
     return kernels.binary_join_element_wise(begin, joined, end, "")
 
 
-def take(images: Any, places: Integers) -> Any:
-    """Return the images at places, `null` where a place is negative."""
-    found = images.take(pa.array(places, mask=places < 0))
+def take(images: Any, indexes: Integers) -> Any:
+    """Return the images at indexes, `null` where an index is negative."""
+    found = images.take(pa.array(indexes, mask=indexes < 0))
     return kernels.fill_null(found, "null")

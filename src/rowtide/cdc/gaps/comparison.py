@@ -34,9 +34,10 @@ from rowtide.core.values import frozen
 from rowtide.databases.lake_values.casting import Column, Texts, kernels
 from rowtide.databases.lake_values.texts import as_texts
 from rowtide.databases.postgres.catalogue import find_by_id
-from rowtide.databases.postgres.connect import STREAM_SETTINGS, WHOLE_TABLES, open_url
+from rowtide.databases.postgres.connect import open_url
 from rowtide.databases.postgres.copying import copy_out
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.session_settings import STREAM_SETTINGS, WHOLE_TABLES
 from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.log.postgres.restarting import XID, ReconciliationPoint
@@ -47,13 +48,13 @@ _NO_IMAGE, _KEY_IMAGE, _FULL_IMAGE = int(ImageKind.NONE), int(ImageKind.KEY), in
 
 @frozen
 class ComparedTable:
-    """What is compared: `instance` names the columns of both sides, `version` the records' places of columns."""
+    """What is compared: `instance` names the columns of both sides, `version` the columns' indexes in the records."""
 
     instance: Instance
     version: LoggedTable
 
     @property
-    def places(self) -> list[int]:
+    def ordinals(self) -> list[int]:
         """The ordinals of the version's columns, in its order."""
         ordinals = {column.column_id: ordinal for ordinal, column in enumerate(self.instance.columns, 1)}
         return [ordinals[column.number or 0] for column in self.version.shape.columns]
@@ -61,7 +62,7 @@ class ComparedTable:
     @property
     def key(self) -> list[int]:
         """The ordinals of the key's columns."""
-        return [place for place, column in enumerate(self.instance.columns, 1) if column.index_ordinal is not None]
+        return [ordinal for ordinal, column in enumerate(self.instance.columns, 1) if column.index_ordinal is not None]
 
 
 def source_texts(rows: pa.RecordBatch, instance: Instance) -> list[Texts]:
@@ -106,7 +107,7 @@ class GapComparison:
         return f"{operation.name.lower()}_{self._suffix}"
 
     def _load(self, side: str, rows: Iterator[pa.RecordBatch]) -> None:
-        ordinals = sorted(self._table.places)
+        ordinals = sorted(self._table.ordinals)
         columns = [*(f"c{ordinal}" for ordinal in ordinals), "lacks"]
         incoming = f"{side}_{self._suffix}"
         if self._engine.register(incoming, columns, _columns(self._table, ordinals, rows)):
@@ -124,11 +125,11 @@ def _columns(table: ComparedTable, ordinals: Sequence[int], rows: Iterator[pa.Re
 
 def _statements(table: ComparedTable) -> dict[Operation, str]:
     """Return the queries of the difference; each has the columns `before`, `after` and `image`."""
-    key, places = table.key, table.places
+    key, ordinals = table.key, table.ordinals
     is_same = " and ".join(f"base.c{ordinal} = present.c{ordinal}" for ordinal in key)
-    differs = " or ".join(f"base.c{ordinal} is distinct from present.c{ordinal}" for ordinal in places)
-    before, after = _row(_BASE, places), _row(_PRESENT, places)
-    only_key = ", ".join(f"base.c{ordinal}" if ordinal in key else "null" for ordinal in places)
+    differs = " or ".join(f"base.c{ordinal} is distinct from present.c{ordinal}" for ordinal in ordinals)
+    before, after = _row(_BASE, ordinals), _row(_PRESENT, ordinals)
+    only_key = ", ".join(f"base.c{ordinal}" if ordinal in key else "null" for ordinal in ordinals)
     nothing = "null::varchar[]"
     return {
         # A row that is known in part is deleted by its key; its new values all count as changed.
@@ -149,8 +150,8 @@ def _statements(table: ComparedTable) -> dict[Operation, str]:
     }
 
 
-def _row(side: str, places: Sequence[int]) -> str:
-    return f"[{', '.join(f'{side}.c{ordinal}' for ordinal in places)}]::varchar[]"
+def _row(side: str, ordinals: Sequence[int]) -> str:
+    return f"[{', '.join(f'{side}.c{ordinal}' for ordinal in ordinals)}]::varchar[]"
 
 
 def _as_records(

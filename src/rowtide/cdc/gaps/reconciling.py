@@ -77,7 +77,7 @@ _SEGMENT_BYTES = 32 * 1024 * 1024
 
 
 @frozen
-class Gap:
+class LogGap:
     """What is reconciled: from `after` to the server's present end, for these instances.
 
     `restarted` are the others, with the reason: they begin again after the gap.
@@ -109,7 +109,7 @@ class BridgedGap:
     rows: int
 
 
-def find_gap(engine: Engine, database: str) -> Gap:
+def find_gap(engine: Engine, database: str) -> LogGap:
     """Return the gap that `reconcile` would reconcile, without changes. Raises as that, but `LeaseHeld`."""
     with translated(), engine.connect() as connection:
         source = read_source(connection, database)
@@ -120,7 +120,7 @@ def find_gap(engine: Engine, database: str) -> Gap:
         recorded = read_instances(source.lake, publication.cycle) if publication is not None else {}
         state = manifest.state
         sides = _find_sides(connection, source.lake, _enabled(recorded), state.members)
-        return Gap(
+        return LogGap(
             after=state.position,
             server=format_log_position(slot.read_log_end(connection)),
             instances=tuple(base.instance.capture_instance for base in sides.bases.values()),
@@ -173,12 +173,12 @@ def _publish_rest(
 ) -> tuple[Sequence[Instance], Position]:
     """Publish everything in the log store; return the instances that are enabled then, and the lake's position."""
     store = open_store(source.log_store)
-    held = LakeLease.take(store, lease, source.lake, list_table_paths)
+    lake_lease = LakeLease.take(store, lease, source.lake, list_table_paths)
     system_tables = SystemTables(source.lake, source.source_id, make_spark)
-    capture = Capture(system_tables, store, held)
-    while capture.position < held.manifest.refresh().position:
+    capture = Capture(system_tables, store, lake_lease)
+    while capture.position < lake_lease.manifest.refresh().position:
         capture.step()
-    held.resign()
+    lake_lease.resign()
     return _enabled(system_tables.read().instances), capture.position
 
 

@@ -57,12 +57,12 @@ class JobParameters:
     """The parameters of a job. None: in a job, no limit (`threshold`: no counterpart); in a change, unchanged."""
 
     maxtrans: Annotated[int | None, Option(help="Transactions per scan.", sql_server="@maxtrans")] = None
-    maxscans: Annotated[int | None, Option(help="Scans per round.", sql_server="@maxscans")] = None
+    maxscans: Annotated[int | None, Option(help="Scans per poll.", sql_server="@maxscans")] = None
     continuous: Annotated[
-        bool | None, Option(help="Whether rounds follow until it is stopped.", sql_server="@continuous")
+        bool | None, Option(help="Whether it polls until it is stopped, or once.", sql_server="@continuous")
     ] = None
     pollinginterval: Annotated[
-        int | None, Option(help="Seconds from a round's end to the next.", sql_server="@pollinginterval")
+        int | None, Option(help="Seconds from a poll's end to the next.", sql_server="@pollinginterval")
     ] = None
     retention: Annotated[int | None, Option(help="Minutes that change rows are kept.", sql_server="@retention")] = None
     threshold: Annotated[int | None, Option(help="Accepted, without effect.", sql_server="@threshold")] = None

@@ -48,41 +48,41 @@ class KeyBits:
 
     def find_known(self, keys: npt.NDArray[Any]) -> Flags:
         """Return which keys are in the set."""
-        return self._find(self._places(keys))
+        return self._find(self._bit_indexes(keys))
 
     def add(self, keys: npt.NDArray[Any]) -> None:
         """Add keys of the range."""
-        self._add(np.unique(self._places(keys)))
+        self._add(np.unique(self._bit_indexes(keys)))
 
     def take_new(self, keys: npt.NDArray[Any]) -> Flags:
         """Add keys of the range; return which are the last ones of each that was not in the set."""
         # Sorted as one number each, which is faster than a sort that returns positions.
-        packed = np.sort(self._places(keys) << _POSITION_BITS | np.arange(len(keys)))
-        places = packed >> _POSITION_BITS
-        is_last = np.append(places[1:] != places[:-1], np.ones(min(len(keys), 1), np.bool_))
-        packed, places = packed[is_last], places[is_last]
-        is_new = ~self._find(places)
-        self._add(places[is_new])
+        packed = np.sort(self._bit_indexes(keys) << _POSITION_BITS | np.arange(len(keys)))
+        indexes = packed >> _POSITION_BITS
+        is_last = np.append(indexes[1:] != indexes[:-1], np.ones(min(len(keys), 1), np.bool_))
+        packed, indexes = packed[is_last], indexes[is_last]
+        is_new = ~self._find(indexes)
+        self._add(indexes[is_new])
         taken = np.zeros(len(keys), np.bool_)
         taken[packed[is_new] & _POSITION] = True
         return taken
 
-    def _places(self, keys: npt.NDArray[Any]) -> Numbers:
+    def _bit_indexes(self, keys: npt.NDArray[Any]) -> Numbers:
         """Return the keys' bits. Without sign, what is below the range is above it."""
         offsets = (keys.astype(np.int64, copy=False) - self._least).view(np.uint64)
         return np.minimum(offsets, np.uint64(self._size)).view(np.int64)
 
-    def _find(self, places: Numbers) -> Flags:
-        found: Flags = (self._bits[places >> 3] >> (places & 7).astype(np.uint8) & 1).view(np.bool_)
+    def _find(self, indexes: Numbers) -> Flags:
+        found: Flags = (self._bits[indexes >> 3] >> (indexes & 7).astype(np.uint8) & 1).view(np.bool_)
         return found
 
-    def _add(self, places: Numbers) -> None:
+    def _add(self, indexes: Numbers) -> None:
         """Set bits, which ascend."""
-        if not len(places):
+        if not len(indexes):
             return
-        owners = places >> 3
+        owners = indexes >> 3
         begins = np.flatnonzero(np.append(True, owners[1:] != owners[:-1]))
-        bits = np.uint8(1) << (places & 7).astype(np.uint8)
+        bits = np.uint8(1) << (indexes & 7).astype(np.uint8)
         self._bits[owners[begins]] |= np.bitwise_or.reduceat(bits, begins)
 
 
@@ -157,7 +157,7 @@ class ExactTexts:
     texts: Any
 
     def put_into(self, values: Any) -> Any:
-        """Return texts of the column with the exact ones in their places."""
+        """Return texts of the column with the exact ones in place of nulls."""
         return kernels.replace_with_mask(values, self.is_there, self.texts)
 
 

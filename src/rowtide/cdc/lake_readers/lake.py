@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from rowtide.cdc.lake_readers.as_of.moved_rows import find_moved
 from rowtide.cdc.lake_readers.as_of.tables import table_as_of
-from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, open_change_table
-from rowtide.cdc.lake_readers.completions import Completions
+from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, Completions, open_change_table
 from rowtide.cdc.lake_readers.net_changes import NetChanges
 from rowtide.cdc.lake_readers.presentation import ArrowChanges, as_united, united_schema
 from rowtide.cdc.queries.as_of.opening import as_of_columns, open_as_of

@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from rowtide.cdc.instances import CapturedColumn, Instance
 from rowtide.cdc.lake_readers.bits import EXACT, Bits, KeyBits, kernels, pack_rows, read_exact_texts
-from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, stream_parts
-from rowtide.cdc.lake_readers.completions import Completions
+from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, Completions, stream_parts
 from rowtide.cdc.lake_readers.grouping import KeyGroup
 from rowtide.cdc.lake_readers.ordering import ORDER, join
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, column_type
@@ -292,25 +291,25 @@ class _FollowingGroups:
     """Groups in the order of their last rows, taken up to a place at a time."""
 
     groups: Iterator[KeyGroup]
-    held: KeyGroup | None = field(default=None)
+    buffered: KeyGroup | None = field(default=None)
 
     def take(self, end: int) -> Iterator[KeyGroup]:
         """Yield the groups whose last row is before a place."""
         while not self.is_at_end():
-            assert self.held is not None
-            count = int(np.searchsorted(self.held.last, end))
+            assert self.buffered is not None
+            count = int(np.searchsorted(self.buffered.last, end))
             if count:
-                yield self.held.slice(0, count)
-            if count < len(self.held.last):
-                self.held = self.held.slice(count)
+                yield self.buffered.slice(0, count)
+            if count < len(self.buffered.last):
+                self.buffered = self.buffered.slice(count)
                 return
-            self.held = None
+            self.buffered = None
 
     def is_at_end(self) -> bool:
         """Return whether there are no more groups."""
-        while self.held is None or not len(self.held.last):
-            self.held = next(self.groups, None)
-            if self.held is None:
+        while self.buffered is None or not len(self.buffered.last):
+            self.buffered = next(self.groups, None)
+            if self.buffered is None:
                 return True
         return False
 

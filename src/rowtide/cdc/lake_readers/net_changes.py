@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.bits import Bits
-from rowtide.cdc.lake_readers.change_tables import ChangeTable
-from rowtide.cdc.lake_readers.completions import Completions, FindsValues
+from rowtide.cdc.lake_readers.change_tables import ChangeTable, Completions, FindsValues
 from rowtide.cdc.lake_readers.grouping import KeyGroup, group_rows
 from rowtide.cdc.lake_readers.last_rows import (
     ABSENT,

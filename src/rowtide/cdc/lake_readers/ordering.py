@@ -101,24 +101,24 @@ def gather(
     batches: Iterable[pa.RecordBatch], wanted_bytes: int = BATCH_BYTES, most_rows: int | None = BATCH_ROWS
 ) -> Batches:
     """Yield the same rows in batches of about a number of bytes, and not many more rows."""
-    held: list[pa.RecordBatch] = []
+    buffered: list[pa.RecordBatch] = []
     size = rows = 0
     for batch in batches:
         if not batch.num_rows:
             continue
-        held.append(batch)
+        buffered.append(batch)
         size, rows = size + batch.nbytes, rows + batch.num_rows
         if size >= wanted_bytes or (most_rows is not None and rows >= most_rows):
             size = rows = 0
-            yield _join_all(held)
-    if held:
-        yield _join_all(held)
+            yield _join_all(buffered)
+    if buffered:
+        yield _join_all(buffered)
 
 
-def _join_all(held: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _join_all(buffered: list[pa.RecordBatch]) -> pa.RecordBatch:
     """Join batches, and forget them."""
-    joined = join(held)
-    held.clear()
+    joined = join(buffered)
+    buffered.clear()
     return joined
 
 

@@ -106,17 +106,17 @@ def as_united(rows: pa.RecordBatch, instance: Instance, united: Instance) -> pa.
 def _moved_mask(masks: Any, ordinals: list[int | None], columns: int) -> Any:
     bits = Bits(masks, columns)
     moved = empty_masks(len(masks), len(ordinals))
-    for place, ordinal in enumerate(ordinals, 1):
+    for index, ordinal in enumerate(ordinals, 1):
         if ordinal is not None:
-            set_bits(moved, place, bits.of(ordinal))
+            set_bits(moved, index, bits.of(ordinal))
     return as_binary(moved, masks.is_null().to_numpy(zero_copy_only=False))
 
 
 def _moved_exact(maps: Any, ordinals: list[int | None], columns: int) -> Any:
     moved = np.zeros(columns + 1, np.int32)
-    for place, ordinal in enumerate(ordinals, 1):
+    for index, ordinal in enumerate(ordinals, 1):
         if ordinal is not None:
-            moved[ordinal] = place
+            moved[ordinal] = index
     # Arrow takes a mask only for arrays that begin with their memory.
     whole = pa.concat_arrays([maps])
     is_null = pa.array(whole.is_null().to_numpy(zero_copy_only=False))
@@ -197,10 +197,10 @@ def present(changes: ArrowChanges) -> PresentedChanges:
     instance = changes.instance
     there = set(changes.schema.names)
     metadata = [name for name in _METADATA if name in there and (name != "__$absent_mask" or instance.may_lack_values)]
-    places = {column.lake_name: place for place, column in enumerate(instance.columns)}
-    captured = [places[name] for name in changes.schema.names if name in places]
+    indexes = {column.lake_name: index for index, column in enumerate(instance.columns)}
+    captured = [indexes[name] for name in changes.schema.names if name in indexes]
     batches = (_present(piece, instance, metadata, captured) for batch in changes.batches() for piece in pieces(batch))
-    return PresentedChanges([*metadata, *(instance.columns[place].name for place in captured)], batches)
+    return PresentedChanges([*metadata, *(instance.columns[index].name for index in captured)], batches)
 
 
 def present_values(rows: pa.RecordBatch, instance: Instance) -> Sequence[PresentedColumn]:
@@ -227,9 +227,9 @@ def write_parquet(changes: ArrowChanges, file: Path) -> None:
 def _present(
     rows: pa.RecordBatch, instance: Instance, metadata: Sequence[str], captured: Sequence[int]
 ) -> Sequence[PresentedColumn]:
-    """Present columns of rows: some before the captured ones, and the captured ones at some places."""
+    """Present columns of rows: some before the captured ones, and the captured ones at some indexes."""
     exact = read_exact_texts(rows.column(EXACT))
-    columns = ((place + 1, instance.columns[place]) for place in captured)
+    columns = ((index + 1, instance.columns[index]) for index in captured)
     return [
         *(_present_column(name, rows.column(name), None) for name in metadata),
         *(_present_column(one.name, rows.column(one.lake_name), exact.get(ordinal)) for ordinal, one in columns),

@@ -277,9 +277,9 @@ def share_out(
     A window outside all instances goes to the oldest one, which refuses it.
     """
     shares = []
-    for place, (name, low) in enumerate(lows):
-        later = [other.decrement() for _, other in lows[place + 1 :]]
-        begin = from_lsn if place == 0 else max(low, from_lsn or low)
+    for index, (name, low) in enumerate(lows):
+        later = [other.decrement() for _, other in lows[index + 1 :]]
+        begin = from_lsn if index == 0 else max(low, from_lsn or low)
         end = min([*later, *([to_lsn] if to_lsn is not None else [])], default=None)
         if end is None or (begin or low) <= end:
             shares.append(Share(name, begin, end))
@@ -340,5 +340,5 @@ def _mask_of_both(mask: str, ordinals: Sequence[int | None], columns: int) -> st
 
 
 def _exact_of_both(ordinals: Sequence[int | None]) -> str:
-    moved = ", ".join(f"{ordinal}, {place}" for place, ordinal in enumerate(ordinals, 1) if ordinal is not None)
+    moved = ", ".join(f"{ordinal}, {index}" for index, ordinal in enumerate(ordinals, 1) if ordinal is not None)
     return f"transform_keys(`__$exact`, (ordinal, value) -> element_at(map({moved}), ordinal))"

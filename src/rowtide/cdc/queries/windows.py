@@ -22,7 +22,7 @@ from rowtide.cdc.errors.querying import (
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import (
     ENABLED,
-    Publication,
+    LakePublication,
     RecordedInstance,
     change_table_path,
     read_instances,
@@ -65,7 +65,7 @@ class PublishedLake:
         enabled = (recorded for recorded in self.get_published_instances()[1].values() if recorded.state == ENABLED)
         return tuple(sorted(enabled, key=lambda recorded: recorded.instance.capture_instance))
 
-    def get_published_instances(self) -> tuple[Publication, Mapping[str, RecordedInstance]]:
+    def get_published_instances(self) -> tuple[LakePublication, Mapping[str, RecordedInstance]]:
         """Return the last publication, and all instances as of it, by name."""
         published = self._published()
         return published, read_instances(self.lake, published.cycle)
@@ -92,7 +92,7 @@ class PublishedLake:
             raise InstanceUnknown(capture_instance)
         return recorded, published.lsn if published.lsn is not None else recorded.lsn
 
-    def _published(self) -> Publication:
+    def _published(self) -> LakePublication:
         published = read_visible_publication(self.lake)
         if published is None:
             raise LakeUnknown(self.lake)

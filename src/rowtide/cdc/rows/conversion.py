@@ -73,7 +73,7 @@ class ExactValues:
 
 
 def texts_by_ordinal(maps: Column) -> dict[int, Texts]:
-    """Return the texts that maps have, by ordinal, each with a place for every map; null where a map has none."""
+    """Return the texts that maps have, by ordinal, each with an element for every map; null where a map has none."""
     if maps.null_count == len(maps):
         return {}
     whole = maps.take(pa.array(range(len(maps)))) if maps.offset else maps
@@ -86,9 +86,9 @@ def texts_by_ordinal(maps: Column) -> dict[int, Texts]:
 
 
 def _spread(items: Texts, rows: npt.NDArray[np.int64], wanted: npt.NDArray[np.bool_], size: int) -> Texts:
-    places = np.full(size, -1)
-    places[rows[wanted]] = np.flatnonzero(wanted)
-    return items.take(pa.array(places, mask=places < 0))
+    indexes = np.full(size, -1)
+    indexes[rows[wanted]] = np.flatnonzero(wanted)
+    return items.take(pa.array(indexes, mask=indexes < 0))
 
 
 Masks = npt.NDArray[np.uint8]
@@ -195,8 +195,8 @@ def _convert_batch(
     images = complete_images(logged, operations, records["image"].to_numpy()[chosen], instance, shape)
     moves = _moves(images, np.flatnonzero(operations == Operation.UPDATE))
     versions = _row_versions(operations, moves)
-    places = column_indexes(instance, shape)
-    masks, is_null = _update_masks(images, operations, moves, places)
+    indexes = column_indexes(instance, shape)
+    masks, is_null = _update_masks(images, operations, moves, indexes)
     *values, exact = _values(images, versions, instance, shape)
     columns = [
         pa.array(commit_lsns[chosen][versions.record]),
@@ -205,7 +205,7 @@ def _convert_batch(
         pa.array(versions.operation),
         as_binary(masks[versions.record], is_null[versions.record]),
         *values,
-        _absent_masks(images, versions, places),
+        _absent_masks(images, versions, indexes),
         exact,
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -240,37 +240,37 @@ def _row_versions(operations: npt.NDArray[np.int8], moves: Booleans) -> _RowVers
 def _moves(images: RowImages, updates: Integers) -> Booleans:
     """Return which updates changed the key; a key that was not carried did not change."""
     moves = np.zeros(len(updates), np.bool_)
-    for place in images.keys if len(updates) else ():
-        moves |= images.find_changed_keys(place, updates)
+    for index in images.keys if len(updates) else ():
+        moves |= images.find_changed_keys(index, updates)
     return moves
 
 
 def _update_masks(
-    images: RowImages, operations: npt.NDArray[np.int8], moves: Booleans, places: Sequence[int]
+    images: RowImages, operations: npt.NDArray[np.int8], moves: Booleans, indexes: Sequence[int]
 ) -> tuple[Masks, Booleans]:
     """Return `__$update_mask` of each record, and whose is null: all bits, or those of what an update may have changed.
 
     A value may have changed if it was carried, and no carried value shows that it is the old one.
     """
-    masks = full_masks(len(operations), len(places))
+    masks = full_masks(len(operations), len(indexes))
     updates = np.flatnonzero(operations == Operation.UPDATE)[~moves]
     if len(updates):
-        changed = empty_masks(len(updates), len(places))
-        for ordinal, place in enumerate(places, 1):
-            if place != NO_INDEX:
-                set_bits(changed, ordinal, images.find_possibly_changed(place, updates))
+        changed = empty_masks(len(updates), len(indexes))
+        for ordinal, index in enumerate(indexes, 1):
+            if index != NO_INDEX:
+                set_bits(changed, ordinal, images.find_possibly_changed(index, updates))
         masks[updates] = changed
     return masks, operations == Operation.TRUNCATE
 
 
-def _absent_masks(images: RowImages, versions: _RowVersions, places: Sequence[int]) -> Column:
+def _absent_masks(images: RowImages, versions: _RowVersions, indexes: Sequence[int]) -> Column:
     """Return `__$absent_mask` of each row: null where every captured value is known."""
     if not images.may_lack_values:
         return pa.nulls(len(versions.record), pa.binary())
-    masks = empty_masks(len(versions.record), len(places))
-    for ordinal, place in enumerate(places, 1):
-        if place != NO_INDEX:
-            known = versions.choose(images.find_known_before(place), images.find_known_after(place))
+    masks = empty_masks(len(versions.record), len(indexes))
+    for ordinal, index in enumerate(indexes, 1):
+        if index != NO_INDEX:
+            known = versions.choose(images.find_known_before(index), images.find_known_after(index))
             set_bits(masks, ordinal, ~known)
     is_known: Booleans = np.logical_not(masks.any(axis=1))
     return as_binary(masks, is_known)
@@ -278,16 +278,16 @@ def _absent_masks(images: RowImages, versions: _RowVersions, places: Sequence[in
 
 def _values(images: RowImages, versions: _RowVersions, instance: Instance, shape: TableShape) -> list[Column]:
     """Return the captured columns, and `__$exact`."""
-    places = find_indexes(instance, shape)
+    indexes = find_indexes(instance, shape)
     typed_values = TYPED_VALUES[instance.database_kind]
     exact = ExactValues(len(versions.record))
     columns: list[Column] = []
     for ordinal, column in enumerate(instance.columns, 1):
-        lake_type, place = column_type(instance, column), places.get(column.name)
-        if place is None:
+        lake_type, index = column_type(instance, column), indexes.get(column.name)
+        if index is None:
             columns.append(kernels.cast(pa.nulls(len(versions.record)), arrow_type(lake_type.name)))
             continue
-        texts = images.logged.take(versions.choose(images.before_at(place), images.after_at(place)))
+        texts = images.logged.take(versions.choose(images.before_at(index), images.after_at(index)))
         columns.append(typed_values(texts, lake_type))
         exact.add(ordinal, texts, columns[-1])
     return [*columns, exact.as_maps()]
@@ -303,7 +303,7 @@ _MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.lim
 def find_most_row_bytes() -> int:
     """Return the size, in bytes of text, up to which half of this machine's memory is enough to convert a row."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for place in map(Path, _MEMORY_LIMITS):
-        said = place.read_text().strip() if place.is_file() else ""
+    for file in map(Path, _MEMORY_LIMITS):
+        said = file.read_text().strip() if file.is_file() else ""
         limits += [int(said)] if said.isdigit() else []
     return min(_MOST_TEXT, min(limits) // 2 // ROW_COPIES)

@@ -1,4 +1,4 @@
-"""The old and the new row of log records, place by place, each completed from the other.
+"""The old and the new row of log records, column by column, each completed from the other.
 
 A log record's old row may be its key alone, or be omitted if the key did not change (replica identity); its new row
 lacks unchanged TOAST values. A value missing in one image may be in the other; one missing in both is null, and is not
@@ -45,17 +45,17 @@ class LoggedImages:
     after: Integers
     absent: npt.NDArray[np.uint8] | None
 
-    def before_at(self, place: int) -> Integers:
-        return _at(self.before, place)
+    def before_at(self, column: int) -> Integers:
+        return _at(self.before, column)
 
-    def after_at(self, place: int) -> Integers:
-        return _at(self.after, place)
+    def after_at(self, column: int) -> Integers:
+        return _at(self.after, column)
 
-    def find_absent(self, place: int) -> Booleans | None:
-        """Return whose new row lacks the value of a place; None if nobody's."""
+    def find_absent(self, column: int) -> Booleans | None:
+        """Return whose new row lacks the value of a column; None if nobody's."""
         if self.absent is None:
             return None
-        is_absent: Booleans = (self.absent[:, place // 8] >> (place % 8) & 1).astype(np.bool_)
+        is_absent: Booleans = (self.absent[:, column // 8] >> (column % 8) & 1).astype(np.bool_)
         return is_absent
 
     def find_values(self, index: Integers) -> Booleans:
@@ -70,37 +70,37 @@ class LoggedImages:
         return self.texts.take(at)
 
 
-def read_images(records: pa.RecordBatch, chosen: Integers, places: int) -> LoggedImages:
-    """Return the row images of some records of a batch, whose images have a number of places.
+def read_images(records: pa.RecordBatch, chosen: Integers, columns: int) -> LoggedImages:
+    """Return the row images of some records of a batch, whose images have a number of columns.
 
     Raises `ImageMalformed` if an image has another number of values.
     """
-    before_texts, before = _read_column(records["before"], chosen, places)
-    after_texts, after = _read_column(records["after"], chosen, places)
+    before_texts, before = _read_column(records["before"], chosen, columns)
+    after_texts, after = _read_column(records["after"], chosen, columns)
     if len(before_texts) and len(after_texts):
         texts = pa.concat_arrays([before_texts, after_texts])
         after = np.where(after == NOWHERE, NOWHERE, after + len(before_texts))
     else:
         texts = before_texts if len(before_texts) else after_texts
     is_null = texts.is_null().to_numpy(zero_copy_only=False) if texts.null_count else None
-    return LoggedImages(texts, is_null, before, after, _read_absent(records["absent"], chosen, places))
+    return LoggedImages(texts, is_null, before, after, _read_absent(records["absent"], chosen, columns))
 
 
-def _read_column(images: Column, chosen: Integers, places: int) -> tuple[Texts, Integers]:
+def _read_column(images: Column, chosen: Integers, columns: int) -> tuple[Texts, Integers]:
     """Return a column's texts, and where in them the images of some records begin."""
     if images.null_count == len(images):
         return images.values[:0], np.full(len(chosen), NOWHERE, np.int64)
     offsets = images.offsets.to_numpy().astype(np.int64)
     begins, lengths = offsets[:-1][chosen] - offsets[0], np.diff(offsets)[chosen]
     is_missing = images.is_null().to_numpy(zero_copy_only=False)[chosen]
-    _require_length(lengths[~is_missing], places, "a row image has {} values, not {}")
+    _require_length(lengths[~is_missing], columns, "a row image has {} values, not {}")
     return images.values[offsets[0] : offsets[-1]], np.where(is_missing, NOWHERE, begins)
 
 
-def _read_absent(bitmaps: Column, chosen: Integers, places: int) -> npt.NDArray[np.uint8] | None:
+def _read_absent(bitmaps: Column, chosen: Integers, columns: int) -> npt.NDArray[np.uint8] | None:
     if bitmaps.null_count == len(bitmaps):
         return None
-    absent = np.zeros((len(bitmaps), (places + 7) // 8), np.uint8)
+    absent = np.zeros((len(bitmaps), (columns + 7) // 8), np.uint8)
     is_there = bitmaps.is_valid().to_numpy(zero_copy_only=False)
     offsets, packed = bytes_of(bitmaps.drop_null())
     _require_length(np.diff(offsets), absent.shape[1], "a bitmap of absent values has {} bytes, not {}")
@@ -114,8 +114,8 @@ def _require_length(lengths: npt.NDArray[Any], expected: int, problem: str) -> N
         raise ImageMalformed(problem.format(others[0], expected))
 
 
-def _at(begins: Integers, place: int) -> Integers:
-    return np.where(begins == NOWHERE, NOWHERE, begins + place)
+def _at(begins: Integers, column: int) -> Integers:
+    return np.where(begins == NOWHERE, NOWHERE, begins + column)
 
 
 @frozen
@@ -132,62 +132,62 @@ class RowImages:
     lacks_after: Booleans | None = None
     keeps_key: Booleans | None = None
 
-    def before_at(self, place: int) -> Integers:
-        """Return where the old value of a place is."""
-        before = self.logged.before_at(place)
+    def before_at(self, column: int) -> Integers:
+        """Return where the old value of a column is."""
+        before = self.logged.before_at(column)
         if self.keeps_key is None:
             return before
-        return np.where(self.keeps_key, self.logged.after_at(place) if place in self.keys else NOWHERE, before)
+        return np.where(self.keeps_key, self.logged.after_at(column) if column in self.keys else NOWHERE, before)
 
-    def after_at(self, place: int) -> Integers:
-        """Return where the new value of a place is."""
-        after, is_absent = self.logged.after_at(place), self.logged.find_absent(place)
+    def after_at(self, column: int) -> Integers:
+        """Return where the new value of a column is."""
+        after, is_absent = self.logged.after_at(column), self.logged.find_absent(column)
         if is_absent is None:
             return after
-        return np.where(is_absent & (after != NOWHERE), self.logged.before_at(place), after)
+        return np.where(is_absent & (after != NOWHERE), self.logged.before_at(column), after)
 
     @property
     def may_lack_values(self) -> bool:
         """Return whether a value may be in neither image."""
         return self.lacks_before is not None
 
-    def find_known_before(self, place: int) -> Booleans:
-        """Return whose old value of a place is known."""
-        logged = self.logged.find_values(self.logged.before_at(place))
+    def find_known_before(self, column: int) -> Booleans:
+        """Return whose old value of a column is known."""
+        logged = self.logged.find_values(self.logged.before_at(column))
         if self.lacks_before is None or self.keeps_key is None:
             return np.ones(len(logged), np.bool_)
         # A key has no null, and a null in other columns of an old row that is known in part proves nothing.
         known = ~self.lacks_before | logged
-        if place not in self.keys:
+        if column not in self.keys:
             return known
-        is_absent = self.logged.find_absent(place)
+        is_absent = self.logged.find_absent(column)
         return known | (self.keeps_key if is_absent is None else self.keeps_key & ~is_absent)
 
-    def find_known_after(self, place: int) -> Booleans:
-        """Return whose new value of a place is known."""
-        logged, is_absent = self.logged.find_values(self.logged.before_at(place)), self.logged.find_absent(place)
+    def find_known_after(self, column: int) -> Booleans:
+        """Return whose new value of a column is known."""
+        logged, is_absent = self.logged.find_values(self.logged.before_at(column)), self.logged.find_absent(column)
         if self.lacks_after is None or is_absent is None:
             return np.ones(len(logged), np.bool_)
         return ~self.lacks_after | ~is_absent | logged
 
-    def find_possibly_changed(self, place: int, chosen: Integers) -> Booleans:
-        """Return whose value of a place may have changed: it is known, and the old one is not known to equal it."""
-        differs = self._differs(place, chosen)
+    def find_possibly_changed(self, column: int, chosen: Integers) -> Booleans:
+        """Return whose value of a column may have changed: it is known, and the old one is not known to equal it."""
+        differs = self._differs(column, chosen)
         if not self.may_lack_values:
             return differs
-        return self.find_known_after(place)[chosen] & (differs | ~self.find_known_before(place)[chosen])
+        return self.find_known_after(column)[chosen] & (differs | ~self.find_known_before(column)[chosen])
 
-    def find_changed_keys(self, place: int, chosen: Integers) -> Booleans:
-        """Return whose value of a place of the key changed; a value that is not known did not."""
-        differs = self._differs(place, chosen)
+    def find_changed_keys(self, column: int, chosen: Integers) -> Booleans:
+        """Return whose value of a column of the key changed; a value that is not known did not."""
+        differs = self._differs(column, chosen)
         if not self.may_lack_values:
             return differs
-        before, after = self.before_at(place)[chosen], self.after_at(place)[chosen]
+        before, after = self.before_at(column)[chosen], self.after_at(column)[chosen]
         return differs & self.logged.find_values(before) & self.logged.find_values(after)
 
-    def _differs(self, place: int, chosen: Integers) -> Booleans:
-        """Return whose old and new value of a place differ; null differs from every value."""
-        before, after = self.before_at(place)[chosen], self.after_at(place)[chosen]
+    def _differs(self, column: int, chosen: Integers) -> Booleans:
+        """Return whose old and new value of a column differ; null differs from every value."""
+        before, after = self.before_at(column)[chosen], self.after_at(column)[chosen]
         equal = kernels.equal(self.logged.take(before), self.logged.take(after))
         is_equal: Booleans = equal.fill_null(fill_value=False).to_numpy(zero_copy_only=False)
         if equal.null_count:
@@ -230,10 +230,10 @@ def _find_full(
     log only the key. Such a row looks like one whose other values are all null.
     """
     is_full: Booleans = images == ImageKind.FULL
-    others = [place for place in range(len(shape.columns)) if place not in keys]
+    others = [column for column in range(len(shape.columns)) if column not in keys]
     if not (instance.is_partitioned and others):
         return is_full
     has_more = np.zeros(len(images), np.bool_)
-    for place in others:
-        has_more |= logged.find_values(logged.before_at(place))
+    for column in others:
+        has_more |= logged.find_values(logged.before_at(column))
     return is_full & has_more

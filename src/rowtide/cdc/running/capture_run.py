@@ -14,9 +14,10 @@ from sqlalchemy import Connection
 
 from rowtide.agents.log_reader_process import LogReaderProcess
 from rowtide.agents.runs import Agent, run_agent
-from rowtide.cdc.capture.capture import Capture, CycleReport
+from rowtide.cdc.capture.capture import Capture, CycleOptions, CycleReport
+from rowtide.cdc.capture.instance_tables import Widening
 from rowtide.cdc.cleanup.housekeeping import Housekeeping
-from rowtide.cdc.definitions import READER, list_enabled, read_source, require_complete
+from rowtide.cdc.definitions import READER, list_enabled, read_source, read_widened, require_complete
 from rowtide.cdc.enabling.joining import join_new_tables, joining
 from rowtide.cdc.enabling.lost_keys import LostKeys
 from rowtide.cdc.errors.capturing import ChangeTableLost, RelationChanged
@@ -33,7 +34,6 @@ from rowtide.cdc.snapshots.planning import SnapshotsTable
 from rowtide.cdc.snapshots.runner import SnapshotRunner
 from rowtide.cdc.snapshots.threads import SnapshotThread
 from rowtide.cdc.system_tables import SystemTables
-from rowtide.cdc.widened_columns import read_widened
 from rowtide.cdc.widening_removal import Mending
 from rowtide.core.errors import RowtideError
 from rowtide.core.tables import Widened
@@ -55,7 +55,7 @@ from rowtide.storage.traffic import read_traffic
 
 IDLE_S = 0.1
 POLL_IDLE_S = 0.02
-"""One round only waits until its log reader has read what is committed now."""
+"""A single poll waits only until its log reader has read what is committed now."""
 LONGEST_OUTAGE_S = 150.0
 """The longest total pause for transient errors of a run that ends by itself, without a cycle in between."""
 
@@ -74,7 +74,7 @@ def run_capture(context: CaptureContext, choose_limits: ChooseLimits) -> None:
     is_continuous = choose_limits(ScanLimits()).is_continuous
     run = _Run(context, choose_limits, math.inf if is_continuous else LONGEST_OUTAGE_S)
     if not is_continuous:
-        # One round by hand fails at once if the server cannot be reached.
+        # A single poll by hand fails at once if the server cannot be reached.
         run.begin()
     try:
         with spark_loss_named():
@@ -88,7 +88,7 @@ def run_capture(context: CaptureContext, choose_limits: ChooseLimits) -> None:
 
 
 def scan(context: CaptureContext, maxtrans: int | None, maxscans: int | None) -> None:
-    """Scan in one round, until all that was committed before is published, or `maxscans` scans ran (SQL Server:
+    """Poll once, until all that was committed before is published, or `maxscans` scans ran (SQL Server:
     sp_cdc_scan).
 
     Raises `ScanRunning`, the errors of `new_parameters`, and what `run_capture` raises.
@@ -97,8 +97,8 @@ def scan(context: CaptureContext, maxtrans: int | None, maxscans: int | None) ->
     limits = ScanLimits(maxtrans, maxscans, is_continuous=False)
     try:
         run_capture(replace(context, copies_tables=False), lambda _of_job: limits)
-    except LeaseHeld as held:
-        raise ScanRunning(held.holder) from held
+    except LeaseHeld as error:
+        raise ScanRunning(error.holder) from error
 
 
 def as_the_job_says(of_job: ScanLimits) -> ScanLimits:
@@ -144,34 +144,43 @@ class _Run:
             stack.enter_context(joining(self._engine, self._context.url))
             reader = stack.enter_context(LogReaderProcess(self._context.url, self._retry_reading, has_run=has_run))
             store = open_store(source.log_store)
-            held = LakeLease.take(store, lease, source.lake, list_table_paths)
-            held.manifest.attach(reader.exchange)
-            stack.push(partial(_resign, held))
-            upkeep = stack.enter_context(LakeUpkeep(held.for_thread(lease.verifier())).running())
+            lake_lease = LakeLease.take(store, lease, source.lake, list_table_paths)
+            lake_lease.manifest.attach(reader.exchange)
+            stack.push(partial(_resign, lake_lease))
+            upkeep = stack.enter_context(LakeUpkeep(lake_lease.for_thread(lease.verifier())).running())
             system_tables = SystemTables(
                 source.lake, source.source_id, self._context.make_spark, maintain=upkeep.maintain_log
             )
-            snapshots = self._open_snapshots(system_tables, SharedLease(held.for_thread(lease.verifier())), upkeep)
+            snapshots = self._open_snapshots(
+                system_tables, SharedLease(lake_lease.for_thread(lease.verifier())), upkeep
+            )
             copying = stack.enter_context(snapshots.running()) if self._context.copies_tables else None
             capture = Capture(
                 system_tables,
                 store,
-                held,
-                options=self._context.options,
-                maxtrans=limits.maxtrans,
+                lake_lease,
+                options=CycleOptions(self._context.options.engine, limits.maxtrans),
+                widening=Widening(self._widened_setting(lease.connection), self._context.watchers.on_widened),
                 on_cycle=self._note_cycle,
                 compact=upkeep.compact,
                 find_awaited=lambda: copying.awaited if copying is not None else None,
-                find_widened=partial(find_widened, lease.connection),
-                on_widened=self._context.watchers.on_widened,
             )
             self._has_captured = True
             self.recorder.watch(capture, lambda: read_traffic() + reader.traffic)
-            housekeeping = Housekeeping.over(lease.connection, system_tables, held, upkeep.vacuum, upkeep.start)
+            housekeeping = Housekeeping.over(lease.connection, system_tables, lake_lease, upkeep.vacuum, upkeep.start)
             mending = self._open_mending(lease.connection, source.lake, upkeep)
-            yield _Supervisor(
-                capture, housekeeping, mending, reader, self.recorder, pace, copying, self._context.stop, self._mark_end
-            )
+            yield _Supervisor(self, capture, housekeeping, mending, reader, pace, copying)
+
+    def _widened_setting(self, connection: Connection) -> Callable[[str], Widened]:
+        """Return what finds an instance's setting for columns that get wider types."""
+        if self._context.options.rewrites_widened:
+            return lambda _member_id: Widened.REWRITE
+        return partial(find_widened, connection)
+
+    @property
+    def stop(self) -> threading.Event:
+        """Set when the run is to end."""
+        return self._context.stop
 
     def _open_snapshots(self, system_tables: SystemTables, lease: SharedLease, upkeep: LakeUpkeep) -> SnapshotThread:
         committer = Committer(maintain=upkeep.maintain_log, holds_lease=True)
@@ -206,7 +215,7 @@ class _Run:
         self.recorder.fail_reading(error)
         self._pause(error, pause_s)
 
-    def _mark_end(self) -> int:
+    def mark_end(self) -> int:
         """Return the end of the log as of now, which the log reader reaches."""
         with translated(), self._engine.begin() as connection:
             return mark_log(connection)
@@ -218,13 +227,13 @@ class _Run:
 
     @keeping_sessions()
     def begin(self) -> tuple[ScanLimits, ScanPace]:
-        """Return the limits and the pace, the same each time; one round ends behind all that is committed now."""
+        """Return the limits and the pace, the same each time; a single poll ends behind all that is committed now."""
         if self._begun is None:
             with translated(), self._engine.begin() as connection:
                 source = read_source(connection, self._context.url)
                 limits = self._choose_limits(_limits_of(read_parameters(connection, JobType.CAPTURE)))
             if not limits.is_continuous:
-                # Before the mark: what was committed before the round began is captured by it.
+                # Before the mark: what was committed before the poll began is captured by it.
                 join_new_tables(self._engine, self._context.url)
                 LostKeys(self._engine, self._context.url).announce()
             with translated(), self._engine.begin() as connection:
@@ -240,28 +249,24 @@ class _Supervisor:
 
     def __init__(
         self,
+        run: _Run,
         capture: Capture,
         housekeeping: Housekeeping,
         mending: Mending,
         reader: LogReaderProcess,
-        recorder: ScanRecorder,
         pace: ScanPace,
         snapshots: SnapshotThread | None,
-        stop: threading.Event,
-        mark_end: Callable[[], int],
     ) -> None:
-        """`stop` is set when the pace says that it was the last scan, no snapshot is being copied and no table mended
-        for this run; `mark_end` returns a log position behind all that is committed.
+        """The run is stopped when the pace says that it was the last scan, no snapshot is being copied and no table
+        mended for it.
         """
+        self._run = run
         self._capture = capture
         self._housekeeping = housekeeping
         self._mending = mending
         self._reader = reader
-        self._recorder = recorder
         self._pace = pace
         self._snapshots = snapshots
-        self._stop = stop
-        self._mark_end = mark_end
         self._end_to_read: int | None = None
         self._over_at: float | None = None
         self._next_scan = self._next_ask = 0.0
@@ -274,7 +279,7 @@ class _Supervisor:
         self._ask_when_due()
         has_scanned = self._is_due() and self._scan()
         has_kept_house = self._housekeeping.step() or self._mending.step()
-        self._recorder.step()
+        self._run.recorder.step()
         if has_scanned:
             self._rest()
         return has_scanned or has_kept_house
@@ -282,7 +287,7 @@ class _Supervisor:
     def _rest(self) -> None:
         """Rest until the next scan is due, or its batch of the log is to be asked for."""
         ahead_s = ASK_AHEAD_S if self._pace.counts_requests else 0
-        self._stop.wait(min(max(self._next_scan - ahead_s - time.monotonic(), 0), LONGEST_REST_S))
+        self._run.stop.wait(min(max(self._next_scan - ahead_s - time.monotonic(), 0), LONGEST_REST_S))
 
     def _ask_when_due(self) -> None:
         """Ask the log reader for a batch where each costs requests: it is there when the next scan begins."""
@@ -318,7 +323,7 @@ class _Supervisor:
                 raise
             worked = False
         if not worked:
-            self._recorder.note_empty()
+            self._run.recorder.note_empty()
         ended = time.monotonic()
         tables = self._capture.changed_tables if worked else 0
         if worked:
@@ -330,10 +335,10 @@ class _Supervisor:
         return worked
 
     def _end_if_copied(self, now: float) -> None:
-        """End the run, whose only round is over, unless snapshots are being copied or tables mended."""
+        """End the run, whose only poll is over, unless snapshots are being copied or tables mended."""
         self._over_at = self._over_at or now
         if self._mending.is_done and not self._is_copying(self._over_at):
-            self._stop.set()
+            self._run.stop.set()
 
     def _has_read_all(self) -> bool:
         """Return whether the log reader has read what was committed when capture was first blocked: an instance that
@@ -345,7 +350,7 @@ class _Supervisor:
         looks the same.
         """
         if self._end_to_read is None:
-            self._end_to_read = self._mark_end()
+            self._end_to_read = self._run.mark_end()
         return self._capture.read_position.log > self._end_to_read
 
     def _is_copying(self, since: float) -> bool:
@@ -355,10 +360,10 @@ class _Supervisor:
         return not self._snapshots.was_idle_since(since) or self._capture.is_awaited
 
 
-def _resign(held: LakeLease, kind: type[BaseException] | None, *_error: object) -> None:
+def _resign(lake_lease: LakeLease, kind: type[BaseException] | None, *_error: object) -> None:
     """Give the lake up; after an error the next holder makes sure of it."""
     if kind is None:
-        held.resign()
+        lake_lease.resign()
 
 
 def find_widened(connection: Connection, member_id: str) -> Widened:

@@ -1,8 +1,8 @@
 """How capture works: its options, the limits of its job, and the pace that follows from them.
 
-A scan is one cycle of capture. Scans come in rounds, as SQL Server's do: a round ends when nothing is left to scan, or
-after `maxscans`. In a bucket each table that changed costs requests in every cycle: cycles rest as long as keeps the
-requests below `REQUESTS_A_SECOND`, up to a longest latency.
+A scan is one look at the log, a cycle if it publishes something. Scans come in polls, as SQL Server's do: a poll ends
+when nothing is left to scan, or after `maxscans`. In a bucket each table that changed costs requests in every cycle:
+cycles rest as long as keeps the requests below `REQUESTS_A_SECOND`, up to a longest latency.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MANY_ROWS = 100_000
 
 @frozen
 class ScanLimits:
-    """Parameters of the capture job; None: no limit. `pollinginterval` in seconds, from a round's end to the next."""
+    """Parameters of the capture job; None: no limit. `pollinginterval` in seconds, from a poll's end to the next."""
 
     maxtrans: int | None = None
     maxscans: int | None = None
@@ -50,10 +50,10 @@ class Scan:
 
 
 class ScanPace:
-    """Counts the scans of a round."""
+    """Counts the scans of a poll."""
 
     def __init__(self, limits: ScanLimits, target: int | None, max_latency_s: float | None = None) -> None:
-        """With `target`, a log position, there is one round, which ends at the latest when that is published.
+        """With `target`, a log position, there is one poll, which ends at the latest when that is published.
 
         `max_latency_s`: how late cycles may be to save requests; None: requests cost nothing.
         """
@@ -66,12 +66,12 @@ class ScanPace:
 
     @property
     def is_full(self) -> bool:
-        """The only round has had as many scans as it may have."""
+        """The only poll has had as many scans as it may have."""
         return self._is_full
 
     @property
     def is_over(self) -> bool:
-        """The only round has ended."""
+        """The only poll has ended."""
         return self._is_over
 
     def pause_after(self, scan: Scan) -> float:

@@ -13,7 +13,7 @@ from rowtide.cdc.rows.change_columns import ROW_FILTERS
 from rowtide.cdc.spark_source.errors import SourceOptionInvalid
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
-from rowtide.lake.paths import absolute_lake
+from rowtide.storage.places import absolute_lake
 
 LATEST: Final = "latest"
 """A stream begins behind what is published when it is started first."""

@@ -162,16 +162,16 @@ class Planned:
 def cut(slices: Iterable[FileSelection]) -> list[tuple[FileSelection, ...]]:
     """Divide slices into the tasks that read them: a large one among several, small ones together."""
     tasks: list[tuple[FileSelection, ...]] = []
-    held: list[FileSelection] = []
-    held_bytes = 0
+    files: list[FileSelection] = []
+    file_bytes = 0
     for whole in slices:
         for table, size in whole.table.cut(whole.part, _TASK_BYTES):
-            if held and held_bytes + size > _TASK_BYTES:
-                tasks.append(tuple(held))
-                held, held_bytes = [], 0
-            held.append(FileSelection(whole.instance, table, whole.part))
-            held_bytes += size
-    return [*tasks, tuple(held)] if held else tasks
+            if files and file_bytes + size > _TASK_BYTES:
+                tasks.append(tuple(files))
+                files, file_bytes = [], 0
+            files.append(FileSelection(whole.instance, table, whole.part))
+            file_bytes += size
+    return [*tasks, tuple(files)] if files else tasks
 
 
 def read_slices(slices: Iterable[FileSelection], shape: SourceShape) -> Iterator[pa.RecordBatch]:

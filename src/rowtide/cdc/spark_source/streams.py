@@ -20,7 +20,7 @@ from rowtide.cdc.following.row_events import read_transactions
 from rowtide.cdc.lake_readers.as_of.moved_rows import find_moved
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, open_change_table
 from rowtide.cdc.lake_readers.net_changes import NetChanges
-from rowtide.cdc.published import Publication, RecordedInstance, read_publication, read_visible_publication
+from rowtide.cdc.published import LakePublication, RecordedInstance, read_publication, read_visible_publication
 from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.net_changes import net_columns
 from rowtide.cdc.queries.windows import InstanceWindow, PublishedLake, RequestedRange, open_window, require_net_changes
@@ -46,7 +46,7 @@ from rowtide.cdc.spark_source.windows import (
     share,
 )
 from rowtide.core.lsn import CommitLsn
-from rowtide.lake.paths import local_folder
+from rowtide.storage.places import local_folder
 
 _LOCAL_LOOKS_S, _REMOTE_LOOKS_S = 0.2, 1.0
 """A lake is looked at no more often: Spark asks a hundred times a second, and a look at a bucket is a paid request."""
@@ -120,7 +120,7 @@ class ChangeStream:
         members = {name: recorded[name].instance.member_id for name in names}
         return StreamOffset(None, {name: StreamedInstance(members[name], begins[name]) for name in names})
 
-    def _find_begin(self, published: Publication, found: RecordedInstance) -> CommitLsn:
+    def _find_begin(self, published: LakePublication, found: RecordedInstance) -> CommitLsn:
         start, high = self._options.start, published.lsn or found.lsn
         if start == LATEST:
             return max(high.increment(), found.lsn)
@@ -133,7 +133,7 @@ class ChangeStream:
             time.sleep(max(0.0, self._looked_at + self._looks_s - time.monotonic()))
         self._looked_at = time.monotonic()
 
-    def _require_reached(self, position: StreamOffset, visible: Publication) -> None:
+    def _require_reached(self, position: StreamOffset, visible: LakePublication) -> None:
         """Raise `StreamAhead` if the lake ends before what was read."""
         if position.lsn is None or _reaches(visible, position.lsn):
             return
@@ -159,7 +159,7 @@ class ChangeStream:
             following[name] = known
         return replace(position, instances=following)
 
-    def _cap(self, published: Publication, read_to: CommitLsn, high: CommitLsn) -> CommitLsn:
+    def _cap(self, published: LakePublication, read_to: CommitLsn, high: CommitLsn) -> CommitLsn:
         """Return the LSN that leaves at most as many transactions as a batch may have."""
         left = self._options.max_transactions
         if left is None:
@@ -171,7 +171,7 @@ class ChangeStream:
         return high
 
 
-def _reaches(published: Publication, lsn: CommitLsn) -> bool:
+def _reaches(published: LakePublication, lsn: CommitLsn) -> bool:
     return published.lsn is not None and published.lsn >= lsn
 
 

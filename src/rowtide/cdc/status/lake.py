@@ -10,7 +10,7 @@ from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import (
     DISABLED,
     ENABLED,
-    Publication,
+    LakePublication,
     RecordedInstance,
     base_table_path,
     change_table_path,
@@ -72,7 +72,7 @@ class LakeStatus:
         return tuple(one for one in self._recorded if one.state == ENABLED)
 
     @cached_property
-    def publication(self) -> Publication | None:
+    def publication(self) -> LakePublication | None:
         """The last publication that readers may see, None before the first."""
         return read_visible_publication(self._lake)
 

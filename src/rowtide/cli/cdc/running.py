@@ -85,7 +85,7 @@ def run(
 ) -> None:
     """Read the log and capture, until stopped with Ctrl-C (SQL Server: the capture job).
 
-    Uses the capture job's parameters as of the start (`rowtide cdc jobs`): with continuous=0 it ends after one round.
+    Uses the capture job's parameters as of the start (`rowtide cdc jobs`): with continuous=0 it ends after one poll.
     With --once, only maxtrans applies.
     """
     request = spark_request(master, spark_conf, shared_storage=shared_storage)
@@ -117,7 +117,7 @@ def scan(
     log: LogOptions,
     metrics: MetricsOptions,
 ) -> None:
-    """Read the log and capture in one round of scans (SQL Server: sp_cdc_scan), if no other scan runs.
+    """Read the log and capture in one poll (SQL Server: sp_cdc_scan), if no other scan runs.
 
     Ends when everything committed before is published, or after the given number of scans.
     """

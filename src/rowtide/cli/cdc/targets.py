@@ -9,8 +9,17 @@ import click
 
 from rowtide.catalogs.entries import CatalogueKind
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.listing import Listed, listing
-from rowtide.cli.options import Db, HideKeys, ListingFormat, Master, SharedStorage, SparkConf, spark_request
+from rowtide.cli.options import (
+    Db,
+    HideKeys,
+    Listed,
+    ListingFormat,
+    Master,
+    SharedStorage,
+    SparkConf,
+    listing,
+    spark_request,
+)
 from rowtide.cli.output.metrics import MetricsOptions, measuring
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.cli.output.watching import watching

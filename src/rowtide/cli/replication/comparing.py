@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.listing import Listed, listing
-from rowtide.cli.options import Db, ListingFormat, SomePublication, Wide
+from rowtide.cli.options import Db, Listed, ListingFormat, SomePublication, Wide, listing
 from rowtide.cli.output.metrics import MetricsFile, measuring
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.cli.output.watching import counted

@@ -24,9 +24,10 @@ from sqlalchemy import text
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
-from rowtide.databases.postgres.connect import PINNED_SETTINGS, open_engine
+from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.owners import functions_path
 from rowtide.databases.postgres.received_texts import Parameters, ReceivedTexts, Text, length_of, shortened
+from rowtide.databases.postgres.session_settings import PINNED_SETTINGS
 from rowtide.databases.postgres.silence import WatchedConnection
 
 if TYPE_CHECKING:

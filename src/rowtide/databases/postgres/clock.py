@@ -21,7 +21,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import ServerIsStandby
 from rowtide.databases.postgres.functions import own_schema
-from rowtide.databases.postgres.pooled_sessions import require_session
+from rowtide.databases.postgres.poolers import require_session
 from rowtide.databases.postgres.quoting import quote_literal, statement
 
 SCHEMA = "rowtide_tracking"

@@ -1,90 +1,44 @@
-"""Connections to PostgreSQL with settings that fix the text form of values."""
+"""Connections to PostgreSQL, by psycopg and by SQLAlchemy, whose sessions have pinned settings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import urlencode
 
 import psycopg
 from psycopg import abc, pq
 from psycopg.adapt import Loader
 from psycopg.conninfo import make_conninfo
-from psycopg.pq.abc import PGconn
 from psycopg.types.datetime import DateLoader, TimestampLoader, TimestamptzLoader
 from psycopg.types.string import TextLoader
 
-from rowtide.databases.passwords import find_replication_url, read_password, with_password
+from rowtide.databases.passwords import read_password, with_password
 from rowtide.databases.postgres.errors import (
-    ConnectionFailed,
-    NoFreeSender,
-    NoReplicationRight,
-    ReplicationPooled,
     TransactionsPooled,
     translated,
 )
-from rowtide.databases.postgres.functions import FIND_MONITORED, MONITORED, PATH, map_schemas
-from rowtide.databases.postgres.pooled_sessions import PooledConnection, place_of_pooler, require_session
-from rowtide.databases.postgres.poolers import connect_without_options, lends_transactions, refuses_parameters
-from rowtide.databases.postgres.quoting import quote
-from rowtide.databases.postgres.silence import SESSION, WatchedConnection
+from rowtide.databases.postgres.functions import MONITORED, map_schemas
+from rowtide.databases.postgres.poolers import (
+    PooledConnection,
+    connect_without_options,
+    require_session,
+)
+from rowtide.databases.postgres.session_settings import (
+    NO_TIME_LIMITS,
+    PINNED_SETTINGS,
+    Found,
+    pin_each_transaction,
+    pin_session,
+)
+from rowtide.databases.postgres.silence import WatchedConnection
 from rowtide.databases.urls import DatabaseKind, DatabaseUrl, PostgresNeeded, UrlNotRead, parse_url
 
 # SQLAlchemy is imported with the first engine: many connections are psycopg's alone.
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-_NO_TIME_LIMITS = dict.fromkeys(
-    ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout"), "0"
-)
-"""Disables timeouts that roles and databases set for applications; sessions that need one set it later."""
-
-PINNED_SETTINGS = {
-    "client_encoding": "UTF8",
-    "DateStyle": "ISO, MDY",
-    "IntervalStyle": "iso_8601",
-    "extra_float_digits": "3",
-    "bytea_output": "hex",
-    "TimeZone": "UTC",
-    "lc_monetary": "C",
-    "quote_all_identifiers": "off",
-    "array_nulls": "on",
-    "xmlbinary": "base64",
-    "xmloption": "content",
-    "standard_conforming_strings": "on",
-    "transform_null_equals": "off",
-    "client_min_messages": "warning",
-    "default_transaction_isolation": "read committed",
-    "default_transaction_deferrable": "off",
-    "session_replication_role": "origin",
-    "synchronous_commit": "local",
-    **_NO_TIME_LIMITS,
-    "transaction_timeout": "0",
-}
-"""Session settings that fix the text of values and types, the meaning of statements, and disable timeouts.
-
-They override those of role, database and server.
-"""
-
-WHOLE_TABLES = {"row_security": "off"}
-"""With it, reading a table fails if a row-level security policy would hide rows."""
-
-STREAM_SETTINGS = PINNED_SETTINGS | {"search_path": PATH, "restrict_nonsystem_relation_kind": "view"}
-"""PINNED_SETTINGS for sessions that read the log or copy tables: they need no path of the role's own, and no view.
-
-The owner of a table could put a view in its place, whose functions would be called with the rights of the reader.
-"""
-
-SCHEMAS_FOUND = "rowtide_schemas"
-"""Key in the `info` of an engine's connections: the value of `USERS_SCHEMAS` as the session began.
-
-Code of other roles that runs in a session can change the setting, but not this.
-"""
-
-DECODING_MEMORY = "256MB"
-"""Of the one walsender of a database; the server's own setting if that is more."""
 
 _DEAD_AFTER = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
 """TCP settings: both ends notice a network failure within a minute; the server then releases leases and slot."""
@@ -92,28 +46,6 @@ _UNANSWERED_MS = "60000"
 _CONNECT_S = "30"
 """How long a server may take to accept a connection."""
 _MOST_ENGINES = 32
-
-_PINNED_IF = {
-    "session_replication_role": "{current} operator(pg_catalog.<>) {value}",
-    "synchronous_commit": "{current} operator(pg_catalog.=) 'off'",
-    "logical_decoding_work_mem": (
-        "pg_catalog.pg_size_bytes({current}) operator(pg_catalog.<) pg_catalog.pg_size_bytes({value})"
-    ),
-}
-"""When to set a setting; others are set if the server has them.
-
-Only superusers may set the first, so it is set only if it differs; of the second, every value but `off` is safe.
-"""
-
-_KEEP_SCHEMAS = f"""
-pg_catalog.set_config('rowtide.schemas',
-    pg_catalog.format('%s', pg_catalog.array_remove(pg_catalog.current_schemas(false), 'pg_catalog')), {{is_local}}),
-pg_catalog.set_config('search_path', '{PATH}', {{is_local}})
-"""
-"""Keeps the schemas of the role's own path in a setting of rowtide's before it sets another.
-
-Until then the role's path holds: whatever is named here, and in `_PINNED_IF`, needs its schema.
-"""
 
 
 def libpq_url(url: str | DatabaseUrl) -> str:
@@ -176,7 +108,7 @@ def _make_engine(
     from rowtide.databases.postgres.compiled_statements import COMPILED_ONCE
 
     parsed = _parse(url)
-    own = {"application_name": application_name, **_network_parameters(parsed)}
+    own = {"application_name": application_name, **network_parameters(parsed)}
     engine = create_engine(
         URL.create(f"postgresql+{driver}", database=parsed.database),
         **pool,
@@ -300,7 +232,7 @@ def open_url(
         return kind.connect(make_conninfo(conninfo, options=options), autocommit=True)
 
     with translated():
-        conninfo = make_conninfo(libpq_url(parsed), application_name=application_name, **_network_parameters(parsed))
+        conninfo = make_conninfo(libpq_url(parsed), application_name=application_name, **network_parameters(parsed))
         connection, _ = _open_pinned(parsed, connect, settings)
         if not for_queries:
             try:
@@ -308,78 +240,6 @@ def open_url(
             except TransactionsPooled:
                 connection.close()
                 raise
-    return connection
-
-
-def pin_settings(settings: Mapping[str, str]) -> str:
-    """Return the statement that sets a session's settings, if the server has them, and returns their values.
-
-    Startup parameters do not suffice: libpq overrides them with PGTZ and PGDATESTYLE, and poolers drop them.
-    """
-    return f"select {_pin_all(settings)}"
-
-
-def pin_again(settings: Mapping[str, str]) -> str:
-    """Return the statement that sets a session's settings after code of other roles ran in it, under any of its own.
-
-    That code can change each setting of the session for longer than its own call: the path, so that names mean other
-    functions, or `standard_conforming_strings`, so that a literal ends elsewhere.
-    """
-    return pin_settings({"search_path": PATH, **settings})
-
-
-def _pin_all(settings: Mapping[str, str], *, is_local: bool = False) -> str:
-    return ", ".join(_pinning(name, value, str(is_local).lower()) for name, value in settings.items())
-
-
-def _pinning(name: str, value: str, is_local: str) -> str:
-    current = f"pg_catalog.current_setting('{name}', true)"
-    needed = _PINNED_IF.get(name, "{current} is not null").format(current=current, value=f"'{value}'")
-    return f"case when {needed} then pg_catalog.set_config('{name}', '{value}', {is_local}) else '{value}' end"
-
-
-def stream_settings(server_encoding: str) -> dict[str, str]:
-    """Return the settings of the log's stream for a database of this encoding.
-
-    With SQL_ASCII, bytes are passed unchanged: otherwise the server would fail on bytes that are not UTF-8. A
-    transaction that does not fit the memory for decoding is written to the server's disk and read again, which takes
-    more than half as much of its processor time as all the rest.
-    """
-    return {
-        **STREAM_SETTINGS,
-        "client_encoding": "SQL_ASCII" if server_encoding == "SQL_ASCII" else "UTF8",
-        "logical_decoding_work_mem": DECODING_MEMORY,
-    }
-
-
-def open_replication_connection(url: str, *, application_name: str) -> PGconn:
-    """Open a replication connection; its settings are not pinned yet.
-
-    Raises `ConnectionFailed`, `NoFreeSender`, `NoReplicationRight`, `ReplicationPooled`.
-    """
-    target = find_replication_url(url)
-    own = {"options": _options_of(target), **_network_parameters(target)}
-    parameters = {"replication": "database", "application_name": application_name, **own}
-    return _connect_to_replicate(_with_parameters(libpq_url(target), parameters))
-
-
-def require_replication_right(connection: Connection) -> None:
-    """Raise `NoReplicationRight` if the connection's role may not replicate, by trying it.
-
-    A managed service gives the right to members of a group, whose roles lack the attribute in pg_roles. What else
-    refuses the attempt (pg_hba.conf, a pooler, no free sender) does not report whether the role has the right.
-    """
-    session = connection.connection.driver_connection
-    assert isinstance(session, psycopg.Connection)
-    conninfo = make_conninfo(session.info.dsn, password=session.info.password or None, replication="database")
-    with suppress(ConnectionFailed, NoFreeSender, ReplicationPooled):
-        _connect_to_replicate(conninfo).finish()
-
-
-def _connect_to_replicate(conninfo: str) -> PGconn:
-    connection = pq.PGconn.connect(conninfo.encode())
-    if connection.status != pq.ConnStatus.OK:
-        raise _connection_error(connection.user.decode(), connection.get_error_message())
     return connection
 
 
@@ -411,7 +271,7 @@ def _connect_with_options(engine: Engine, url: DatabaseUrl) -> None:
     def connect(dialect: Any, _record: Any, arguments: Any, given: Any) -> Any:
         return connect_without_options(
             lambda options: dialect.connect(*arguments, **given, options=options),
-            _options_of(url),
+            options_of(url),
             url.parameters.get("options", ""),
         )
 
@@ -436,7 +296,7 @@ def _pin_first(engine: Engine, settings: Mapping[str, str]) -> None:
 
     def pin(connection: WatchedConnection, record: Any) -> None:
         connection.autocommit = True
-        record.info.update(_pin_own(connection, settings))
+        record.info.update(pin_session(connection, settings))
         connection.autocommit = False
 
     event.listen(engine, "connect", pin, insert=True)
@@ -450,92 +310,29 @@ def _read_views(connection: Connection) -> None:
         connection.execution_options(schema_translate_map=schemas)
 
 
-Found = Mapping[str, Any]
-"""What is found as a session is pinned, as in an engine's `info`: `SCHEMAS_FOUND` and `MONITORED`."""
-
-
 def _open_pinned(
     url: DatabaseUrl, connect: Callable[[type[WatchedConnection], str], WatchedConnection], settings: Mapping[str, str]
 ) -> tuple[WatchedConnection, Found]:
     """Open a connection in autocommit mode, given `options`, and pin its settings, by whatever pooler it goes."""
-    own, given = _options_of(url), url.parameters.get("options", "")
+    own, given = options_of(url), url.parameters.get("options", "")
     opened = connect_without_options(partial(connect, WatchedConnection), own, given)
     try:
-        return opened, _pin_own(opened, settings)
+        return opened, pin_session(opened, settings)
     except TransactionsPooled:
         opened.close()
     pooled = connect_without_options(partial(connect, PooledConnection), own, given)
     assert isinstance(pooled, PooledConnection)
-    return pooled, _pin_each(pooled, settings)
+    return pooled, pin_each_transaction(pooled, settings)
 
 
-def _pin_own(connection: WatchedConnection, settings: Mapping[str, str]) -> Found:
-    """Pin the settings of a session that belongs to a connection. Raises `TransactionsPooled`."""
-    found = _pin(connection, settings, f" where {_PROCESS} operator(pg_catalog.=) {connection.pgconn.backend_pid}")
-    if found is None:
-        if lends_transactions(connection):
-            raise TransactionsPooled(place_of_pooler(connection))
-        found = _pin(connection, settings)
-    assert found is not None
-    return found
-
-
-_PROCESS = "pg_catalog.pg_backend_pid()"
-
-
-def _pin(connection: WatchedConnection, settings: Mapping[str, str], condition: str = "") -> Found | None:
-    """Pin a session's settings under a condition; None, and nothing is set, if it does not hold.
-
-    Found are the schemas of the role's own path, as `USERS_SCHEMAS` has them, and those that it reads through views.
-    """
-    keeping = "" if "search_path" in settings else f", {_KEEP_SCHEMAS.format(is_local='false')}"
-    query = f"{pin_settings(settings)}, {SESSION}, {FIND_MONITORED}{keeping}{condition}"
-    row = connection.execute(query.encode()).fetchone()
-    if row is None:
-        return None
-    pid, silence, monitored, *kept = row[len(settings) :]
-    connection.begin_watch(pid, silence)
-    return _found(str(kept[0]) if kept else None, monitored)
-
-
-def _pin_each(connection: PooledConnection, settings: Mapping[str, str]) -> Found:
-    """Pin the settings of each transaction of a connection."""
-    keeps = "search_path" not in settings
-    keeping = f", {_KEEP_SCHEMAS.format(is_local='true')}" if keeps else ""
-    connection.pin(f"{_pin_all(settings, is_local=True)}{keeping}")
-    kept = "pg_catalog.current_setting('rowtide.schemas', true)" if keeps else "null"
-    row = connection.execute(f"select {kept}, {FIND_MONITORED}".encode()).fetchone()
-    assert row is not None
-    return _found(*row)
-
-
-def _found(schemas: str | None, monitored: str | None) -> Found:
-    return {SCHEMAS_FOUND: schemas, MONITORED: frozenset((monitored or "").split(",")) - {""}}
-
-
-def _network_parameters(url: DatabaseUrl) -> dict[str, str]:
+def network_parameters(url: DatabaseUrl) -> dict[str, str]:
     """Return libpq's connection parameters about the network, where the URL has none."""
     network = _DEAD_AFTER | {"tcp_user_timeout": _UNANSWERED_MS, "connect_timeout": _CONNECT_S}
     return {name: value for name, value in network.items() if name not in url.parameters}
 
 
-def _options_of(url: DatabaseUrl) -> str:
+def options_of(url: DatabaseUrl) -> str:
     """Return the URL's `options` and ours: before the first statement they set settings that all servers know."""
     ours = {f"tcp_{name}": value for name, value in _DEAD_AFTER.items()} | {"tcp_user_timeout": _UNANSWERED_MS}
-    options = " ".join(f"-c {name}={value}" for name, value in (ours | _NO_TIME_LIMITS).items())
+    options = " ".join(f"-c {name}={value}" for name, value in (ours | NO_TIME_LIMITS).items())
     return f"{url.parameters.get('options', '')} {options}".lstrip()
-
-
-def _with_parameters(url: str, parameters: dict[str, str]) -> str:
-    return url + ("&" if "?" in url else "?") + urlencode(parameters).replace("+", "%20")
-
-
-def _connection_error(role: str, message: str) -> Exception:
-    reason = " ".join(message.split())
-    if refuses_parameters(reason):
-        return ReplicationPooled(reason)
-    if "permission denied to start WAL sender" in reason or "must be superuser or replication role" in reason:
-        return NoReplicationRight(role, quote(role))
-    if "max_wal_senders" in reason or "too many clients" in reason:
-        return NoFreeSender()
-    return ConnectionFailed(reason)

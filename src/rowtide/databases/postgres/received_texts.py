@@ -29,7 +29,7 @@ _MAKING = (
     # Compressing what is read once takes longer than it saves.
     f"alter table {_TABLE} alter column characters set storage external, alter column octets set storage external",
 )
-_PLACE = re.compile(r"%%|%(?:\((?P<name>[^)]+)\))?s(?P<typed>::)?")
+_PARAMETER = re.compile(r"%%|%(?:\((?P<name>[^)]+)\))?s(?P<typed>::)?")
 _COLUMNS: Mapping[type[Text], tuple[LiteralString, LiteralString]] = {
     str: ("characters", "''"),
     bytes: ("octets", "''::bytea"),
@@ -134,17 +134,17 @@ def _shortened(statement: str, parameters: Parameters, received: ReceivedTexts, 
     listed: list[Any] = []
     values = iter(() if isinstance(parameters, Mapping) else parameters)
 
-    def replace(place: re.Match[str]) -> str:
-        if place[0] == "%%":
-            return place[0]
-        value = parameters[place["name"]] if isinstance(parameters, Mapping) else next(values)
+    def replace(found: re.Match[str]) -> str:
+        if found[0] == "%%":
+            return found[0]
+        value = parameters[found["name"]] if isinstance(parameters, Mapping) else next(values)
         text = _text_of(value)
-        if text is not None and len(text) >= LONG and place["typed"]:
+        if text is not None and len(text) >= LONG and found["typed"]:
             expression = received.find(text)
             if expression is not None:
                 return f"{expression}::"
             missing.append(text)
         listed.append(value)
-        return f"%s{place['typed'] or ''}"
+        return f"%s{found['typed'] or ''}"
 
-    return _PLACE.sub(replace, statement), listed
+    return _PARAMETER.sub(replace, statement), listed

@@ -1,7 +1,7 @@
 """PostgreSQL's text form of values, and the lake types that store them.
 
-The text form is the server's output under `connect.STREAM_SETTINGS`: lossless, and valid input for a PostgreSQL
-subscriber.
+The text form is the server's output under `session_settings.STREAM_SETTINGS`: lossless, and valid input for a
+PostgreSQL subscriber.
 
 A cast calls a function that the owner of a type can define, with the rights of the executing role. What
 rowtide runs, or leaves behind in a trigger, converts users' values by `text_of` and `value_of`, which call the types'

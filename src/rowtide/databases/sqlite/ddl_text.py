@@ -45,10 +45,10 @@ def parse_index(sql: str) -> IndexText:
 def find_closing(words: Sequence[str], opening: int) -> int:
     """Return the position of the parenthesis that closes the one at `opening`."""
     depth = 0
-    for place in range(opening, len(words)):
-        depth += _deeper(words[place])
+    for index in range(opening, len(words)):
+        depth += _deeper(words[index])
         if depth == 0:
-            return place
+            return index
     raise ValueError(words)
 
 
@@ -148,7 +148,7 @@ def retyped(item: TableItem, declaration: str) -> TableItem:
     """Return a column with another declared type; its constraints and its default stay."""
     name, *others = _tokens(item.text)
     words = [token.group().lower() for token in others]
-    end = next((place for place, word in enumerate(words) if word in _COLUMN_CONSTRAINTS), len(words))
+    end = next((index for index, word in enumerate(words) if word in _COLUMN_CONSTRAINTS), len(words))
     rest = f" {text_between(others[end:])}" if others[end:] else ""
     return item_of(f"{name.group()} {declaration}{rest}")
 
@@ -158,11 +158,11 @@ def nullable(item: TableItem) -> TableItem:
     tokens = _tokens(item.text)
     words = [token.group().lower() for token in tokens]
     depth = 0
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         depth += {"(": 1, ")": -1}.get(word, 0)
-        if depth == 0 and place > 0 and words[place : place + 2] == ["not", "null"]:
-            begin = place - 2 if words[place - 2] == "constraint" else place
-            end = place + 5 if words[place + 2 : place + 4] == ["on", "conflict"] else place + 2
+        if depth == 0 and index > 0 and words[index : index + 2] == ["not", "null"]:
+            begin = index - 2 if words[index - 2] == "constraint" else index
+            end = index + 5 if words[index + 2 : index + 4] == ["on", "conflict"] else index + 2
             parts = [text_between(part) for part in (tokens[:begin], tokens[end:]) if part]
             return nullable(item_of(" ".join(parts)))
     return item

@@ -33,7 +33,7 @@ from rowtide.delta.snapshot import Location, Snapshot, open_any_format
 from rowtide.delta.writing.appends import write_partition, write_stream
 from rowtide.delta.writing.changes import CommitChange, commit_change
 from rowtide.delta.writing.commit_race import CommitEntry, CommitLost, Last, Passed, load_nameable, put_commit
-from rowtide.delta.writing.creation import LAST_ID, features_for, give_names, is_mapped
+from rowtide.delta.writing.commits import LAST_ID, features_for, give_names, is_mapped
 from rowtide.storage.store import read_clock
 
 TYPE_CHANGES = "delta.typeChanges"

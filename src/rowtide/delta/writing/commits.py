@@ -1,4 +1,4 @@
-"""Commit to tables, each cycle exactly once, without a JVM (docs/decisions/0008).
+"""Commits to tables without a JVM (docs/decisions/0008): the first creates the table, later ones add each cycle once.
 
 A commit is the log's next file, put if absent. It carries the table's transaction identifier (`txn`), which every
 commit in between is searched for: a cycle that the table has is never added again. What is remembered of a table is
@@ -8,17 +8,23 @@ built on while no cleanup can have removed what others committed since; then the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
+from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
-from rowtide.delta.actions import AddFile, Metadata, Protocol, commit_info
+from rowtide.delta.actions import AddFile, Metadata, Protocol, commit_info, format_commit
 from rowtide.delta.checkpoints import Maintain, is_checkpoint_due, log_kept_for, maintain_log
 from rowtide.delta.errors import AppendNotFound, RowsUnfit
-from rowtide.delta.replay import LOG, LogFiles, checkpoint_path
-from rowtide.delta.schema import Struct
+from rowtide.delta.features import COLUMN_MAPPING, TIMESTAMP_NTZ, with_features
+from rowtide.delta.replay import LOG, LogFiles, checkpoint_path, commit_path
+from rowtide.delta.schema import FIELD_ID, PHYSICAL_NAME, Struct
 from rowtide.delta.snapshot import Location, Snapshot, Tail, get_commits
 from rowtide.delta.writing.commit_race import (
     CommitEntry,
@@ -232,3 +238,81 @@ def _is_counted(claim: _Claim) -> bool:
     """Return whether the table as readers see it has the cycle."""
     cycles = PriorVersion.of(load_writable(claim.location)).cycles
     return cycles.get(claim.identity, -1) >= claim.cycle
+
+
+MAPPING, LAST_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
+_LEAST = Protocol(1, 2)
+
+
+def create_table(
+    location: Location, schema_text: str, properties: Mapping[str, str], partition_by: Sequence[str] = ()
+) -> bool:
+    """Create an empty table of the columns of a schema (Delta's or Spark's JSON); return False if there is a table.
+
+    With property `delta.columnMapping.mode`, columns get names and ids for data files. Raises `write_failed` of the
+    store, after which the table may be there.
+    """
+    schema = json.loads(schema_text)
+    configuration = dict(properties)
+    if is_mapped(configuration):
+        configuration[LAST_ID] = str(give_names(schema))
+    metadata = {
+        "id": str(uuid.uuid4()),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps(schema, separators=(",", ":")),
+        "partitionColumns": list(partition_by),
+        "configuration": configuration,
+        "createdTime": int(time.time() * 1000),
+    }
+    actions = [
+        ("commitInfo", commit_info("CREATE TABLE", {})),
+        ("protocol", with_features(_LEAST, features_for(schema, configuration)).values()),
+        ("metaData", metadata),
+    ]
+    failpoint("delta_creation.before")
+    is_new = location.store.put_if_absent(commit_path(0), format_commit(actions))
+    failpoint("delta_creation.after")
+    return is_new
+
+
+def features_for(schema: Any, properties: Mapping[str, str]) -> set[str]:
+    """Return the features that a schema's columns need."""
+    mapped = {COLUMN_MAPPING} if is_mapped(properties) else set()
+    types = {name.replace("_", "") for name in _type_names(schema)}
+    return mapped | ({TIMESTAMP_NTZ} if TIMESTAMP_NTZ.lower() in types else set())
+
+
+def is_mapped(properties: Mapping[str, str]) -> bool:
+    """Return whether data files have other names for columns than the table."""
+    return properties.get(MAPPING, "none") != "none"
+
+
+def _type_names(found: Any) -> Iterator[str]:
+    """Yield the names of all types within one."""
+    if isinstance(found, str):
+        yield found
+        return
+    for name in ("elementType", "keyType", "valueType"):
+        if name in found:
+            yield from _type_names(found[name])
+    for field in found.get("fields", ()):
+        yield from _type_names(field["type"])
+
+
+def give_names(schema: Any, last: int = 0) -> int:
+    """Give all fields of a schema physical names and field ids above `last`, in place; return the last id."""
+    for field in _fields(schema):
+        last += 1
+        field["metadata"] = {**(field.get("metadata") or {}), FIELD_ID: last, PHYSICAL_NAME: f"col-{uuid.uuid4()}"}
+    return last
+
+
+def _fields(found: Any) -> Iterator[Any]:
+    if isinstance(found, str):
+        return
+    for field in found.get("fields", ()):
+        yield field
+        yield from _fields(field["type"])
+    for name in ("elementType", "keyType", "valueType"):
+        if name in found:
+            yield from _fields(found[name])

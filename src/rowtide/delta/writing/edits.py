@@ -53,7 +53,7 @@ class Edit(Protocol):
         """Return what is done to each row of a file, of which `columns` are given."""
         ...
 
-    def apply(self, rows: pa.RecordBatch, places: Indexes) -> pa.RecordBatch:
+    def apply(self, rows: pa.RecordBatch, indexes: Indexes) -> pa.RecordBatch:
         """Return what rows become; fewer if some are deleted."""
         ...
 
@@ -156,15 +156,15 @@ class _Edited:
     """A file that is written again, and what is done to its rows; None: nothing."""
 
     file: AddFile
-    places: Indexes | None
+    indexes: Indexes | None
 
 
 def _find(snapshot: Snapshot, file: AddFile, edit: Edit) -> _Edited | None:
     """Return a file if it has rows that are edited."""
     columns = list(edit.columns)
     rows = pa.Table.from_batches(snapshot.stream_file(file, columns), schema=snapshot.select(columns).schema)
-    places = edit.find(rows)
-    return _Edited(file, places) if (places >= 0).any() else None
+    indexes = edit.find(rows)
+    return _Edited(file, indexes) if (indexes >= 0).any() else None
 
 
 def _others_merged(snapshot: Snapshot, found: Sequence[_Edited]) -> Iterator[_Edited]:
@@ -192,9 +192,9 @@ def _stream(snapshot: Snapshot, group: Iterable[_Edited], edit: Edit) -> Iterato
     for one in group:
         begin = 0
         for batch in snapshot.stream_file(one.file):
-            places = one.places[begin : begin + batch.num_rows] if one.places is not None else None
+            indexes = one.indexes[begin : begin + batch.num_rows] if one.indexes is not None else None
             begin += batch.num_rows
-            yield batch if places is None or not (places >= 0).any() else edit.apply(batch, places)
+            yield batch if indexes is None or not (indexes >= 0).any() else edit.apply(batch, indexes)
 
 
 def _order(snapshot: Snapshot, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -14,7 +14,6 @@ from rowtide.cdc import definitions
 from rowtide.cdc.access import read_role_access
 from rowtide.cdc.errors.enabling import ReadingDenied
 from rowtide.core.formats import StoreFormat
-from rowtide.core.places import local_path
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import ServerIdentity, find_table, has_schema, has_table, read_server_identity
 from rowtide.databases.postgres.connect import open_url
@@ -24,6 +23,7 @@ from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.diagnosis.postgres.server_facts import RoleFacts
 from rowtide.diagnosis.postgres.table_facts import OUR_SCHEMAS, PostgresTableFacts, choose_tables, read_table_facts
 from rowtide.log.catalogue import find_source
+from rowtide.storage.places import local_path
 
 Names = tuple[bytes, bytes, bytes]
 """Of a schema, a table and a column, as the server has them."""

@@ -29,7 +29,6 @@ from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_ide
 from rowtide.databases.postgres.errors import translated
 from rowtide.diagnosis.places import LAKE, LOG_STORE, Place, read_place
 from rowtide.diagnosis.postgres.table_facts import MemberFacts, read_members
-from rowtide.lake.paths import local_folder
 from rowtide.log.errors import HistoryDiverged, LogStoreMoved, LogStoreTaken, ManifestMissing
 from rowtide.log.postgres import ddl_triggers, partition_truncates, slot
 from rowtide.log.postgres.lease import find_holder
@@ -40,6 +39,7 @@ from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.location import is_own, open_store
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.state import ManifestState
+from rowtide.storage.places import local_folder
 
 _ANY_POSITION = (1 << 63) - 1
 

@@ -17,10 +17,10 @@ from enum import Enum
 from sqlalchemy import Connection, Executable, text
 
 from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_COLLATION, COLUMN_TYPE_TEXT
-from rowtide.databases.postgres.connect import PINNED_SETTINGS
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, translated
 from rowtide.databases.postgres.functions import close_function
 from rowtide.databases.postgres.quoting import quote, quote_literal, statement
+from rowtide.databases.postgres.session_settings import PINNED_SETTINGS
 from rowtide.log.announcements import LONGEST_STATEMENT, Announcement
 from rowtide.log.catalogue import LOG, dropped_table
 from rowtide.log.postgres import partition_truncates

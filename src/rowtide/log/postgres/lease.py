@@ -22,7 +22,7 @@ from rowtide.databases.format_views import parse_definition, require as require_
 from rowtide.databases.postgres.errors import TransactionsPooled, translated
 from rowtide.databases.postgres.functions import recorded_definition
 from rowtide.databases.postgres.heartbeat import SessionKeepalive
-from rowtide.databases.postgres.pooled_sessions import place_of_pooler, require_session
+from rowtide.databases.postgres.poolers import place_of_pooler, require_session
 from rowtide.databases.postgres.silence import watched_of
 from rowtide.log.announcements import SCHEMA
 from rowtide.log.errors import LeaseHeld, LeaseLost

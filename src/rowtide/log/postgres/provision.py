@@ -18,7 +18,6 @@ from sqlalchemy.schema import CreateSchema, DropSchema
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
-from rowtide.core.places import local_path, require_place
 from rowtide.core.values import frozen
 from rowtide.databases.file_access import make_place
 from rowtide.databases.postgres.alterations import Committing, Rehearsing, create_tables
@@ -26,7 +25,7 @@ from rowtide.databases.postgres.catalogue import ServerIdentity, find_by_id, has
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.functions import format_creation, view_schema
 from rowtide.databases.postgres.quoting import statement
-from rowtide.log import catalogue, placeholder_reader
+from rowtide.log import catalogue
 from rowtide.log.catalogue import find_source
 from rowtide.log.errors import LogStoreTaken, ManifestMissing, SchemaTaken
 from rowtide.log.postgres import control, membership, slot, table_publications
@@ -36,10 +35,12 @@ from rowtide.log.postgres.provenance import find_owner, verify_provenance
 from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.table_publications import PublicationCreation
 from rowtide.log.source_definition import FORMAT, SourceDefinition
+from rowtide.log.store import maintenance
 from rowtide.log.store.entries import Opened, StoredSource
 from rowtide.log.store.location import open_store, probe_store, require_own
 from rowtide.log.store.manifest import LOG_STORE, Manifest
 from rowtide.storage.object_urls import is_object_url, parse_object_url
+from rowtide.storage.places import local_path, require_place
 from rowtide.storage.store import Store, delete_all
 
 _LEASE_PATIENCE_S = 10.0
@@ -121,7 +122,7 @@ def ensure_source(
             require_own(source, manifest.state.source)
             with engine.connect() as connection:
                 verify_provenance(connection, manifest)
-    placeholder_reader.ensure(manifest)
+    maintenance.ensure_placeholder(manifest)
     return OpenedSource(source, manifest.state.position, was_there, recorded.triggers)
 
 

@@ -18,7 +18,6 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity, read_server_time
 from rowtide.databases.postgres.errors import translated
-from rowtide.log import placeholder_reader
 from rowtide.log.announcements import ControlRow
 from rowtide.log.catalogue import source_table
 from rowtide.log.errors import HistoryDiverged
@@ -30,6 +29,7 @@ from rowtide.log.postgres.slot import reporting_blocker
 from rowtide.log.postgres.stream.stream import NewSlot, ReplicationStream
 from rowtide.log.postgres.table_publications import PublicationCreation
 from rowtide.log.source_definition import SourceDefinition
+from rowtide.log.store import maintenance
 from rowtide.log.store.entries import Difference, Opened
 from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import LOG_STORE, Manifest
@@ -120,7 +120,7 @@ def _open_epoch(
                 control_row=last,
             )
         )
-    placeholder_reader.ensure(manifest)
+    maintenance.ensure_placeholder(manifest)
 
 
 XID = -1

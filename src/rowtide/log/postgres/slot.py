@@ -19,9 +19,9 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import format_log_position
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import ServerIdentity
-from rowtide.databases.postgres.connect import require_replication_right
 from rowtide.databases.postgres.errors import NoFreeSlot, ServerIsStandby, WalLevelNotLogical, translated
 from rowtide.databases.postgres.quoting import quote, statement
+from rowtide.databases.postgres.replication_connections import require_replication_right
 from rowtide.events.catalogue import WaitNotReported
 from rowtide.events.emission import emit
 from rowtide.log.errors import PublicationAltered, SlotAdvanced, SlotInvalidated, SlotMissing

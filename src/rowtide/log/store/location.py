@@ -10,7 +10,6 @@ from datetime import datetime
 from pathlib import Path
 
 from rowtide.core.lsn import Position
-from rowtide.core.places import local_path
 from rowtide.databases.file_access import make_place
 from rowtide.log.errors import (
     LogStoreMoved,
@@ -26,6 +25,7 @@ from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.storage.local import LocalFolder, reason_of, sync_folder
 from rowtide.storage.objects import ObjectFolder
+from rowtide.storage.places import local_path
 from rowtide.storage.store import Store, StoreErrors
 
 _ERRORS = StoreErrors(LogStoreReadFailed, LogStoreWriteFailed)

@@ -14,8 +14,16 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pyarrow as pa
 
+from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
-from rowtide.log.store.entries import FilesDeleted, Segment, SegmentsMerged, SegmentsTruncated
+from rowtide.log.store.entries import (
+    FilesDeleted,
+    ReaderAdvanced,
+    ReaderLeft,
+    Segment,
+    SegmentsMerged,
+    SegmentsTruncated,
+)
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.replay import require_lease
 from rowtide.log.store.segments import PENDING, SEGMENTS, read_segment, write_segment
@@ -148,3 +156,40 @@ def delete_orphans(store: Store, manifest: Manifest, token: int) -> tuple[str, .
     orphans = tuple(path for path in there if path not in named)
     delete_all(store, orphans)
     return orphans
+
+
+# Placeholder reader that lets an unused log be truncated. A log store without readers is never truncated. Capture
+# registers a reader for as long as it is enabled; subscriptions come and go. While there are only subscriptions, or
+# none, the placeholder advances with the log, so that only what a subscription still needs is kept.
+
+PLACEHOLDER = "source"
+
+
+def ensure_placeholder(manifest: Manifest) -> None:
+    """Register the placeholder if the log store has no reader."""
+    state = manifest.refresh()
+    if not state.readers:
+        manifest.append(ReaderAdvanced(PLACEHOLDER, state.position))
+        failpoint("placeholder_reader.after")
+
+
+def is_placeholder_behind(manifest: Manifest) -> bool:
+    """Return whether the placeholder is registered and behind the log's position."""
+    state = manifest.refresh()
+    reader = state.readers.get(PLACEHOLDER)
+    return reader is not None and reader.position < state.position
+
+
+def advance_placeholder(manifest: Manifest) -> None:
+    """Advance the placeholder to the log's position.
+
+    Only for the holder of the source's lease: an entry after `leave` would register it again.
+    """
+    if is_placeholder_behind(manifest):
+        manifest.append(ReaderAdvanced(PLACEHOLDER, manifest.state.position))
+
+
+def remove_placeholder(manifest: Manifest) -> None:
+    """Remove the placeholder, since a feature has a permanent reader. Idempotent; for the source lease's holder."""
+    if PLACEHOLDER in manifest.refresh().readers:
+        manifest.append(ReaderLeft(PLACEHOLDER))

@@ -198,7 +198,7 @@ def _read(article: Article, condition: str, *tables: tuple[str, Article]) -> Exp
     try:
         return read_expression(condition, scope_of(*tables))
     except FilterUnreadable as error:
-        reason = f"at character {error.place}, {error.reason}"
+        reason = f"at character {error.position}, {error.reason}"
         raise FilterRefused(article.qualified_name, condition, reason) from None
 
 

@@ -49,8 +49,8 @@ class NamedColumn:
     def find(cls, filter_text: str, token: Token, columns: Mapping[str, FilterColumn]) -> NamedColumn:
         """Return a column by name. Raises `FilterColumnUnpublished`."""
         if token.text not in columns:
-            raise FilterColumnUnpublished(filter_text, token.place, token.text)
-        return cls(filter_text, token.place, columns[token.text])
+            raise FilterColumnUnpublished(filter_text, token.position, token.text)
+        return cls(filter_text, token.position, columns[token.text])
 
     def require_compared(self, *, in_order: bool) -> ExactType:
         """Return how the column's type compares. Raises `FilterTypeInexact`; also if it is not `in_order`."""
@@ -111,7 +111,7 @@ def parse_filter(filter_text: str, columns: Iterable[FilterColumn]) -> Condition
         _require_plain(words)
         return _FilterParser(filter_text, words, {column.name: column for column in columns}).read()
     except FilterUnreadable as error:
-        raise FilterMalformed(filter_text, error.place, error.reason) from None
+        raise FilterMalformed(filter_text, error.position, error.reason) from None
 
 
 def _require_plain(words: WordCursor) -> None:
@@ -222,7 +222,7 @@ class _FilterParser:
         return tuple(constants)
 
     def constant(self, named: NamedColumn, *, in_order: bool) -> Constant:
-        place = self.words.token.place
+        place = self.words.token.position
         return named.bind(_read_literal(self.words), place, in_order=in_order)
 
 

@@ -20,8 +20,6 @@ from rowtide.databases.postgres.catalogue import find_by_id, read_server_identit
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.source_table import SourceTable
 from rowtide.databases.urls import name_of
-from rowtide.lake.paths import absolute_lake
-from rowtide.log import placeholder_reader
 from rowtide.log.catalogue import find_source, list_features
 from rowtide.log.postgres import membership, partition_truncates, provision, restarting, slot
 from rowtide.log.postgres.lease import AdvisoryLease
@@ -31,6 +29,7 @@ from rowtide.log.postgres.provision import OpenedSource, StoragePlaces, absolute
 from rowtide.log.postgres.rebinding import NOWHERE, Rebound
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
+from rowtide.log.store import maintenance
 from rowtide.log.store.location import find_own_manifest, require_timeline
 from rowtide.log.store.manifest import Manifest
 from rowtide.replication.articles.articles import FEATURE, Article, as_member
@@ -39,6 +38,7 @@ from rowtide.replication.distributor import publication_records, subscription_re
 from rowtide.replication.distributor.location import distributor, is_elsewhere
 from rowtide.replication.errors.publishing import CaptureReadsLog, LogStoreElsewhere, NothingReadsLog
 from rowtide.replication.publisher import read_source
+from rowtide.storage.places import absolute_lake
 
 
 def ensure_source(
@@ -84,9 +84,9 @@ def advance_placeholder(engine: Engine, manifest: Manifest) -> None:
 
     Raises `LeaseHeld` if another process is creating or removing the source.
     """
-    if placeholder_reader.is_behind(manifest):
+    if maintenance.is_placeholder_behind(manifest):
         with provision.take_source(engine, patience_s=0):
-            placeholder_reader.advance(manifest)
+            maintenance.advance_placeholder(manifest)
 
 
 def _require_place(database: str, source: SourceDefinition, lake: str | None, log_store: str | None) -> None:

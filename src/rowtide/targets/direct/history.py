@@ -237,15 +237,15 @@ class SlicesClosed:
     def find(self, rows: pa.Table) -> Indexes:
         """Return which keys open slices have."""
         is_open = rows[TO_LSN].is_null().to_numpy()
-        places: Indexes = np.where(is_open, self.keys.find(rows), np.int32(_NONE))
-        return places
+        indexes: Indexes = np.where(is_open, self.keys.find(rows), np.int32(_NONE))
+        return indexes
 
-    def apply(self, rows: pa.RecordBatch, places: Indexes) -> pa.RecordBatch:
+    def apply(self, rows: pa.RecordBatch, indexes: Indexes) -> pa.RecordBatch:
         """Return the slices, some of them closed or with other values."""
-        is_closed = places != _NONE
-        is_altered = is_closed & self.closed.alters[places]
-        ends = self.closed.to[places[is_closed]]
-        altered = self.rows.take(pa.array(self.closed.row[places[is_altered]], pa.int64()))
+        is_closed = indexes != _NONE
+        is_altered = is_closed & self.closed.alters[indexes]
+        ends = self.closed.to[indexes[is_closed]]
+        altered = self.rows.take(pa.array(self.closed.row[indexes[is_altered]], pa.int64()))
         values = {TO_LSN: _lsns(ends), TO_TIME: self.times.of(ends), IS_CURRENT: pa.array(ends == _NONE)}
         columns = []
         for field in rows.schema:
@@ -275,8 +275,8 @@ class _Times:
 
     def of(self, lsns: Numbers) -> pa.Array[Any]:
         """Return the times of LSNs; null for one that is unknown."""
-        places = np.searchsorted(self.lsns, lsns)
-        inside = np.minimum(places, max(len(self.lsns) - 1, 0))
+        indexes = np.searchsorted(self.lsns, lsns)
+        inside = np.minimum(indexes, max(len(self.lsns) - 1, 0))
         is_known = self.lsns[inside] == lsns if len(self.lsns) else np.zeros(len(lsns), np.bool_)
         return self.times.take(pa.array(inside, pa.int64(), mask=~is_known))
 

@@ -23,7 +23,7 @@ from rowtide.delta.schema import parse_schema
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.statistics import Between, bounds_of
 from rowtide.delta.writing.commit_race import require_writable
-from rowtide.delta.writing.creation import create_table
+from rowtide.delta.writing.commits import create_table
 from rowtide.delta.writing.edits import Edit, Indexes, MakeRows, Stamp, edit_rows, replace_rows
 from rowtide.lake.sql_text import schema_text
 from rowtide.lake.stores import locate
@@ -164,18 +164,18 @@ class KeySet:
         self._values = [_kernels.unique(_comparable(rows[name])) for name in columns]
         self._pairs: list[Any] = []
         known = self._known(rows, 0)
-        for place in range(1, len(self._values)):
-            pairs = self._pair(rows, known, place)
+        for index in range(1, len(self._values)):
+            pairs = self._pair(rows, known, index)
             self._pairs.append(_kernels.unique(pairs))
             known = _kernels.index_in(pairs, value_set=self._pairs[-1], skip_nulls=True)
 
     def find(self, rows: pa.Table) -> Indexes:
         """Return for each row the number of the row with its key, -1 where none has."""
         known = self._known(rows, 0)
-        for place, pairs in enumerate(self._pairs, 1):
-            known = _kernels.index_in(self._pair(rows, known, place), value_set=pairs, skip_nulls=True)
-        places: Indexes = known.fill_null(_NOWHERE).to_numpy().astype(np.int32, copy=False)
-        return places
+        for index, pairs in enumerate(self._pairs, 1):
+            known = _kernels.index_in(self._pair(rows, known, index), value_set=pairs, skip_nulls=True)
+        indexes: Indexes = known.fill_null(_NOWHERE).to_numpy().astype(np.int32, copy=False)
+        return indexes
 
     def ranges(self, physical: Sequence[str]) -> Iterator[Between]:
         """Yield the ranges in which all keys are, of integers and texts; `physical` are the columns' names in files.
@@ -188,13 +188,13 @@ class KeySet:
                 low, high = (bound if isinstance(bound, int | str) else None for bound in bounds_of(values))
                 yield Between(in_files, low, high)
 
-    def _known(self, rows: pa.Table, place: int) -> Any:
-        values = _comparable(rows[self.columns[place]])
-        return _kernels.index_in(values, value_set=self._values[place], skip_nulls=True)
+    def _known(self, rows: pa.Table, index: int) -> Any:
+        values = _comparable(rows[self.columns[index]])
+        return _kernels.index_in(values, value_set=self._values[index], skip_nulls=True)
 
-    def _pair(self, rows: pa.Table, known: Any, place: int) -> Any:
-        width = pa.scalar(len(self._values[place]), pa.int64())
-        return _kernels.add(_kernels.multiply(known.cast(pa.int64()), width), self._known(rows, place).cast(pa.int64()))
+    def _pair(self, rows: pa.Table, known: Any, index: int) -> Any:
+        width = pa.scalar(len(self._values[index]), pa.int64())
+        return _kernels.add(_kernels.multiply(known.cast(pa.int64()), width), self._known(rows, index).cast(pa.int64()))
 
 
 def _comparable(values: pa.ChunkedArray[Any]) -> Any:

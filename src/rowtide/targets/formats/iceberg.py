@@ -17,11 +17,11 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta import features
 from rowtide.delta.features import OWNER, TARGET_TABLE, require_writable
-from rowtide.lake.paths import local_folder
 from rowtide.lake.spark.jars import ICEBERG
 from rowtide.lake.sql_text import literal, quote
 from rowtide.lake.tables import writing
 from rowtide.storage.object_urls import spark_url
+from rowtide.storage.places import local_folder
 from rowtide.targets.definitions import Target
 from rowtide.targets.errors import TargetBranchesDropped, TargetOccupied
 from rowtide.targets.table_format import FoundTable, NewTable, TableFormat, Verify, partitioned_by

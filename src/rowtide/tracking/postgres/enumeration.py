@@ -15,7 +15,7 @@ from rowtide.databases.postgres.clock import AnchorSnapshot
 from rowtide.databases.postgres.connect import load_texts
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified, statement
-from rowtide.tracking.changes import Change, Changes, EnumerationRequest
+from rowtide.tracking.changes import Change, EnumerationRequest, TrackedChanges
 from rowtide.tracking.errors import AnchorTooOld, TrackingLost
 from rowtide.tracking.options import PurgeType, TrackedTable
 from rowtide.tracking.postgres.queries import (
@@ -48,7 +48,7 @@ _BY_INDEX = text("set local enable_seqscan = off")
 
 
 @contextmanager
-def enumerate_changes(engine: Engine, request: EnumerationRequest) -> Iterator[Changes]:
+def enumerate_changes(engine: Engine, request: EnumerationRequest) -> Iterator[TrackedChanges]:
     """Yield the changes, in a snapshot held by another connection, so that the clock's lock is released meanwhile.
 
     A table truncated or rewritten before it is locked appears empty, even in earlier snapshots; everything is then read
@@ -65,7 +65,7 @@ def enumerate_changes(engine: Engine, request: EnumerationRequest) -> Iterator[C
                         load_texts(opened.reader)
                     # It is closed where the caller has not read to the end, before the connection is.
                     declared = tuple(subject.declared for subject in opened.subjects)
-                    yield Changes(opened.anchor, declared, stack.enter_context(closing(_read(opened))))
+                    yield TrackedChanges(opened.anchor, declared, stack.enter_context(closing(_read(opened))))
                     return
 
 

@@ -16,7 +16,7 @@ from rowtide.databases.postgres.clock import AnchorSnapshot, unseen
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.databases.postgres.values import is_of_server, text_of, value_of
 from rowtide.databases.source_table import SourceColumn
-from rowtide.tracking.changes import Change, Operation
+from rowtide.tracking.changes import Change, NetOperation
 from rowtide.tracking.errors import InvalidTombstoneKey
 from rowtide.tracking.postgres.stamps import stamps_of
 from rowtide.tracking.postgres.subjects import CHANGE_BSN, CONTEXT, INSERT_BSN, PostgresSubject, subject_of
@@ -45,7 +45,7 @@ def all_rows(subject: PostgresSubject) -> PostgresChangeQuery:
     """Return the query for a full copy."""
     columns = _columns(subject)
     return PostgresChangeQuery(
-        f"select '{Operation.INSERT}', {_listed(columns)} from {subject.rows} t",
+        f"select '{NetOperation.INSERT}', {_listed(columns)} from {subject.rows} t",
         _written_change(subject.name, columns),
     )
 
@@ -61,7 +61,8 @@ def written(subject: PostgresSubject, window: PostgresAnchorWindow) -> PostgresC
         f"and {subject.packed_key('t')} not in (select packed from gone where was_there)"
     )
     sql = (
-        f"{_gone(subject, window)} select case when {is_new} then '{Operation.INSERT}' else '{Operation.UPDATE}' end, "
+        f"{_gone(subject, window)} "
+        f"select case when {is_new} then '{NetOperation.INSERT}' else '{NetOperation.UPDATE}' end, "
         f"{_listed(columns)} from {stamps_of(subject).source} t "
         f"where {unseen(f't.{quote(CHANGE_BSN)}', window.since)} and {_of_others(f't.{quote(CONTEXT)}', window)}"
     )
@@ -75,7 +76,7 @@ def deleted(subject: PostgresSubject, window: PostgresAnchorWindow) -> PostgresC
     context, the reader itself may have inserted them.
     """
     columns = tuple(column.name for column in subject.key)
-    values = ", ".join(_from_text(f"packed[{place}]", column) for place, column in enumerate(subject.key, 1))
+    values = ", ".join(_from_text(f"packed[{index}]", column) for index, column in enumerate(subject.key, 1))
     is_known = "was_there" if window.context is None else "is_of_others"
     sql = (
         f"{_gone(subject, window)} select {values} from gone where {is_known} "
@@ -83,7 +84,7 @@ def deleted(subject: PostgresSubject, window: PostgresAnchorWindow) -> PostgresC
     )
 
     def as_change(row: Row) -> Change:
-        return Change(subject.name, Operation.DELETE, columns, tuple(row))
+        return Change(subject.name, NetOperation.DELETE, columns, tuple(row))
 
     return PostgresChangeQuery(sql, as_change)
 
@@ -151,7 +152,7 @@ def _from_text(text: str, column: SourceColumn) -> str:
 
 def _written_change(table: str, columns: tuple[str, ...]) -> Callable[[Row], Change]:
     def as_change(row: Row) -> Change:
-        return Change(table, Operation(str(row[0])), columns, tuple(row[1:]))
+        return Change(table, NetOperation(str(row[0])), columns, tuple(row[1:]))
 
     return as_change
 
@@ -167,8 +168,8 @@ def _listed(columns: tuple[str, ...]) -> str:
 def pack_texts(connection: Connection, table: str, key: Sequence[object]) -> list[str]:
     """Return the texts of a key's values, in key order. Raises `NotTracked`, `InvalidTombstoneKey`."""
     subject = _checked(connection, table, key, str(tuple(key)))
-    values = ", ".join(_text_of(column, place, key[place]) for place, column in enumerate(subject.key))
-    parameters = {f"k{place}": value for place, value in enumerate(key) if _is_parameter(subject.key[place], value)}
+    values = ", ".join(_text_of(column, index, key[index]) for index, column in enumerate(subject.key))
+    parameters = {f"k{index}": value for index, value in enumerate(key) if _is_parameter(subject.key[index], value)}
     return [str(value) for value in _ask(connection, f"select {values}", parameters, table, str(tuple(key)))]
 
 
@@ -198,11 +199,11 @@ def _checked(connection: Connection, table: str, values: Sequence[object], given
     return subject
 
 
-def _text_of(column: SourceColumn, place: int, value: object) -> str:
+def _text_of(column: SourceColumn, index: int, value: object) -> str:
     """Return the SQL of a value's text. Only a literal is read by a user's type itself, and not cast to it."""
     type_text = column.value_type_text
     if _is_parameter(column, value):
-        return text_of(f"cast(:k{place} as {type_text})", type_text)
+        return text_of(f"cast(:k{index} as {type_text})", type_text)
     return text_of(f"cast({quote_literal(str(value))} as {type_text})".replace(":", "\\:"), type_text)
 
 

@@ -30,7 +30,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.postgres.rowguid import ROWGUID, is_made_here, make_rowguid, rowguid_key
 from rowtide.databases.source_table import SourceTable, TableKind
-from rowtide.tracking.changes import Changes, EnumerationRequest, OwnTransaction
+from rowtide.tracking.changes import EnumerationRequest, OwnTransaction, TrackedChanges
 from rowtide.tracking.errors import (
     NothingToTrack,
     StorageNotOffered,
@@ -292,7 +292,7 @@ class PostgresTracking:
             return enumeration.purge_transactions(self._engine, purge_type, value)
 
     @contextmanager
-    def changes(self, request: EnumerationRequest) -> Iterator[Changes]:
+    def changes(self, request: EnumerationRequest) -> Iterator[TrackedChanges]:
         with ExitStack() as stack:
             # What fails in the caller's own statements, while it applies the changes, stays what it is.
             with translated():

@@ -29,13 +29,13 @@ from rowtide.databases.postgres import values as postgres_values
 from rowtide.databases.sqlite import values as sqlite_values
 from rowtide.databases.urls import DatabaseKind
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
-from rowtide.lake.paths import absolute_lake, local_folder
 from rowtide.lake.session import build_session, for_reading, require_reachable
 from rowtide.lake.spark.jars import describe, find_lack
 from rowtide.lake.spark.settings import SHUFFLE_PARTITIONS
 from rowtide.lake.sql_text import literal, quote
 from rowtide.lake.stores import locate
 from rowtide.storage.object_urls import spark_url
+from rowtide.storage.places import absolute_lake, local_folder
 from rowtide.tracking.changes import DeclaredColumn
 from rowtide.tracking.errors import DevicesFailed, EnumerationFailed
 from rowtide.tracking.spark.tasks import (
@@ -106,14 +106,14 @@ class _Value:
     """A value in records of a shape: the expression of its text, and the Spark type by its device's declaration."""
 
     text: str
-    held: LakeType
+    stored: LakeType
 
 
 def _typed(value: _Value | None, column: FrameColumn) -> str:
     """Return a value as its column's type; null if the device declares another type."""
-    if value is None or value.held.name != column.type_name:
+    if value is None or value.stored.name != column.type_name:
         return _null(column.type_name)
-    return value.held.cast.format(text=value.text)
+    return value.stored.cast.format(text=value.text)
 
 
 def _exact(values: Sequence[tuple[_Value, FrameColumn]]) -> str:
@@ -124,7 +124,7 @@ def _exact(values: Sequence[tuple[_Value, FrameColumn]]) -> str:
     misfits = [
         (column, value.text, f"{value.text} is not null and {_typed(value, column)} is null")
         for value, column in values
-        if not (value.held.holds_all and value.held.name == column.type_name)
+        if not (value.stored.holds_all and value.stored.name == column.type_name)
     ]
     if not misfits:
         return _null(_EXACT_TYPE)
@@ -298,12 +298,12 @@ def _read_part(session: SparkSession, folder: str, part: str) -> DataFrame:
 
 def _delete(folder: str) -> None:
     """Delete a folder of files, if it exists. Raises `EnumerationFailed`."""
-    place = local_folder(folder)
+    path = local_folder(folder)
     try:
-        if place is None:
+        if path is None:
             _delete_files(folder)
-        elif place.exists():
-            shutil.rmtree(place)
+        elif path.exists():
+            shutil.rmtree(path)
     except (LakeReadFailed, LakeWriteFailed, OSError) as error:
         raise EnumerationFailed(folder, str(error)) from error
 

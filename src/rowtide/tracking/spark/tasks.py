@@ -16,14 +16,14 @@ import pyarrow as pa
 from rowtide.core.anchors import Anchor
 from rowtide.core.errors import RowtideError
 from rowtide.core.json_records import JsonOf
-from rowtide.core.places import local_path
 from rowtide.core.values import frozen
 from rowtide.databases.urls import DatabaseKind, DatabaseUrl, parse_url
+from rowtide.storage.places import local_path
 from rowtide.tracking.api import open_tracking
-from rowtide.tracking.changes import Change, Changes, DeclaredColumn, Operation
+from rowtide.tracking.changes import Change, DeclaredColumn, NetOperation, TrackedChanges
 from rowtide.tracking.errors import NoDatabaseFound
 
-OPERATIONS = {Operation.DELETE: 1, Operation.INSERT: 2, Operation.UPDATE: 4}
+OPERATIONS = {NetOperation.DELETE: 1, NetOperation.INSERT: 2, NetOperation.UPDATE: 4}
 """`__$operation` in SQL Server's numbers, as in change tables."""
 
 CHANGE = "device string, operation int, texts array<string>, outcome string"
@@ -216,5 +216,5 @@ def _enumerate(work: Work, device: Device) -> Iterator[Record]:
         yield DeviceOutcome(device.name, str(changes.anchor), None, shapes, tuple(rows)).as_record()
 
 
-def _shapes(device: Device, changes: Changes) -> tuple[TrackedColumns, ...]:
+def _shapes(device: Device, changes: TrackedChanges) -> tuple[TrackedColumns, ...]:
     return tuple(TrackedColumns(place, device.kind, table.columns) for place, table in enumerate(changes.tables))

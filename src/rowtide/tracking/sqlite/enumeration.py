@@ -19,7 +19,7 @@ from rowtide.databases.sqlite.guarding import writing
 from rowtide.databases.sqlite.keys import text_encoding, unpack
 from rowtide.databases.sqlite.values import decode_text, text_of
 from rowtide.databases.types.value_type import SqliteValue
-from rowtide.tracking.changes import Change, Changes, EnumerationRequest
+from rowtide.tracking.changes import Change, EnumerationRequest, TrackedChanges
 from rowtide.tracking.errors import AnchorTooOld, NothingTracked
 from rowtide.tracking.options import PurgeType, TrackedTable
 from rowtide.tracking.sqlite.queries import (
@@ -46,7 +46,7 @@ from rowtide.tracking.sqlite.triggers import changed_triggers, find_loss, mend
 
 
 @contextmanager
-def enumerate_changes(writer: sqlite3.Connection, request: EnumerationRequest) -> Iterator[Changes]:
+def enumerate_changes(writer: sqlite3.Connection, request: EnumerationRequest) -> Iterator[TrackedChanges]:
     """Yield the changes.
 
     `writer` holds the write lock while the anchor is taken; without WAL, until all changes are in a temporary table.
@@ -80,7 +80,7 @@ def _prepare(writer: sqlite3.Connection, names: Sequence[str]) -> None:
                 mend(writer, tracked)
 
 
-def _open_window(writer: sqlite3.Connection, request: EnumerationRequest, stack: ExitStack) -> Changes:
+def _open_window(writer: sqlite3.Connection, request: EnumerationRequest, stack: ExitStack) -> TrackedChanges:
     if request.since is not None:
         clock.check(writer, request.since)
     tables, deletes, writes = [], [], []
@@ -103,7 +103,7 @@ def _open_window(writer: sqlite3.Connection, request: EnumerationRequest, stack:
     found = stack.enter_context(closing(reading))
     if request.as_texts:
         found = stack.enter_context(closing(_as_texts(reader, found)))
-    return Changes(anchor, tuple(tables), found)
+    return TrackedChanges(anchor, tuple(tables), found)
 
 
 def changed_since(connection: sqlite3.Connection, table: str, packed: str, since: Anchor, own_bsn: int | None) -> bool:

@@ -12,7 +12,7 @@ from typing import cast
 from rowtide.core.values import frozen
 from rowtide.databases.sqlite.keys import pack, quote, text_encoding, unpack
 from rowtide.databases.types.value_type import SqliteValue
-from rowtide.tracking.changes import Change, Operation
+from rowtide.tracking.changes import Change, NetOperation
 from rowtide.tracking.errors import InvalidTombstoneKey
 from rowtide.tracking.sqlite.stamps import SqliteStamps, subject_of
 from rowtide.tracking.sqlite.subject import CHANGE_BSN, CONTEXT, INSERT_BSN, SqliteSubject
@@ -66,7 +66,7 @@ class SqliteChangeQuery:
 def all_rows(subject: SqliteSubject) -> SqliteChangeQuery:
     """Return the query for a full copy."""
     columns = _columns(subject)
-    sql = f"select '{Operation.INSERT}', {_listed(columns)} from {subject.quoted}"
+    sql = f"select '{NetOperation.INSERT}', {_listed(columns)} from {subject.quoted}"
     return SqliteChangeQuery(sql, {}, _written_change(subject.name, columns))
 
 
@@ -81,7 +81,7 @@ def written(subject: SqliteSubject, stamps: SqliteStamps, window: SqliteAnchorWi
         f"and {subject.packed_key('t')} not in (select packed from gone where was_there)"
     )
     sql = (
-        f"{_GONE} select case when {is_new} then '{Operation.INSERT}' else '{Operation.UPDATE}' end, "
+        f"{_GONE} select case when {is_new} then '{NetOperation.INSERT}' else '{NetOperation.UPDATE}' end, "
         f"{_listed(columns)} from {stamps.source} t "
         f"where {CHANGE_BSN} > :since and (:context is null or {CONTEXT} is not :context)"
     )
@@ -102,7 +102,7 @@ def deleted(subject: SqliteSubject, window: SqliteAnchorWindow, encoding: str) -
     )
 
     def as_change(row: Row) -> Change:
-        return Change(subject.name, Operation.DELETE, columns, unpack(str(row[0]), encoding))
+        return Change(subject.name, NetOperation.DELETE, columns, unpack(str(row[0]), encoding))
 
     return SqliteChangeQuery(sql, window.as_parameters(), as_change)
 
@@ -131,7 +131,7 @@ def _key_condition(subject: SqliteSubject, packed: str) -> str:
 
 def _written_change(table: str, columns: tuple[str, ...]) -> Callable[[Row], Change]:
     def as_change(row: Row) -> Change:
-        return Change(table, Operation(str(row[0])), columns, row[1:])
+        return Change(table, NetOperation(str(row[0])), columns, row[1:])
 
     return as_change
 

@@ -15,7 +15,7 @@ from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.connect import IN_MEMORY, open_file, path_of, rehearsal, write_transaction
 from rowtide.databases.sqlite.errors import translated
 from rowtide.databases.sqlite.keys import quote
-from rowtide.tracking.changes import Changes, EnumerationRequest, OwnTransaction
+from rowtide.tracking.changes import EnumerationRequest, OwnTransaction, TrackedChanges
 from rowtide.tracking.errors import (
     IndexNotOffered,
     NothingToTrack,
@@ -195,7 +195,7 @@ class SqliteTracking:
             return enumeration.purge_transactions(own, purge_type, value)
 
     @contextmanager
-    def changes(self, request: EnumerationRequest) -> Iterator[Changes]:
+    def changes(self, request: EnumerationRequest) -> Iterator[TrackedChanges]:
         with self._opened() as own, enumeration.enumerate_changes(own, request) as changes:
             yield changes
 

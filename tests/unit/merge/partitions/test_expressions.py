@@ -155,7 +155,7 @@ def test_text_outside_the_grammar_is_refused_with_its_place(filter_text: str, pl
     with pytest.raises(FilterUnreadable) as refused:
         read_expression(filter_text, OF_ROW)
 
-    assert (refused.value.place, refused.value.reason) == (place, reason)
+    assert (refused.value.position, refused.value.reason) == (place, reason)
 
 
 @pytest.mark.parametrize(

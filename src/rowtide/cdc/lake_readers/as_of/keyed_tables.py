@@ -21,8 +21,7 @@ from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.as_of.latest_rows import LatestRows
 from rowtide.cdc.lake_readers.as_of.lowest_layers import Ascending, LowestLayer, Numbers
 from rowtide.cdc.lake_readers.bits import EXACT, Bits, kernels
-from rowtide.cdc.lake_readers.change_tables import ChangeTable
-from rowtide.cdc.lake_readers.completions import Completions
+from rowtide.cdc.lake_readers.change_tables import ChangeTable, Completions
 from rowtide.cdc.lake_readers.grouping import KeyGroups, open_engine
 from rowtide.cdc.lake_readers.last_rows import (
     ABSENT,
@@ -178,27 +177,27 @@ def _complete(rows: pa.RecordBatch, below: pa.RecordBatch, instance: Instance) -
 
 @dataclass(slots=True)
 class _Hidden:
-    """The number of the row that a key's last row hides, by the place of that."""
+    """The number of the row that a key's last row hides, by the index of that."""
 
     more: Iterator[tuple[Numbers, Numbers]]
-    places: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
+    indexes: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
     numbers: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
 
     def numbers_of(self, last: Numbers) -> Numbers:
-        """Return the numbers for places, which ascend from call to call; `_NOWHERE` for those that hide none."""
-        while not len(self.places) or self.places[-1] < last[-1]:
+        """Return the numbers for indexes, which ascend from call to call; `_NOWHERE` for those that hide none."""
+        while not len(self.indexes) or self.indexes[-1] < last[-1]:
             found = next(self.more, None)
             if found is None:
                 break
-            self.places, self.numbers = (
-                np.concatenate(both) for both in zip((self.places, self.numbers), found, strict=True)
+            self.indexes, self.numbers = (
+                np.concatenate(both) for both in zip((self.indexes, self.numbers), found, strict=True)
             )
-        if not len(self.places):
+        if not len(self.indexes):
             return np.full(len(last), _NOWHERE)
-        at = np.minimum(np.searchsorted(self.places, last), len(self.places) - 1)
-        numbers = np.where(self.places[at] == last, self.numbers[at], _NOWHERE)
-        done = int(np.searchsorted(self.places, last[-1], "right"))
-        self.places, self.numbers = self.places[done:], self.numbers[done:]
+        at = np.minimum(np.searchsorted(self.indexes, last), len(self.indexes) - 1)
+        numbers = np.where(self.indexes[at] == last, self.numbers[at], _NOWHERE)
+        done = int(np.searchsorted(self.indexes, last[-1], "right"))
+        self.indexes, self.numbers = self.indexes[done:], self.numbers[done:]
         return numbers
 
 
@@ -242,17 +241,17 @@ class _LackingInOrder:
     """Rows in the order of numbers, taken up to a number at a time."""
 
     more: Iterator[pa.RecordBatch]
-    held: pa.RecordBatch | None = None
+    buffered: pa.RecordBatch | None = None
 
     def take(self, end: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows below an end that were not taken yet."""
         while True:
-            if self.held is None or not self.held.num_rows:
-                self.held = next(self.more, None)
-                if self.held is None:
+            if self.buffered is None or not self.buffered.num_rows:
+                self.buffered = next(self.more, None)
+                if self.buffered is None:
                     return
-            count = int(np.searchsorted(self.held.column(LSN).to_numpy(), end))
+            count = int(np.searchsorted(self.buffered.column(LSN).to_numpy(), end))
             if not count:
                 return
-            yield self.held.slice(0, count)
-            self.held = self.held.slice(count)
+            yield self.buffered.slice(0, count)
+            self.buffered = self.buffered.slice(count)

@@ -60,19 +60,19 @@ class Ascending:
     """Numbers that come in parts."""
 
     more: Iterator[Numbers]
-    held: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
+    buffered: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
 
     def take(self, end: int) -> Numbers:
         """Return the numbers below an end that were not taken yet."""
         taken = []
         while True:
-            count = int(np.searchsorted(self.held, end))
-            taken.append(self.held[:count])
-            self.held = self.held[count:]
-            if len(self.held):
+            count = int(np.searchsorted(self.buffered, end))
+            taken.append(self.buffered[:count])
+            self.buffered = self.buffered[count:]
+            if len(self.buffered):
                 break
             found = next(self.more, None)
             if found is None:
                 break
-            self.held = found
+            self.buffered = found
         return np.concatenate(taken)

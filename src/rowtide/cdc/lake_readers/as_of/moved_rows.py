@@ -22,8 +22,7 @@ from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.as_of.keyed_tables import upper_parts
 from rowtide.cdc.lake_readers.as_of.lowest_layers import LowestLayer
 from rowtide.cdc.lake_readers.bits import EXACT, Bits
-from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart
-from rowtide.cdc.lake_readers.completions import Completions
+from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, Completions
 from rowtide.cdc.lake_readers.grouping import GroupingDatabase, open_engine
 from rowtide.cdc.lake_readers.last_rows import (
     ABSENT,

@@ -16,8 +16,7 @@ from rowtide.cdc.lake_readers.as_of.keyed_tables import KeyedTable
 from rowtide.cdc.lake_readers.as_of.lowest_layers import Ascending, LowestLayer, Numbers
 from rowtide.cdc.lake_readers.as_of.moved_rows import MovedRows
 from rowtide.cdc.lake_readers.bits import EXACT, Bits, kernels
-from rowtide.cdc.lake_readers.change_tables import ChangeTable, stream_parts
-from rowtide.cdc.lake_readers.completions import Completions
+from rowtide.cdc.lake_readers.change_tables import ChangeTable, Completions, stream_parts
 from rowtide.cdc.lake_readers.grouping import GroupingDatabase, open_engine
 from rowtide.cdc.lake_readers.last_rows import ABSENT, LSN, OPERATION, SEQVAL, TablePart, exact_columns
 from rowtide.cdc.lake_readers.ordering import ORDER

@@ -39,7 +39,7 @@ def table_columns(instance: Instance) -> list[str]:
 
 def named_keys(instance: Instance) -> Iterator[str]:
     """Return what identifies a row, under names of its own: `key_condition` compares with them."""
-    return (f"{key} as {_key_name(place)}" for place, key in enumerate(key_expressions(instance)))
+    return (f"{key} as {_key_name(index)}" for index, key in enumerate(key_expressions(instance)))
 
 
 def key_condition(instance: Instance) -> str:
@@ -47,7 +47,7 @@ def key_condition(instance: Instance) -> str:
     # A key's column is never null, but where its text is in `__$exact`.
     holds_all = {quote(one.lake_name) for one in instance.columns if column_type(instance, one).holds_all}
     keys = enumerate(key_expressions(instance))
-    return " and ".join(f"{key} {'=' if key in holds_all else '<=>'} {_key_name(place)}" for place, key in keys)
+    return " and ".join(f"{key} {'=' if key in holds_all else '<=>'} {_key_name(index)}" for index, key in keys)
 
 
 def rows_below(instance: Instance) -> Iterator[str]:
@@ -94,8 +94,8 @@ def without_dropped(instance: Instance, dropped: Sequence[int], is_dropped: str)
     yield f"if({is_dropped}, {left}, `{_EXACT}`) as `{_EXACT}`"
 
 
-def _key_name(place: int) -> str:
-    return f"`__$key_{place}`"
+def _key_name(index: int) -> str:
+    return f"`__$key_{index}`"
 
 
 def _below(name: str) -> str:
@@ -233,7 +233,7 @@ def _can_widen() -> str:
 def _decimal(name: str) -> tuple[str, str]:
     """Return the expressions for a decimal type's digits before and behind its point; null of another type."""
     parts = [
-        f"try_cast(regexp_extract({name}, '^decimal[(]([0-9]+),([0-9]+)[)]$', {place}) as int)" for place in (1, 2)
+        f"try_cast(regexp_extract({name}, '^decimal[(]([0-9]+),([0-9]+)[)]$', {index}) as int)" for index in (1, 2)
     ]
     return f"({parts[0]} - {parts[1]})", parts[1]
 

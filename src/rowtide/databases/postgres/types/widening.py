@@ -147,13 +147,13 @@ def can_hold(declared: str, published: str) -> bool:
     if declared == published:
         return True
     (name, size), (wanted, wanted_size) = _parse(declared), _parse(published)
-    held = find_type(wanted).value_type
+    target = find_type(wanted).value_type
     if name != wanted:
-        if name not in held.wider:
+        if name not in target.wider:
             return False
-        if held.bits is not None and held.kind is TypeKind.WHOLE_NUMBER:
-            wanted_size = (len(str(1 << held.bits - 1)), 0)
-    elif held.is_padded:
+        if target.bits is not None and target.kind is TypeKind.WHOLE_NUMBER:
+            wanted_size = (len(str(1 << target.bits - 1)), 0)
+    elif target.is_padded:
         return False
     return _is_as_long(name, size, wanted_size)
 

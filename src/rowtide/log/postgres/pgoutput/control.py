@@ -13,10 +13,12 @@ from rowtide.log.announcements import MESSAGE_PREFIX, Alteration, ControlRow, Se
 from rowtide.log.errors import AnnouncementUnreadable
 from rowtide.log.membership import Altered, ChangesOmitted, Disabled, Enabled, Event
 from rowtide.log.postgres.pgoutput import messages
-from rowtide.log.postgres.pgoutput.frames import Bools, Frames, Ints
 from rowtide.log.postgres.pgoutput.inferring import KnownTables, Present, Unclear, infer_alteration
 from rowtide.log.postgres.pgoutput.messages import (
     Announced,
+    Bools,
+    Frames,
+    Ints,
     Relation,
     TruncateStatement,
     parse_inserted,

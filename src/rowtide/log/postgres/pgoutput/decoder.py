@@ -19,9 +19,9 @@ from rowtide.core.values import frozen
 from rowtide.log.announcements import Secrets
 from rowtide.log.membership import Event, Member, Reshaped
 from rowtide.log.postgres.pgoutput.control import Control, LogOrder, PlacedEvent, read_control
-from rowtide.log.postgres.pgoutput.frames import Frames, Ints, join
 from rowtide.log.postgres.pgoutput.images import TableImages, read_images
 from rowtide.log.postgres.pgoutput.inferring import Present
+from rowtide.log.postgres.pgoutput.messages import Frames, Ints, join
 from rowtide.log.postgres.pgoutput.relations import LayoutChange, Relations, Resolved, RowLayout, TableVersions
 from rowtide.log.postgres.pgoutput.transactions import BatchTransactions, TransactionTracker
 from rowtide.log.postgres.stream.xlog_data import described_oid
@@ -71,7 +71,7 @@ class LayoutTimeline:
 
 
 def _search_keys(oids: Ints, messages: Ints) -> npt.NDArray[np.uint64]:
-    """Combine oid and message number in one integer; a message sees descriptions at its own place or before."""
+    """Combine oid and message number in one integer; a message sees descriptions at its own number or before."""
     keys: npt.NDArray[np.uint64] = oids.astype(np.uint64) << _OID_SHIFT
     return keys | messages.astype(np.uint64)
 
@@ -140,7 +140,7 @@ class TableChanges:
         return self.table_id, self.first_message
 
 
-def place(changes: DecodedChanges, timeline: LayoutTimeline, versions: TableVersions) -> list[TableChanges]:
+def assign_versions(changes: DecodedChanges, timeline: LayoutTimeline, versions: TableVersions) -> list[TableChanges]:
     """Group changes by layout and assign table versions, in the order of their first use in the log."""
     groups = [changes.chosen(indices) for indices in by_slot(changes)]
     groups.sort(key=lambda group: (int(group.message[0]), int(group.seqval[0])))
@@ -243,23 +243,23 @@ def _origins(transactions: BatchTransactions, entries: Ints) -> pa.Array[Any]:
         return pa.nulls(len(entries), pa.string())
     marked = sorted(transactions.marks)
     names = pa.array([*transactions.origins, *(transactions.marks[number] for number in marked)], pa.string())
-    places = transactions.origin[entries]
+    indexes = transactions.origin[entries]
     number = transactions.number[entries]
     is_marked = np.isin(number, marked)
-    places = np.where(is_marked, len(transactions.origins) + np.searchsorted(marked, number), places)
-    return names.take(pa.array(places, pa.int64()))
+    indexes = np.where(is_marked, len(transactions.origins) + np.searchsorted(marked, number), indexes)
+    return names.take(pa.array(indexes, pa.int64()))
 
 
 def _payloads(control: Control, first_ordinals: Ints, tables: Sequence[TableRecords]) -> pa.Array[Any]:
     texts = [announced.payload() for _, announced in control.records]
     count = len(texts)
     texts += _truncation_payloads(control, first_ordinals)
-    places = np.concatenate(
+    indexes = np.concatenate(
         [np.arange(count), *(np.where(t.changes.payload == NO_PAYLOAD, -1, t.changes.payload + count) for t in tables)]
     )
     if not texts:
-        return pa.nulls(len(places), pa.string())
-    return pa.array(texts, pa.string()).take(pa.array(places, mask=places < 0))
+        return pa.nulls(len(indexes), pa.string())
+    return pa.array(texts, pa.string()).take(pa.array(indexes, mask=indexes < 0))
 
 
 def _truncation_payloads(control: Control, first_ordinals: Ints) -> list[str]:
@@ -363,7 +363,7 @@ class Decoder:
         ordinals = self._tracker.count(transactions, control.changes_per_message(row_counts(frames)))
         timeline = LayoutTimeline(control.layouts)
         changes = keep_changes(frames, transactions, control, ordinals, timeline)
-        tables = place(changes, timeline, self._versions)
+        tables = assign_versions(changes, timeline, self._versions)
         records = [
             TableRecords(table.table_id, table.changes, read_images(frames, table.changes.message, table.layout))
             for table in sorted(tables, key=TableChanges.record_order)

@@ -15,7 +15,7 @@ from rowtide.core.errors import DecodeError
 from rowtide.core.tables import ImageKind
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.encodings import as_marked_texts, is_utf8
-from rowtide.log.postgres.pgoutput.frames import Bools, Bytes, Frames, Ints, printable
+from rowtide.log.postgres.pgoutput.messages import Bools, Bytes, Frames, Ints, printable
 from rowtide.log.postgres.pgoutput.relations import RowLayout
 
 NULL, TEXT, UNCHANGED = ord("n"), ord("t"), ord("u")
@@ -51,7 +51,7 @@ def walk(frames: Frames, messages: Ints, cursors: Ints, layout: RowLayout, allow
         return Tuples(starts, lengths, kinds, cursors)
     limits = frames.ends[messages]
     _check_column_counts(frames, messages, cursors, limits, layout)
-    places = {column: place for place, column in enumerate(layout.kept)}
+    indexes = {column: index for index, column in enumerate(layout.kept)}
     cursors = cursors + _COUNT_BYTES
     for column in range(layout.column_count):
         kind, length, nexts = _step(frames, cursors)
@@ -59,10 +59,10 @@ def walk(frames: Frames, messages: Ints, cursors: Ints, layout: RowLayout, allow
         if not fine.all():
             row = int(np.argmin(fine))
             raise _explain(frames, int(messages[row]), int(cursors[row]), column + 1, allowed=allowed)
-        if (place := places.get(column)) is not None:
-            starts[:, place] = cursors + _VALUE_HEADER_BYTES
-            lengths[:, place] = length
-            kinds[:, place] = kind
+        if (index := indexes.get(column)) is not None:
+            starts[:, index] = cursors + _VALUE_HEADER_BYTES
+            lengths[:, index] = length
+            kinds[:, index] = kind
         cursors = nexts
     return Tuples(starts, lengths, kinds, cursors)
 
@@ -211,8 +211,8 @@ def _texts(frames: Frames, messages: Ints, tuples: Tuples) -> pa.Array[Any]:
         pa.large_binary(), 2 * len(starts), [None, _buffer(borders), pa.py_buffer(frames.buffer)]
     )
     is_null = tuples.kinds.ravel() != TEXT
-    places = pa.array(np.arange(0, 2 * len(starts), 2), pa.int64(), mask=is_null if is_null.any() else None)
-    values = between.take(places).cast(pa.binary())
+    indexes = pa.array(np.arange(0, 2 * len(starts), 2), pa.int64(), mask=is_null if is_null.any() else None)
+    values = between.take(indexes).cast(pa.binary())
     if is_utf8(values):
         return values.view(pa.string())
     if 2 * text_bytes > MAX_TEXT_BYTES:

@@ -26,8 +26,8 @@ def are_in_order(described: Sequence[str], needed: Mapping[int, str]) -> bool:
     """Return whether a description has the needed columns in the order of their numbers; False if names were
     swapped.
     """
-    places = {name: place for place, name in enumerate(described)}
-    found = [places[needed[number]] for number in sorted(needed) if needed[number] in places]
+    indexes = {name: index for index, name in enumerate(described)}
+    found = [indexes[needed[number]] for number in sorted(needed) if needed[number] in indexes]
     return len(found) == len(needed) and found == sorted(found)
 
 
@@ -42,17 +42,17 @@ def name_columns(
     generated at some time and were not in the log then.
 
     A column that is needed and still exists was in the table throughout, and so was each existing column with a lower
-    number. If no column before it can have been dropped since, its place follows from the numbers alone.
+    number. If no column before it can have been dropped since, its index follows from the numbers alone.
     """
     present = {column.number: column.name for column in columns if not column.is_generated}
     last = max((number for number in needed if number in present), default=0)
     steady = sorted(number for number in present if number <= last and number not in computed)
-    places = _bound_indexes(described, needed, present, steady)
+    indexes = _bound_indexes(described, needed, present, steady)
     is_ordered = _is_ascending([described.index(needed[n]) for n in sorted(needed) if needed[n] in described])
     names: dict[int, str | None] = {}
     for number, name in needed.items():
-        if number in places:
-            names[number] = _choose(described[slice(*places[number])], name, present[number], is_ordered=is_ordered)
+        if number in indexes:
+            names[number] = _choose(described[slice(*indexes[number])], name, present[number], is_ordered=is_ordered)
         elif name in described:
             names[number] = name if is_ordered else None
     known = [name for name in names.values() if name is not None]
@@ -62,7 +62,7 @@ def name_columns(
 def _bound_indexes(
     described: Sequence[str], needed: Mapping[int, str], present: Mapping[int, str], steady: Sequence[int]
 ) -> dict[int, tuple[int, int]]:
-    """Return the first possible place, and the one after the last, of each column that was in the table throughout."""
+    """Return the first possible index, and the one after the last, of each column that was in the table throughout."""
     anchors = {
         number: described.index(needed[number])
         for number in steady
@@ -71,14 +71,14 @@ def _bound_indexes(
     if not _is_ascending(list(anchors.values())):
         anchors = {}
     lowest: dict[int, int] = {}
-    place = -1
+    index = -1
     for number in steady:
-        lowest[number] = place = max(place + 1, anchors.get(number, 0))
+        lowest[number] = index = max(index + 1, anchors.get(number, 0))
     highest: dict[int, int] = {}
-    place = len(described)
+    index = len(described)
     for number in reversed(steady):
         # At most as many columns are before it as there are lower numbers.
-        highest[number] = place = min(place - 1, number - 1, anchors.get(number, place))
+        highest[number] = index = min(index - 1, number - 1, anchors.get(number, index))
     return {number: (lowest[number], highest[number] + 1) for number in steady}
 
 
@@ -90,8 +90,8 @@ def _choose(candidates: Sequence[str], before: str, now: str, *, is_ordered: boo
     return next(known, None) if is_ordered else None
 
 
-def _is_ascending(places: Sequence[int]) -> bool:
-    return all(one < other for one, other in pairwise(places))
+def _is_ascending(indexes: Sequence[int]) -> bool:
+    return all(one < other for one, other in pairwise(indexes))
 
 
 Columns = tuple[AlteredColumn, ...]

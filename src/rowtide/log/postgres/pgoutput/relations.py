@@ -17,7 +17,7 @@ from rowtide.log.postgres.pgoutput.messages import Relation, is_control
 class RowLayout:
     """The columns of a table's rows in the log, and those that are kept.
 
-    `kept` are the places, among the log's columns, of the shape's columns; a layout without a shape is of a table that
+    `kept` are the indexes, among the log's columns, of the shape's columns; a layout without a shape is of a table that
     no member needs.
     """
 
@@ -149,9 +149,9 @@ def lay_out(relation: Relation, members: Iterable[Member]) -> RowLayout:
     if not interested:
         return RowLayout(len(relation.columns), (), None)
     needed = needed_columns(interested, relation.oid)
-    kept = tuple(place for place, column in enumerate(relation.columns) if column.name in needed)
+    kept = tuple(index for index, column in enumerate(relation.columns) if column.name in needed)
     others = tuple(column for column in relation.columns if column.name not in needed)
-    columns = tuple(_number(relation.columns[place], interested) for place in kept)
+    columns = tuple(_number(relation.columns[index], interested) for index in kept)
     shape = TableShape(relation.oid, relation.schema, relation.name, relation.identity, columns, others)
     return RowLayout(len(relation.columns), kept, shape)
 

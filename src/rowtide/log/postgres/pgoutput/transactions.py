@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from rowtide.core.lsn import EPOCH_SHIFT, Position, pack_lsn
 from rowtide.core.values import frozen
-from rowtide.log.postgres.pgoutput.frames import Bools, Frames, Ints
-from rowtide.log.postgres.pgoutput.messages import parse_origin
+from rowtide.log.postgres.pgoutput.messages import Bools, Frames, Ints, parse_origin
 
 _EPOCH_2000_US = 946_684_800_000_000
 _EPOCH_1970 = datetime.fromtimestamp(0, UTC)

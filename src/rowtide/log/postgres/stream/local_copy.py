@@ -41,38 +41,38 @@ _MOST_BYTES = 1 << 30
 def find_frames(octets: npt.NDArray[np.uint8]) -> Ints:
     """Return where each whole frame begins, and where the last one ends. Raises `DecodeError`.
 
-    XLogData frames are found together: each place that looks like the head of one is, if the one before ends there.
+    XLogData frames are found together: each offset that looks like the head of one is, if the one before ends there.
     """
     if len(octets) < FRAME_HEAD.size:
         return np.zeros(1, np.int64)
     heads, nexts = _like_xlog_data(octets)
     breaks = np.flatnonzero(nexts[:-1] != heads[1:])
     found: list[Ints] = []
-    place = 0
-    while place + FRAME_HEAD.size <= len(octets):
-        first = int(np.searchsorted(heads, place))
-        if first < len(heads) and heads[first] == place:
+    offset = 0
+    while offset + FRAME_HEAD.size <= len(octets):
+        first = int(np.searchsorted(heads, offset))
+        if first < len(heads) and heads[first] == offset:
             index = int(np.searchsorted(breaks, first))
             last = int(breaks[index]) if index < len(breaks) else len(heads) - 1
             found.append(heads[first : last + 1])
-            place = int(nexts[last])
+            offset = int(nexts[last])
         else:
-            found.append(np.array([place]))
-            place += frame_bytes(octets.data, place)
-    ends = np.concatenate((*found, [place]))
-    return ends if place <= len(octets) else ends[:-1]
+            found.append(np.array([offset]))
+            offset += frame_bytes(octets.data, offset)
+    ends = np.concatenate((*found, [offset]))
+    return ends if offset <= len(octets) else ends[:-1]
 
 
-def frame_bytes(data: bytearray | memoryview, place: int) -> int:
+def frame_bytes(data: bytearray | memoryview, offset: int) -> int:
     """Return the size of a frame whose head is there. Raises `DecodeError`."""
-    kind, length = FRAME_HEAD.unpack_from(data, place)
+    kind, length = FRAME_HEAD.unpack_from(data, offset)
     if not _LENGTH_BYTES <= length <= _MOST_BYTES:
-        raise DecodeError(place, repr(kind), "no frame of the protocol")
+        raise DecodeError(offset, repr(kind), "no frame of the protocol")
     return _KIND_BYTES + int(length)
 
 
 def _like_xlog_data(octets: npt.NDArray[np.uint8]) -> tuple[Ints, Ints]:
-    """Return the places of what may be XLogData frames shorter than 16 MiB, and where each of them ends."""
+    """Return the offsets of what may be XLogData frames shorter than 16 MiB, and where each of them ends."""
     size = FRAME_HEAD.size
     # The first byte of their length is 0.
     heads = np.flatnonzero((octets[:-size] == COPY_DATA) & (octets[1 : 1 - size] == 0) & (octets[size:] == XLOG_DATA))
@@ -103,7 +103,7 @@ class LocalCopy:
         self._socket.settimeout(0)
         self._buffer = bytearray(_READ_BYTES)
         self._filled = 0
-        # The places of the whole frames that are not taken yet, and the place after them.
+        # The offsets of the whole frames that are not taken yet, and the offset after them.
         self._frames = _NOTHING
         self._needed = FRAME_HEAD.size
 

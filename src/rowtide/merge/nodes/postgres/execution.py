@@ -19,7 +19,6 @@ from sqlalchemy import Engine
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.batching import BatchingConnection, session_of
-from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES, pin_again
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.functions import OWN_PATH
 from rowtide.databases.postgres.owners import (
@@ -38,6 +37,7 @@ from rowtide.databases.postgres.owners import (
 )
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
 from rowtide.databases.postgres.rowguid import BY_ROLE, Filling
+from rowtide.databases.postgres.session_settings import PINNED_SETTINGS, WHOLE_TABLES, pin_again
 from rowtide.databases.postgres.text_queries import running
 from rowtide.databases.run_as import RunAs
 from rowtide.merge.articles import Article

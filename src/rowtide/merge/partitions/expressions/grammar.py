@@ -309,7 +309,7 @@ class _ExpressionParser:
 
     def noted(self, token: Token, column: ColumnExpression, *, is_alone: bool) -> ColumnExpression:
         length = len(token.text) if token.kind is TokenKind.NAME else len(_quoted(token.text))
-        self.named_columns.append((token.place, length, column, is_alone))
+        self.named_columns.append((token.position, length, column, is_alone))
         return column
 
     def listed(self) -> tuple[Expression, ...]:

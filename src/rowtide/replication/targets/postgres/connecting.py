@@ -8,9 +8,10 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import sql
 
-from rowtide.databases.postgres.connect import PINNED_SETTINGS, open_url
+from rowtide.databases.postgres.connect import open_url
 from rowtide.databases.postgres.errors import RightMissing, translated
 from rowtide.databases.postgres.quoting import quote
+from rowtide.databases.postgres.session_settings import PINNED_SETTINGS
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.subscribers import ReplicationRoleRefused

@@ -12,10 +12,10 @@ from psycopg import sql
 from rowtide.core.failpoints import failpoint
 from rowtide.core.operations import Operation
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES
 from rowtide.databases.postgres.errors import translate, translated
 from rowtide.databases.postgres.functions import OWN_PATH, USERS_PATH
 from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.databases.postgres.session_settings import PINNED_SETTINGS, WHOLE_TABLES
 from rowtide.databases.types.registry import find_type, kind_of
 from rowtide.databases.types.value_type import NUMBERS, TEXTS, TIMES, TypeKind
 from rowtide.log.postgres.lease import describe_holder

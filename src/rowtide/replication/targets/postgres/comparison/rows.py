@@ -18,13 +18,14 @@ from rowtide.copying.chunk_statements import locking_name
 from rowtide.copying.chunks import TransactionSnapshot, parse_snapshot
 from rowtide.copying.present_tables import find_reader
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.connect import STREAM_SETTINGS, WHOLE_TABLES, open_url
+from rowtide.databases.postgres.connect import open_url
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.functions import PIN_PATH
 from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
 from rowtide.databases.postgres.operators import read_operators
 from rowtide.databases.postgres.owners import read_by
 from rowtide.databases.postgres.quoting import quote
+from rowtide.databases.postgres.session_settings import STREAM_SETTINGS, WHOLE_TABLES
 from rowtide.databases.postgres.text_queries import running
 from rowtide.databases.postgres.values import is_of_server, value_of
 from rowtide.replication.articles.articles import Article

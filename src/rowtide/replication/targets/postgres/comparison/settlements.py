@@ -19,8 +19,8 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.operations import Operation
 from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.session_settings import PINNED_SETTINGS, WHOLE_TABLES
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.conflicts import Resolution, Resolver

@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from rowtide.databases.postgres.connect import PINNED_SETTINGS
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.functions import DEFINER, close_function
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
+from rowtide.databases.postgres.session_settings import PINNED_SETTINGS
 from rowtide.databases.postgres.values import is_of_server, text_of, value_of
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.listing import Listed, listing
+from rowtide.cli.options import Listed, listing
 from rowtide.core.options import Argument
 
 

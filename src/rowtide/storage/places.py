@@ -1,10 +1,12 @@
-"""Places of lakes and log stores: a local path, or a URL."""
+"""Places of lakes and log stores: a local path, or the URL of a folder of an object store."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from rowtide.core.errors import PlaceUnnamed
+from rowtide.storage.object_urls import parse_object_url
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
 
@@ -27,3 +29,18 @@ def local_path(place: str) -> str | None:
     if scheme[1].lower() != "file":
         return None
     return "/" + place[scheme.end() :].removeprefix("//").removeprefix("localhost").lstrip("/")
+
+
+def absolute_lake(lake: str) -> str:
+    """Return a lake's location as it is stored; creates nothing. Raises `PlaceUnnamed`, `StorageUrlMalformed`,
+    `StorageSchemeUnsupported`.
+    """
+    folder = local_folder(lake)
+    return str(folder) if folder is not None else str(parse_object_url(lake))
+
+
+def local_folder(lake: str) -> Path | None:
+    """Return the lake's local folder; None for another kind of URL. Raises `PlaceUnnamed`."""
+    require_place(lake)
+    path = local_path(lake)
+    return Path(path).expanduser().absolute() if path is not None else None

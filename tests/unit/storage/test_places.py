@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rowtide.core.errors import PlaceUnnamed
-from rowtide.core.places import local_path, require_place
+from rowtide.storage.places import local_path, require_place
 
 
 @pytest.mark.parametrize(
