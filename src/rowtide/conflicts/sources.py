@@ -16,7 +16,7 @@ from rowtide.merge.catalogue import list_publications
 from rowtide.merge.conflicts.records import KeptConflict as MergeConflict
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.nodes.connecting import open_node
-from rowtide.replication.settling import ConflictWinner
+from rowtide.replication.conflicts import ConflictWinner
 
 if TYPE_CHECKING:
     from rowtide.replication.resolving import UnreadSubscriber

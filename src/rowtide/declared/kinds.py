@@ -26,8 +26,7 @@ from rowtide.merge.publishing.requests import (
     NewMergePublication,
     NewMergeSubscription,
 )
-from rowtide.replication.articles.requests import ArticleChange, NewArticle
-from rowtide.replication.publishing.requests import NewPublication, PublicationThresholds
+from rowtide.replication.articles.requests import ArticleChange, NewArticle, NewPublication, PublicationThresholds
 from rowtide.replication.subscription_settings import DeliveryOptions, RequestedSubscription, SubscriptionSettings
 from rowtide.targets.options import NewTarget
 from rowtide.tracking.options import TrackingRequest

@@ -23,7 +23,7 @@ from rowtide.merge.conflicts.resolving import resolve_conflict
 from rowtide.merge.errors.publishing import ArticleTableNotFound
 from rowtide.merge.errors.rows import ConflictUnknown, NeverValidated
 from rowtide.merge.errors.subscribing import ChangesNotUploaded
-from rowtide.merge.fan_out.synchronising import (
+from rowtide.merge.fan_out import (
     DEFAULT_WORKERS,
     SyncAllProgress,
     SyncOutcome,
@@ -35,10 +35,9 @@ from rowtide.merge.fan_out.synchronising import (
     synchronise_in_threads,
     synchronise_named,
 )
-from rowtide.merge.handle import knows
 from rowtide.merge.inspection.handle import MergeInspection
 from rowtide.merge.inspection.validating import ArticleValidation, record_validation, validate
-from rowtide.merge.nodes.connecting import address, open_node, open_subscriber, open_synchronised
+from rowtide.merge.nodes.connecting import address, knows, open_node, open_subscriber, open_synchronised
 from rowtide.merge.progress import generation_at, read_last_validation
 from rowtide.merge.publishing.exchange_requests import (
     DroppedSubscription,
@@ -312,7 +311,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         found, on_outcome = list[SyncOutcome](), counting(targets, on_progress)
         here = targets
         if spark is not None:
-            from rowtide.merge.fan_out.spark import can_be_a_task, synchronise_in_tasks
+            from rowtide.merge.spark_fan_out import can_be_a_task, synchronise_in_tasks
 
             tasks = [target for target in targets if can_be_a_task(self.url, target)]
             here = tuple(target for target in targets if target not in tasks)

@@ -9,7 +9,7 @@ from rowtide.cli.options import Db, ListingFormat, SomePublication, Wide
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
-from rowtide.replication.settling import ConflictWinner
+from rowtide.replication.conflicts import ConflictWinner
 from rowtide.replication.subscription_settings import SomeSubscriber, SubscriberUrl
 
 app = CommandTable()

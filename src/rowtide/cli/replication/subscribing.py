@@ -9,7 +9,7 @@ from rowtide.cli.options import Db, IgnoreSubscriber, ListingFormat
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.core.options import MOST_HOURS, Argument, Option
 from rowtide.handle import connect
-from rowtide.replication.publishing.requests import PublicationThresholds
+from rowtide.replication.articles.requests import PublicationThresholds
 from rowtide.replication.subscription_settings import (
     DeliveryOptions,
     IfExists,

@@ -39,7 +39,7 @@ from rowtide.merge.errors.rows import (
     StillReferenced,
 )
 from rowtide.merge.nodes.node import Node, transact_at
-from rowtide.merge.nodes.roles.rows import read_known
+from rowtide.merge.nodes.rows import read_known
 from rowtide.merge.progress import drop_retries
 from rowtide.merge.versions.changes import KnownVersion, Row, TombstoneType, Write
 from rowtide.merge.versions.comparison import Lineage, Presence, encode_columns

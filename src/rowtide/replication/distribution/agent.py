@@ -28,7 +28,6 @@ from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
 from rowtide.replication.distribution.calls.batches import ONE_BY_ONE, BatchLimits, Cutter
 from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
-from rowtide.replication.distribution.delivered_history import require_same_history
 from rowtide.replication.distribution.delivery import (
     AlterationRefused,
     BatchUndone,
@@ -41,7 +40,7 @@ from rowtide.replication.distribution.early_delivery import EarlyDelivery
 from rowtide.replication.distribution.events import find_dropped, find_gap, find_token
 from rowtide.replication.distribution.log_calls import LogCalls, Stage, find_row_numbers, find_versions, microseconds
 from rowtide.replication.distribution.mended_identities import require_intact
-from rowtide.replication.distribution.reader_entry import ReaderEntry
+from rowtide.replication.distribution.reader_entry import ReaderEntry, require_same_history
 from rowtide.replication.distribution.watchers import (
     BatchCounts,
     DeliveryContext,

@@ -52,8 +52,7 @@ from rowtide.replication.errors.subscribing import (
     SubscriptionExists,
 )
 from rowtide.replication.publisher import read_source
-from rowtide.replication.snapshot.needs import read_type_needs
-from rowtide.replication.snapshot.scripts import read_scripts
+from rowtide.replication.snapshot.objects import read_scripts, read_type_needs
 from rowtide.replication.snapshot.target import read_table_details
 from rowtide.replication.subscribing.readers import keeping
 from rowtide.replication.subscribing.resolvers import (

@@ -17,7 +17,7 @@ from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of, uuid_ar
 from rowtide.merge.nodes.postgres.places import here
 from rowtide.merge.nodes.postgres.session import PostgresSession
 from rowtide.merge.nodes.postgres.stored_tables import REQUESTS, table_requests
-from rowtide.merge.nodes.roles.rows import Reach
+from rowtide.merge.nodes.rows import Reach
 
 _BUILT_IN = "operator(pg_catalog."
 

@@ -32,7 +32,7 @@ from rowtide.merge.nodes.postgres.places import here
 from rowtide.merge.nodes.postgres.procedures import ask_procedure
 from rowtide.merge.nodes.postgres.session import PostgresSession
 from rowtide.merge.nodes.postgres.stored_tables import REQUESTS, table_requests
-from rowtide.merge.nodes.roles.rows import Holder
+from rowtide.merge.nodes.rows import Holder
 from rowtide.merge.nodes.untyped_values import as_stored_by_server, server_type
 from rowtide.merge.partitions.belonging import ROW, Link, belongs
 from rowtide.merge.partitions.filters import RowFilter

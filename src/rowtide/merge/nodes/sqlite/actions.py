@@ -12,7 +12,7 @@ from rowtide.databases.sqlite.keys import quote
 from rowtide.databases.sqlite.values import from_text
 from rowtide.databases.types.value_type import SqliteValue
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.nodes.roles.rows import Reach
+from rowtide.merge.nodes.rows import Reach
 from rowtide.merge.nodes.sqlite.key_moves import DELETING, SETTING, list_referrers, nickname_of, own_condition
 from rowtide.merge.versions.changes import Write
 

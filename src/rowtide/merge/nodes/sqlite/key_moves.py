@@ -13,7 +13,7 @@ from rowtide.databases.sqlite.keys import quote, quote_literal
 from rowtide.databases.sqlite.values import from_text
 from rowtide.databases.types.value_type import SqliteValue
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.nodes.roles.writing import TemporaryKind, temporary_kinds, temporary_values
+from rowtide.merge.nodes.rows import TemporaryKind, temporary_kinds, temporary_values
 from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, LOG
 from rowtide.merge.versions.changes import Write
 

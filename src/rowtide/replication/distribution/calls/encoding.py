@@ -18,11 +18,10 @@ from rowtide.core.tables import ImageKind, TableShape
 from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import ArgumentGroup, CallFormat, KeyUpdates, parts_of
-from rowtide.replication.distribution.calls.arguments import CallArguments, InsertedRows, Matrix
-from rowtide.replication.distribution.calls.bitmaps import bitmap_texts
+from rowtide.replication.distribution.calls.arguments import CallArguments, InsertedRows, Matrix, bitmap_texts
 from rowtide.replication.distribution.calls.ordered import Calls, key_indexes
 from rowtide.replication.errors.publishing import ColumnNotLogged
-from rowtide.replication.filters.verdict import find_transitions, matches
+from rowtide.replication.filters.evaluation import find_transitions, matches
 from rowtide.replication.snapshot.agent import ArticleCopy
 
 _DELIVERED = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)

@@ -9,8 +9,7 @@ import numpy as np
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import ArgumentGroup, parts_of
-from rowtide.replication.distribution.calls.arguments import Arguments, CallArguments, InsertedRows
-from rowtide.replication.distribution.calls.bitmaps import columns_of, unite
+from rowtide.replication.distribution.calls.arguments import Arguments, CallArguments, InsertedRows, columns_of, unite
 from rowtide.replication.distribution.calls.ordered import Calls, OrderedCalls, ProcedureCall, indexes_of_keys
 
 MAX_CALLS = 1000

@@ -24,7 +24,7 @@ from rowtide.replication.articles.schema_changes import (
 )
 from rowtide.replication.errors.delivery import CopyRefused
 from rowtide.replication.errors.subscribers import SubscriberTableExists
-from rowtide.replication.snapshot.scripts import Script
+from rowtide.replication.snapshot.objects import Script
 from rowtide.replication.snapshot.target import SnapshotStatus, TableDetails
 from rowtide.replication.subscription_settings import IfExists
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA

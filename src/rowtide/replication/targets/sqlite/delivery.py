@@ -37,8 +37,8 @@ from rowtide.replication.errors.delivery import (
     RowNotFound,
 )
 from rowtide.replication.targets.sqlite import progress
+from rowtide.replication.targets.sqlite.alterations import ChangeNotMade, follow
 from rowtide.replication.targets.sqlite.files import SubscriberFile, code_of
-from rowtide.replication.targets.sqlite.schema.altering import ChangeNotMade, follow
 from rowtide.replication.targets.sqlite.subscriber import require_streams
 
 # Statements that replace procedures at a SQLite subscriber. For every call format, a statement takes the call's

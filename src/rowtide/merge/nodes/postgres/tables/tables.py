@@ -67,7 +67,7 @@ from rowtide.merge.nodes.postgres.tables.triggers import (
     trigger_statements,
     unbounding,
 )
-from rowtide.merge.nodes.postgres.writing.filling import load
+from rowtide.merge.nodes.postgres.writing.writer import load
 from rowtide.merge.nodes.table_changes import Omission, TableChange
 from rowtide.merge.nodes.untyped_values import server_type
 from rowtide.merge.partitions.filters import parent_name

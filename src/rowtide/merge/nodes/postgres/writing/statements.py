@@ -35,7 +35,7 @@ from rowtide.merge.nodes.postgres.writing.refused_rows import (
     retrying,
 )
 from rowtide.merge.nodes.postgres.writing.staging import Staged, digest_of, holders_table, staging_view
-from rowtide.merge.nodes.roles.writing import FIRST_TEMPORARY, TemporaryKind, temporary_kinds
+from rowtide.merge.nodes.rows import FIRST_TEMPORARY, TemporaryKind, temporary_kinds
 from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.versions.apply import Logged
 

@@ -23,7 +23,7 @@ from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.conflicts import Resolution, Resolver
+from rowtide.replication.conflicts import ConflictWinner, Key, Resolution, Resolver, Row, Rows, SettledRow, Sides, plan
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import (
     ConflictOutdated,
@@ -32,7 +32,6 @@ from rowtide.replication.errors.conflicts import (
     DeliveryConflictUnknown,
     SettlingRefused,
 )
-from rowtide.replication.settling import ConflictWinner, Key, Row, Rows, SettledRow, Sides, plan
 from rowtide.replication.subscription_settings import Constraints
 from rowtide.replication.targets import compared_rows
 from rowtide.replication.targets.compared_rows import SubscribedRows

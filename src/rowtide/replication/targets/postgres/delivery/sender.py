@@ -29,9 +29,11 @@ from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls import procedures, statements
 from rowtide.replication.targets.postgres.calls.procedures import array_literal
 from rowtide.replication.targets.postgres.calls.written_table import Writer
-from rowtide.replication.targets.postgres.delivery.pipeline import DeadlockWatch, FailedStatement, Pipeline
-from rowtide.replication.targets.postgres.delivery.refusals import (
+from rowtide.replication.targets.postgres.delivery.pipeline import (
     LARGE_BYTES,
+    DeadlockWatch,
+    FailedStatement,
+    Pipeline,
     explain_call,
     is_too_large,
     require_order,

@@ -12,7 +12,7 @@ from rowtide.databases.sqlite.keys import quote, quote_literal
 from rowtide.databases.sqlite.values import affinity, from_text, is_numeric, stored_type
 from rowtide.databases.types.others import ANY
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.nodes.roles.writing import TemporaryValues
+from rowtide.merge.nodes.rows import TemporaryValues
 from rowtide.merge.nodes.sqlite.actions import has_dependents, matches
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact, keep_exact
 from rowtide.merge.nodes.sqlite.key_moves import DELETING, SETTING, list_referrers, nickname_of
