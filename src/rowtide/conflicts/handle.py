@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rowtide.conflicts.errors import InboxConflictUnknown, NothingDecided
 from rowtide.conflicts.inbox import Choice, ConflictFilter, ConflictGroup, InboxConflict, InboxState, group, winner_of
-from rowtide.conflicts.sources import Asked, Held, read_delivery, read_merge
+from rowtide.conflicts.sources import DecidableConflict, DecisionOptions, read_delivery, read_merge
 from rowtide.core.errors import RowtideError
 from rowtide.core.options import member_of, takes
 from rowtide.core.values import frozen
@@ -67,7 +67,7 @@ class ConflictInbox:
         Each is a transaction of its own; one that is refused does not keep the others. A repeat decides about those
         that are left; with `again` about those that are settled, too. Raises `InboxConflictUnknown`.
         """
-        wanted, asked = member_of(Choice, choice, "choice"), Asked(over_later_changes, again, decided_by)
+        wanted, asked = member_of(Choice, choice, "choice"), DecisionOptions(over_later_changes, again, decided_by)
         held, _ = self._read()
         chosen = [one for one in held if name in (one.conflict.conflict_id, one.conflict.cause)]
         if not chosen:
@@ -76,12 +76,12 @@ class ConflictInbox:
             if again or one.conflict.conflict_id == name or one.conflict.state is InboxState.OPEN:
                 yield _decide(one, wanted, asked)
 
-    def _read(self) -> tuple[Sequence[Held], tuple[UnreadSubscriber, ...]]:
+    def _read(self) -> tuple[Sequence[DecidableConflict], tuple[UnreadSubscriber, ...]]:
         delivered, unread = read_delivery(self.url)
         return [*read_merge(self.url), *delivered], unread
 
 
-def _decide(one: Held, choice: Choice, asked: Asked) -> DecisionResult:
+def _decide(one: DecidableConflict, choice: Choice, asked: DecisionOptions) -> DecisionResult:
     try:
         side = winner_of(one.conflict, choice)
         if side is None:

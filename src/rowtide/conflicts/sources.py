@@ -28,7 +28,7 @@ _WINNERS = {"publisher": ConflictWinner.DELIVERED, "subscriber": ConflictWinner.
 
 
 @frozen
-class Asked:
+class DecisionOptions:
     """How a decision is asked for; see `ConflictInbox.decide`."""
 
     over_later_changes: bool = False
@@ -37,14 +37,14 @@ class Asked:
 
 
 @frozen
-class Held:
+class DecidableConflict:
     """A conflict, and what lets a side of it win and returns whether rows were written."""
 
     conflict: InboxConflict
-    settle: Callable[[str, Asked], bool]
+    settle: Callable[[str, DecisionOptions], bool]
 
 
-def read_merge(url: str) -> Sequence[Held]:
+def read_merge(url: str) -> Sequence[DecidableConflict]:
     """Return the conflicts of merge that a node keeps."""
     merge = MergeReplication(url)
     kept = merge.list_conflicts()
@@ -55,16 +55,16 @@ def read_merge(url: str) -> Sequence[Held]:
     return [_hold_merged(merge, one, is_publishers=one.origin == publishers[one.publication]) for one in kept]
 
 
-def _hold_merged(merge: MergeReplication, kept: MergeConflict, *, is_publishers: bool) -> Held:
+def _hold_merged(merge: MergeReplication, kept: MergeConflict, *, is_publishers: bool) -> DecidableConflict:
     """`is_publishers`: the version that lost is the publisher's."""
     rows = (kept.losing_row, kept.winning_row) if is_publishers else (kept.winning_row, kept.losing_row)
 
-    def settle(side: str, asked: Asked) -> bool:
+    def settle(side: str, asked: DecisionOptions) -> bool:
         if kept.resolved_time is not None and not asked.again:
             raise InboxConflictSettled(kept.conflict_id, f"{kept.resolved_time:%Y-%m-%d %H:%M:%S} UTC")
         return merge.resolve(kept.conflict_id, Winner(side), over_later_changes=asked.over_later_changes)
 
-    return Held(
+    return DecidableConflict(
         _with_cause(
             InboxConflict(
                 conflict_id=kept.conflict_id,
@@ -92,7 +92,7 @@ def _hold_merged(merge: MergeReplication, kept: MergeConflict, *, is_publishers:
     )
 
 
-def read_delivery(url: str) -> tuple[Sequence[Held], tuple[UnreadSubscriber, ...]]:
+def read_delivery(url: str) -> tuple[Sequence[DecidableConflict], tuple[UnreadSubscriber, ...]]:
     """Return the conflicts of delivery to a publisher's subscribers, and the subscribers that could not be read."""
     if parse_url(url).kind not in _PUBLISHERS:
         return (), ()
@@ -112,7 +112,7 @@ def read_delivery(url: str) -> tuple[Sequence[Held], tuple[UnreadSubscriber, ...
     return held, found.unread
 
 
-def _hold_delivered(url: str, kept: DeliveryConflict, key_columns: Sequence[str]) -> Held:
+def _hold_delivered(url: str, kept: DeliveryConflict, key_columns: Sequence[str]) -> DecidableConflict:
     from rowtide.replication.api import TransactionalReplication
 
     present = json.loads(kept.present_rows)
@@ -120,7 +120,7 @@ def _hold_delivered(url: str, kept: DeliveryConflict, key_columns: Sequence[str]
     row = json.loads(kept.old_row or kept.new_row or "{}")
     is_by_time = any(json.loads(kept.present_times))
 
-    def settle(side: str, asked: Asked) -> bool:
+    def settle(side: str, asked: DecisionOptions) -> bool:
         outcome = TransactionalReplication(url).resolve(
             kept.conflict_id,
             kept.subscriber,
@@ -132,7 +132,7 @@ def _hold_delivered(url: str, kept: DeliveryConflict, key_columns: Sequence[str]
         )
         return bool(outcome.rows)
 
-    return Held(
+    return DecidableConflict(
         _with_cause(
             InboxConflict(
                 conflict_id=identify(kept.publication, kept.subscriber, kept.conflict_id),

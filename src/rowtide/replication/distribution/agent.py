@@ -25,7 +25,12 @@ from rowtide.log.store.state import LogGap, ManifestState, bounded_end, next_gap
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropped, Followed, GeneratedAltered
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
+from rowtide.replication.distribution.alterations import (
+    AlterationLookups,
+    AlteringTransaction,
+    CopyNeeded,
+    find_altering,
+)
 from rowtide.replication.distribution.calls.batches import ONE_BY_ONE, BatchLimits, Cutter
 from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
 from rowtide.replication.distribution.delivery import (
@@ -378,10 +383,12 @@ class DistributionAgent:
                 lsn,
                 replicates_ddl=self._subscription.replicates_ddl,
                 refused=refused,
-                has_values=self._has_values,
-                row_numbers=partial(find_row_numbers, self._manifest, lsn),
                 late=late,
-                require_intact=partial(require_intact, self._context, self._manifest),
+                lookups=AlterationLookups(
+                    self._has_values,
+                    partial(find_row_numbers, self._manifest, lsn),
+                    partial(require_intact, self._context, self._manifest),
+                ),
             )
             try:
                 self._deliver_altering(state, transaction)

@@ -240,38 +240,54 @@ def read_status(engine: Engine, database: str, publication: str | None = None) -
         describe(
             subscription,
             state,
-            last.get(subscription.agent_id),
             count_pending(store, state, subscription, subscribed),
-            (
-                *_find_ended(subscription, subscribed, dropped, state),
-                *(unidentified[article.article_id] for article in subscribed if article.article_id in unidentified),
+            AgentStanding(last.get(subscription.agent_id), claims.get(subscription.agent_id), reading_error),
+            TablesStanding(
+                (
+                    *_find_ended(subscription, subscribed, dropped, state),
+                    *(unidentified[article.article_id] for article in subscribed if article.article_id in unidentified),
+                ),
+                describe_joining(subscription, subscribed),
+                _find_stopped(subscription, subscriptions, articles, last, state),
             ),
-            delivered_by=claims.get(subscription.agent_id),
-            reading_error=reading_error,
-            joining=describe_joining(subscription, subscribed),
-            stopped=_find_stopped(subscription, subscriptions, articles, last, state),
         )
         for subscription, subscribed in zip(subscriptions, articles, strict=True)
     )
 
 
+@frozen
+class AgentStanding:
+    """How a subscription's agent stands: its last state in the history, and `delivered_by`, where it runs.
+
+    `reading_error` is why the log cannot be read.
+    """
+
+    last: HistoricState | None
+    delivered_by: str | None = None
+    reading_error: str | None = None
+
+
+@frozen
+class TablesStanding:
+    """How a subscription's tables stand: those that `ended` or are about to, with reasons, and what is `joining`.
+
+    `stopped` are the tables of which nothing is delivered.
+    """
+
+    ended: Sequence[ArticleEnded | IdentityUnfit] = ()
+    joining: str | None = None
+    stopped: Sequence[str] = ()
+
+
 def describe(
     subscription: Subscription,
     state: ManifestState,
-    last: HistoricState | None,
     undelivered_commands: int,
-    ended: Sequence[ArticleEnded | IdentityUnfit] = (),
-    *,
-    delivered_by: str | None = None,
-    reading_error: str | None = None,
-    joining: str | None = None,
-    stopped: Sequence[str] = (),
+    agent: AgentStanding,
+    tables: TablesStanding,
 ) -> SubscriptionStatus:
-    """Build the status of a subscription from what was read. Pure.
-
-    `ended` are tables that ended, or are about to, with reasons; `delivered_by` is where its agent runs;
-    `reading_error` is why the log cannot be read; `stopped` are its tables of which nothing is delivered.
-    """
+    """Build the status of a subscription from what was read. Pure."""
+    last, delivered_by = agent.last, agent.delivered_by
     reader = state.readers.get(subscription.reader)
     undelivered = segments_between(state, reader.position if reader is not None else state.low, state.position)
     has_error = last is not None and last.error_id is not None
@@ -280,10 +296,13 @@ def describe(
         publication=subscription.publication,
         subscriber=redact(subscription.subscriber),
         articles=len(subscription.starts),
-        state=_describe_joining(joining, stopped) or _describe_state(subscription, stopped, is_read=reader is not None),
+        state=_describe_joining(tables.joining, tables.stopped)
+        or _describe_state(subscription, tables.stopped, is_read=reader is not None),
         agent=_describe_agent(last, is_running=delivered_by is not None) if last is not None else None,
         delivered_by=delivered_by,
-        last_error=last.comments if last is not None and has_error else reading_error or _describe_ended(ended),
+        last_error=last.comments
+        if last is not None and has_error
+        else agent.reading_error or _describe_ended(tables.ended),
         latency_s=latency_ms / 1000 if latency_ms is not None else None,
         delivered=reader.position if reader is not None else None,
         read=state.position,
@@ -292,7 +311,7 @@ def describe(
         undelivered_rows=sum(segment.rows for segment in undelivered),
         undelivered_bytes=sum(segment.bytes for segment in undelivered),
         oldest_undelivered=min((segment.created_at for segment in undelivered), default=None),
-        joining=joining,
+        joining=tables.joining,
         streams=subscription.settings.streams,
         promise=_describe_assumption(subscription.settings.streams),
         copied=_describe_copied(last),

@@ -178,7 +178,7 @@ class PostgresSnapshotTarget:
     ) -> Iterator[Callable[[bytes], None]]:
         """Yield what takes the rows of a chunk."""
         if self._written.of(article).is_others:
-            staging = Staging(connection, article, self._written, watch)
+            staging = ChunkStaging(connection, article, self._written, watch)
             yield staging.write
             staging.end()
             return
@@ -349,7 +349,7 @@ _FORGET = (
 )
 
 
-class Staging:
+class ChunkStaging:
     """Rows for a table of another role, which COPY cannot write with that role's rights.
 
     They are copied to a temporary table as texts, and inserted from there by the function of the table's writer.

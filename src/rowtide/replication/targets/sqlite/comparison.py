@@ -43,7 +43,7 @@ _ROWS_FETCHED = 5000
 
 
 @frozen
-class SqliteRows:
+class SqliteComparedRows:
     """See `ComparedRows`; all rows of an article's table count."""
 
     file: SubscriberFile
@@ -121,7 +121,7 @@ def read_subscribed(file: SubscriberFile, subscription: Subscription, articles: 
     held = progress.read_articles(file.connection, subscription.guid, articles)
     described = ((article.article_id, _find_constraint(file, article)) for article in held)
     obstacles = {article_id: obstacle for article_id, obstacle in described if obstacle is not None}
-    return SubscribedRows(SqliteRows(file), known, status, held, obstacles)
+    return SubscribedRows(SqliteComparedRows(file), known, status, held, obstacles)
 
 
 def _find_constraint(file: SubscriberFile, article: Article) -> str | None:

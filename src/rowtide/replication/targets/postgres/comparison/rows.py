@@ -208,7 +208,7 @@ _XID_MASK = 0xFFFFFFFF
 
 
 @frozen
-class PostgresRows:
+class PostgresComparedRows:
     """See `ComparedRows`. `tables` are the articles' by id; with `is_locked`, nobody else writes the rows found."""
 
     connection: _Connection
@@ -275,7 +275,7 @@ class PostgresRows:
             if self.tables[article.article_id].reader is not None:
                 self.connection.execute(PIN_PATH)
 
-    def unfiltered(self) -> PostgresRows:
+    def unfiltered(self) -> PostgresComparedRows:
         """Return all rows of the tables, also those that a filter excludes."""
         return replace(self, tables={name: replace(table, condition=None) for name, table in self.tables.items()})
 
@@ -288,7 +288,7 @@ class PublishedRows:
     position `begin` is seen by the snapshot, unless its commit has waited since `unseen_since`; None if none has.
     """
 
-    rows: PostgresRows
+    rows: PostgresComparedRows
     begin: int
     snapshot: TransactionSnapshot
     unseen_since: datetime | None
@@ -373,7 +373,9 @@ def read_subscribed(
             present = find_by_name(connection, article.schema, article.table)
             read = "the subscriber has no such table" if present is None else as_subscribed(article, present)
             _sort(article, _with_reader(connection, read), tables, obstacles)
-    return SubscribedRows(PostgresRows(connection, tables, is_locked=for_update), known, status, held, obstacles)
+    return SubscribedRows(
+        PostgresComparedRows(connection, tables, is_locked=for_update), known, status, held, obstacles
+    )
 
 
 @contextmanager
@@ -397,7 +399,7 @@ def open_published(url: str, articles: Sequence[Article]) -> Iterator[PublishedR
                 read = as_published(article, found[article.article_id])
                 _sort(article, _with_reader(connection, read), tables, obstacles)
         unseen_since = since[0] if since is not None else None
-        yield PublishedRows(PostgresRows(connection, tables), int(begin[0]), snapshot, unseen_since, obstacles)
+        yield PublishedRows(PostgresComparedRows(connection, tables), int(begin[0]), snapshot, unseen_since, obstacles)
 
 
 def _with_reader(connection: _Connection, read: ReadTable | str) -> ReadTable | str:

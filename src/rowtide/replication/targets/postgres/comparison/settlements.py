@@ -78,7 +78,7 @@ def settle_conflict(
 
 
 @frozen
-class _Kept:
+class _RecordedConflict:
     """A conflict as it is kept; `is_delivered`: one that stopped delivery was resolved by a later attempt."""
 
     table: str
@@ -95,7 +95,7 @@ class _Settlement:
     connection: _Connection
     subscription: Subscription
     decision: ConflictDecision
-    kept: _Kept
+    kept: _RecordedConflict
     sent_to: tuple[str, ...]
 
     def outcome(self, rows: tuple[SettledRow, ...], **others: Any) -> ConflictOutcome:
@@ -210,14 +210,14 @@ def _connect(subscription: Subscription) -> _Connection:
     )
 
 
-def _read(connection: _Connection, subscription: Subscription, decision: ConflictDecision) -> _Kept:
+def _read(connection: _Connection, subscription: Subscription, decision: ConflictDecision) -> _RecordedConflict:
     """Return a conflict, about which nobody else decides until the transaction ends."""
     row = connection.execute(_READ, (decision.conflict_id, subscription.guid)).fetchone()
     if row is None:
         raise DeliveryConflictUnknown(redact(subscription.subscriber), decision.conflict_id)
     table, winner, settled_by, is_delivered, *texts = row
     chosen = None if winner is None else ConflictWinner(winner)
-    return _Kept(table, Sides.parse(*texts), chosen, settled_by, is_delivered)
+    return _RecordedConflict(table, Sides.parse(*texts), chosen, settled_by, is_delivered)
 
 
 def _find_onward(connection: _Connection, table: str) -> tuple[tuple[str, ...], bool]:
