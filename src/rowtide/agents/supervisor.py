@@ -202,7 +202,7 @@ class Supervisor:
 
 
 def has_terminal() -> bool:
-    """Return whether this process has a controlling terminal, whose end SIGHUP would tell."""
+    """Return whether this process has a controlling terminal, whose end SIGHUP would report."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError:

@@ -79,7 +79,7 @@ SECTIONS = ("log", "monitor", "defaults", "databases")
 PASSWORD_KINDS = ("env", "file", "command")
 _LONGEST_NAME = 128
 _NOT_IN_A_NAME = {":", "=", "/"}
-"""What tells a URL from a name, and may not be in the name of a service unit."""
+"""What distinguishes a URL from a name, and may not be in the name of a service unit."""
 
 
 def parse_configuration(text: str, path: str, origin: str, option_names: Collection[str]) -> Configuration:

@@ -140,7 +140,7 @@ class MergeReplication(MergePublishing, MergeInspection):
     def subscribe_existing(self, subscription: ExistingSubscription) -> Subscription:
         """Subscribe a database that has tables and rows already (SQL Server: @sync_type none).
 
-        Rows are matched by primary key; `existing` says what becomes of those that differ, or that the publisher does
+        Rows are matched by primary key; `existing` says what happens to those that differ, or that the publisher does
         not have. Rows that the subscriber lacks are copied; with `absent_is_delete` they are deleted everywhere.
         `on_existing` is called with what each table had. Tables that are not there are created; else as
         `add_subscription`. Raises `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable` of a table
@@ -259,7 +259,7 @@ class MergeReplication(MergePublishing, MergeInspection):
 
         The retention asks for both: a subscription counts as synchronised at the earlier of its last two (SQL Server:
         -ExchangeType). A subscriber whose publisher's tables were altered uploads, and follows, first. `limits` are
-        what is taken of the subscriber: whoever has its database may have written anything into it.
+        what is accepted from the subscriber: its owner may have written anything into its database.
 
         With `hide_keys`, `***` replaces rows' keys and values in what is stored, logged and raised; conflicts keep
         their rows, which are needed to resolve them.

@@ -299,8 +299,8 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
     def change_publication(self, wanted: PublicationThresholds) -> Thresholds:
         """Set from where on `health` warns of a publication's subscriptions; return it.
 
-        (SQL Server: sp_replmonitorchangepublicationthreshold.) Changes wait for so many seconds, or so many percent of
-        the retention are over; 0 is the default. Raises `PublicationThresholdInvalid`.
+        (SQL Server: sp_replmonitorchangepublicationthreshold.) Changes have waited for that number of seconds, or
+        that percentage of the retention is over; 0 is the default. Raises `PublicationThresholdInvalid`.
         """
         return publication_records.change_thresholds(
             self._engine, self._url, wanted.publication, wanted.latency_threshold_s, wanted.expiration_threshold

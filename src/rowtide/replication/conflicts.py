@@ -303,7 +303,7 @@ def is_same(kept: Row | None, now: Row | None) -> bool:
 
 @frozen
 class SettledRow:
-    """What becomes of a row: `before` as it is, `after` as it will be; None: there is none."""
+    """What a decision changes of a row: `before` as it is, `after` as it will be; None: there is none."""
 
     operation: Operation
     key: Key

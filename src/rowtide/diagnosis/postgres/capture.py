@@ -143,7 +143,7 @@ def _let_superuser(role: RoleFacts, command: Remediation) -> Remediation:
     """Event triggers are made by a superuser: by any other the command has run in vain."""
     if role.is_superuser or isinstance(command, Advice):
         return command
-    return Advice(f"Let a superuser, or whom the service lets create event triggers, run `{command}`.")
+    return Advice(f"Let a superuser, or a role that the service lets create event triggers, run `{command}`.")
 
 
 def without_forbidden(capture: CaptureFacts) -> CaptureFacts:

@@ -183,7 +183,7 @@ def require_resolver(article: Article) -> None:
 class _OfColumn:
     """A resolver that looks at a column: what makes it from the column, its place, and the text after it.
 
-    `needs_tracking`: without column tracking it could not tell a value that was changed from one that was not.
+    `needs_tracking`: without column tracking it could not distinguish a value that was changed from one that was not.
     """
 
     make: Callable[[ArticleColumn, int, str], Resolver]

@@ -36,7 +36,7 @@ class Node(Protocol):
 
     @property
     def limits(self) -> DeviceLimits | None:
-        """What is taken of the node at most; None for a node that is trusted."""
+        """What is accepted from the node at most; None for a node that is trusted."""
 
     @property
     def tables(self) -> NodeTables:

@@ -252,7 +252,7 @@ class RowWriter(Protocol):
         """Write those rows that the database takes, in the order given; return the others of each part, by rowguid.
 
         `bounds` are as in `write_together`. With `late`, these rows are only retried, with all that were refused: each
-        alone, again for as long as others are taken; with `tries_together`, after all were tried as by
+        alone, again while others are written; with `tries_together`, after all were tried as by
         `write_together`, and each removal with the row that takes its key. With `commits`, nothing follows in the
         transaction, and a server commits it in the same round trip.
         """
@@ -331,8 +331,8 @@ def temporary_values(
     """Return each row's temporary values of unique columns; see `temporary_kinds`."""
     kinds = temporary_kinds(article, referenced)
     return {
-        rowguid: {name: _value(kind, rowguid, place) for name, kind in kinds.items()}
-        for place, rowguid in enumerate(rowguids)
+        rowguid: {name: _value(kind, rowguid, index) for name, kind in kinds.items()}
+        for index, rowguid in enumerate(rowguids)
     }
 
 

@@ -154,7 +154,7 @@ def reference_indexes(article: Article, reference: ArticleReference) -> list[int
 def with_key(article: Article, reference: ArticleReference, row: Row, key: Row) -> Row:
     """Return a row that references a parent with a key."""
     values = dict(zip(reference_indexes(article, reference), key, strict=True))
-    return tuple(values.get(place, value) for place, value in enumerate(row))
+    return tuple(values.get(index, value) for index, value in enumerate(row))
 
 
 def find_children(article: Article, changes: Sequence[RowChange], parents: Iterable[tuple[Article, Row]]) -> set[str]:
@@ -196,7 +196,7 @@ def layers_by_keys(article: Article, changes: Sequence[RowChange]) -> list[Seque
     sorter = TopologicalSorter(above)
     with suppress(CycleError):
         sorter.prepare()
-    order = {change.rowguid: place for place, change in enumerate(changes)}
+    order = {change.rowguid: index for index, change in enumerate(changes)}
     layers: list[Sequence[RowChange]] = []
     while ready := sorter.get_ready():
         layers.append([changes[place] for place in sorted(order[rowguid] for rowguid in ready)])

@@ -18,7 +18,7 @@ IfCopied = Annotated[
     IfExists | None,
     Option(
         "--if-exists",
-        help="What becomes of a table that is copied again; default: drop, truncate where what was there was kept.",
+        help="What happens to a table that is copied again; default: drop, or truncate if it was kept before.",
         show_default=False,
         sql_server="@pre_creation_cmd",
     ),
@@ -26,7 +26,7 @@ IfCopied = Annotated[
 
 
 class MovedPartitions(StrEnum):
-    """What becomes of rows that partitions bring to a table, or take away, of which the log has nothing.
+    """What happens to the rows of a partition that is attached or detached, which the log does not have.
 
     (SQL Server: @allow_partition_switch, @replicate_partition_switch.)
     """
@@ -115,7 +115,7 @@ class NewArticle(ArticleRequest):
     if_exists: Annotated[
         IfExists,
         Option(
-            help="What becomes of the table where a subscriber has it: as with add-subscription.",
+            help="What happens to the table if a subscriber has it: as with add-subscription.",
             sql_server="@pre_creation_cmd",
         ),
     ] = IfExists.FAIL

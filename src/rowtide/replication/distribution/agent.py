@@ -44,8 +44,8 @@ from rowtide.replication.distribution.delivery import (
 from rowtide.replication.distribution.early_delivery import EarlyDelivery
 from rowtide.replication.distribution.events import find_dropped, find_gap, find_token
 from rowtide.replication.distribution.log_calls import LogCalls, Stage, find_row_numbers, find_versions, microseconds
-from rowtide.replication.distribution.mended_identities import require_intact
 from rowtide.replication.distribution.reader_entry import ReaderEntry, require_same_history
+from rowtide.replication.distribution.restored_identities import require_intact
 from rowtide.replication.distribution.watchers import (
     BatchCounts,
     DeliveryContext,
@@ -296,7 +296,7 @@ class DistributionAgent:
             self._entry.advance(self._position, self._delivery.progress.position)
 
     def _confirm(self, state: ManifestState) -> None:
-        """Where commit times decide, tell the subscriber how far everything is delivered, though there was nothing.
+        """Where commit times decide, record at the subscriber how far everything is delivered, even without rows.
 
         It keeps the keys that were deleted later.
         """

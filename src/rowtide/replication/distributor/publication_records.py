@@ -71,7 +71,7 @@ def list_publications(connection: Connection) -> Sequence[str]:
 class Thresholds:
     """From where on a publication's subscriptions are a warning; None: by default.
 
-    Changes wait for so many seconds, or so many percent of the retention are over.
+    Changes have waited for that number of seconds, or that percentage of the retention is over.
     """
 
     latency_s: int | None = None

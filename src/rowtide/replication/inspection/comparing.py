@@ -78,9 +78,9 @@ class SubscriberComparison:
         state, subscription = self.manifest.state, self.subscription
         if self.subscribed.status is not SnapshotStatus.DELIVERED:
             raise NotComparable("its rows are being copied to the subscriber")
-        for obstacles in (self.subscribed.constraints, self.published.constraints):
-            if article.article_id in obstacles:
-                raise NotComparable(obstacles[article.article_id])
+        for constraints in (self.subscribed.constraints, self.published.constraints):
+            if article.article_id in constraints:
+                raise NotComparable(constraints[article.article_id])
         reader, recorded = state.readers.get(subscription.reader), self.subscribed.progress
         resumed = recorded.position if reader is None else resume_position(recorded, reader)
         position, _ = find_position(state, subscription, article, resumed)

@@ -1,6 +1,6 @@
 """Published rows at a subscriber's position, and what its own programs changed that the publisher lacks.
 
-A change counts once more if it commits below the position and the snapshot does not see it; it is taken back if the
+A change counts once more if it commits below the position and the snapshot does not see it; it is undone if the
 snapshot sees it and it commits at the position or later. Neither LSN nor commit time says what a snapshot sees.
 """
 

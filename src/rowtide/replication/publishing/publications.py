@@ -177,7 +177,7 @@ def add_article(
 ) -> Article:
     """Publish a table; the publication's subscribers get a snapshot of it while everything else is delivered.
 
-    `if_exists`: what becomes of a table that a subscriber has already.
+    `if_exists`: what happens to a table that a subscriber has already.
 
     Raises the errors of `define_article`, `PublicationUnknown`, `ArticleExists`, `TableNotFound`, `LockNotObtained`,
     `SubscriptionBeingAdded`, `PublicationBeingDropped`.

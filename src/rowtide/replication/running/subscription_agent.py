@@ -112,7 +112,7 @@ class SubscriptionAgent:
     ) -> Iterator[SubscriptionAgent]:
         """Open a subscription's agent, which takes the place of any before; the run's own settings go first.
 
-        It shares nothing with other agents: each may run in a thread of its own. `look` tells which articles were
+        It shares nothing with other agents: each may run in a thread of its own. `look` says which articles were
         added, dropped and copied since, `has_failed` which of them are not copied for now. Raises
         `DatabaseNotPublished`, and what opening a subscriber raises.
         """
@@ -298,7 +298,7 @@ class SubscriptionAgent:
         with translated(), engine.connect() as connection:
             now = subscription_records.find_subscription(connection, known.agent_id)
             if now is None:
-                # Dropped: whoever runs it learns of that, and stops it.
+                # Dropped: the run of replication learns of that, and stops the agent.
                 self._is_over = True
                 return
             settings = now.settings.changed(**self._context.settings)

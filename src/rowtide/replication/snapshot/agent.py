@@ -196,7 +196,7 @@ class ArticleCopy:
         is_in_all: _Facts = np.logical_and.reduce(seen)
         is_in_some: _Facts = np.logical_or.reduce(seen)
         lacking: _Facts = ~is_in_all[places]
-        # Of a transaction that is in some chunks and not in others, each key tells in which it is.
+        # Of a transaction that is in some chunks and not in others, the key says in which it is.
         differs = np.flatnonzero((is_in_some & ~is_in_all)[places])
         if differs.size:
             numbers = self.locate(as_copied(self.article), self.chunks, keys[differs])

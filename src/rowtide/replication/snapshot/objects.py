@@ -143,7 +143,7 @@ _DOMAIN_HAS_EFFECTS = f"""
 ({effects_condition("t.typdefaultbin")} or exists (
     select from pg_constraint k where k.contypid = t.oid and {effects_condition("k.conbin")}))
 """
-"""A domain of which this is true is left to whoever has the subscriber, as there is no statement for it."""
+"""A domain of which this is true has to exist at the subscriber, as there is no statement that creates it."""
 _TYPE_NAME = _NAMED.format(name="t.typname")
 _TYPE = f"""
 select {

@@ -42,7 +42,7 @@ class SubscriptionDelivery:
 
     `runstatus` and `comments` are those of the newest row of its agent's history, None before the first; `delivered_by`
     is the host and process that it runs in, None while it runs in none. Changes since `oldest_waiting` wait in the log
-    store, None where none does; the log store keeps them for the retention. `joining` tells what is copied of an
+    store, None where none does; the log store keeps them for the retention. `joining` says what is copied of an
     article that joins a subscription, None of a subscription. `thresholds` are those of the publication.
     `undelivered_rows` and `undelivered_bytes` count whole segments. `latency_s` is that of the agent's last record,
     `total_commands` counts what was delivered by then; None before the first.
@@ -186,13 +186,13 @@ class SubscriptionStatus:
 
     `agent` describes its agent's last state, or that the agent was killed; `delivered_by` is the host and process that
     it runs in, None while it runs in none; `latency_s` is the latency then, from commit
-    to commit; None before the first delivery. `copied` tells how far its copy is, None if nothing is copied;
+    to commit; None before the first delivery. `copied` says how far its copy is, None if nothing is copied;
     `catch_up_s` estimates how long what waits takes, by the rate at which its agent has delivered since it started;
     None while none delivers. `last_error` is the error that stopped it or that it retries after; else
     the error that keeps the log from being read, or why a published table has ended or is about to.
     `undelivered_commands` counts changes of its articles that wait in the log store, including those that a row filter
     will exclude; `undelivered_rows` and `undelivered_bytes` count whole segments, of which the first was read at
-    `oldest_undelivered`. `joining` tells how far the article is that this entry is about, which is copied to join the
+    `oldest_undelivered`. `joining` says how far the article is that this entry is about, which is copied to join the
     subscription; None in the subscription's own. `promise`: what the subscriber's readers see, which depends on the
     number of `streams`. `as_of`: everything committed by then, by the publisher's clock, was read from its log.
     """

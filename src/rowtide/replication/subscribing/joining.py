@@ -293,7 +293,7 @@ def read_joining(
 def reinitialize_article(
     engine: Engine, database: str, publication: str, table: str, subscriber: str | None, if_exists: IfExists | None
 ) -> tuple[str, ...]:
-    """Copy a table again to one subscriber or all; return which. `if_exists`: what becomes of the table there; None: it
+    """Copy a table again to one subscriber or all; return which. `if_exists`: what happens to the table there; None: it
     is dropped, or emptied where the subscription kept what was there.
 
     Its article leaves the subscription and joins it again: the agents do that, when they run. Raises

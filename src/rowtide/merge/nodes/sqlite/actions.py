@@ -151,7 +151,7 @@ def has_followers(
     rows = {one.rowguid: one.row for one in writes if one.row is not None and one.is_live} if referrers else {}
     if not rows:
         return False
-    columns = {column.name: (place, column) for place, column in enumerate(article.columns)}
+    columns = {column.name: (index, column) for index, column in enumerate(article.columns)}
     for child, pairs in referrers:
         same = matches(pairs)
         differs = " or ".join(f"t.{quote(referenced)} is not ?" for _, referenced in pairs)

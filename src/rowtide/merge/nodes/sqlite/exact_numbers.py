@@ -32,8 +32,8 @@ def read_columns(article: Article, row: str) -> list[str]:
     """Return the expressions that read an article's columns of a row: the exact text where there is one."""
     rounded = {place for place, _ in _rounded(article)}
     return [
-        _read(article, column.name, row) if place in rounded else f"{row}.{quote(column.name)}"
-        for place, column in enumerate(article.columns)
+        _read(article, column.name, row) if index in rounded else f"{row}.{quote(column.name)}"
+        for index, column in enumerate(article.columns)
     ]
 
 
@@ -66,8 +66,8 @@ def forget_exact_of_absent(session: sqlite3.Connection, article: Article) -> Non
 def _rounded(article: Article) -> Sequence[tuple[int, bool]]:
     """Return the columns whose texts a number may not give back, by position, and whether they are numeric."""
     return [
-        (place, kind is TypeKind.NUMERIC)
-        for place, kind in enumerate(kind_of(column.type_text) for column in article.columns)
+        (index, kind is TypeKind.NUMERIC)
+        for index, kind in enumerate(kind_of(column.type_text) for column in article.columns)
         if kind in (TypeKind.FLOAT, TypeKind.NUMERIC)
     ]
 

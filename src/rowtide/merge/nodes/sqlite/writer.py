@@ -106,10 +106,10 @@ class SqliteWriter:
         for article, writes in early:
             found.append(dict(self._halve(article, writes, bounds)) if writes else {})
         left = [
-            (place, article, one)
-            for place, (article, writes) in enumerate(parts)
+            (index, article, one)
+            for index, (article, writes) in enumerate(parts)
             for one in writes
-            if late is not None and (one.rowguid in late or one.rowguid in found[place])
+            if late is not None and (one.rowguid in late or one.rowguid in found[index])
         ]
         while left:
             refused = [(one, dict(self._halve(one[1], [one[2]], bounds, moves_keys=True))) for one in left]

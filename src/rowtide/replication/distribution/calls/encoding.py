@@ -127,7 +127,7 @@ def _find_published(article: Article, rows: Matrix) -> _Facts:
     condition = article.condition
     if condition is None:
         return np.ones(rows.shape[0], dtype=np.bool_)
-    return matches(condition, {place: rows[:, place] for place in range(rows.shape[1])})
+    return matches(condition, {index: rows[:, index] for index in range(rows.shape[1])})
 
 
 def _calls(article: Article, operation: Operation, records: pa.Table, arguments: CallArguments) -> Calls:
@@ -210,8 +210,8 @@ def _find_indexes(article: Article, shape: TableShape, *, may_lack_columns: bool
 
     None for a column that the images lack. Raises `ColumnNotLogged` unless they may.
     """
-    numbered = {column.number: place for place, column in enumerate(shape.columns) if column.number is not None}
-    named = {column.name: place for place, column in enumerate(shape.columns) if column.number is None}
+    numbered = {column.number: index for index, column in enumerate(shape.columns) if column.number is not None}
+    named = {column.name: index for index, column in enumerate(shape.columns) if column.number is None}
     found = [numbered.get(column.number, named.get(column.name)) for column in article.columns]
     missing = [column.name for column, place in zip(article.columns, found, strict=True) if place is None]
     if missing and not may_lack_columns:

@@ -64,7 +64,7 @@ class Pieces:
             return len(piece)
         if len(piece) > 1:
             self._size = 1
-            # Without the failing one they went well; should they not now, they are begun again one by one.
+            # They succeeded before the failing one; if they do not now, they are begun again one by one.
             has_run = failure.place > 0 and self._run_piece(piece[: failure.place]) is None
             return failure.place if has_run else 0
         error = failure.error

@@ -189,7 +189,7 @@ def renew_constraints(connection: _Connection, guid: str, details: Sequence[tupl
 
 
 def _add_statements(connection: _Connection, guid: str, statements: Iterable[tuple[str | None, str]]) -> None:
-    _insert_all(connection, _ADD_STATEMENT, ((guid, place, *known) for place, known in enumerate(statements)))
+    _insert_all(connection, _ADD_STATEMENT, ((guid, index, *known) for index, known in enumerate(statements)))
 
 
 def _insert_all(connection: _Connection, statement: str, rows: Iterable[Sequence[object]]) -> None:

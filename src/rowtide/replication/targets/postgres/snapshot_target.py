@@ -364,7 +364,7 @@ class ChunkStaging:
         self._watch = watch
         self._waiting: list[bytes] = []
         self._size = 0
-        columns = ", ".join(f"c{place} text" for place in range(1, len(article.columns) + 1))
+        columns = ", ".join(f"c{index} text" for index in range(1, len(article.columns) + 1))
         inserting, values = statements.copying(article, _STAGED)
         self._insert = f"select {written.writer_of(article).executing}(%s, {values})", inserting
         connection.prepare_threshold = None

@@ -171,7 +171,7 @@ def _add_constraints(
     statements = [(article.article_id, text) for article, found in details for text in constrain(article, found)]
     connection.executemany(
         f"insert into {STATEMENTS} (subscription_guid, place, article_id, statement) values (?, ?, ?, ?)",
-        [(guid, place, *known) for place, known in enumerate(statements)],
+        [(guid, index, *known) for index, known in enumerate(statements)],
     )
 
 

@@ -173,8 +173,8 @@ class PostgresTables:
         answers = execute_together(self._connection, requests) if requests else []
         width = len(answers) // max(1, len(known))
         return [
-            _description(tables[table_id], *answers[place * width : (place + 1) * width])
-            for place, table_id in enumerate(known)
+            _description(tables[table_id], *answers[index * width : (index + 1) * width])
+            for index, table_id in enumerate(known)
         ]
 
     @here
@@ -320,7 +320,7 @@ class PostgresTables:
     def _require_types_of_filter(self, article: Article, written: str, condition: str, of: Article) -> None:
         """Raise `FilterRefused` if a filter uses types whose casts and operators another role defines.
 
-        They would run with the rights of whoever evaluates the filter.
+        They would run with the rights of the role that evaluates the filter.
         """
         if self._executions.of(of) == TRUSTED:
             return

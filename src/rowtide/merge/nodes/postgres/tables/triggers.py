@@ -378,6 +378,6 @@ order by 1"""
 
 
 def find_rewriting(session: BatchingConnection, article: Article) -> list[RewritingTrigger]:
-    """Return the triggers of an article's table that change rows which are inserted or updated, whoever writes."""
+    """Return the triggers of an article's table that change rows which are inserted or updated, by merge too."""
     (rows,) = session.read((_REQUEST, [table_of(article)]), texts=True)
     return [RewritingTrigger(name, article.name, _EXEMPTION) for (name,) in rows]

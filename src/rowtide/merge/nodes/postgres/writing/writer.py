@@ -51,13 +51,13 @@ _COLUMN = re.compile(r"^COPY .*?, line \d+, column (.+?)(?:: |$)")
 def fill(session: BatchingConnection, article: Article, rows: Sequence[tuple[str, Row]], execution: Execution) -> None:
     """Write values into the article's columns of rows that exist, in the caller's transaction."""
     columns = _columns_of(session, article)
-    names = [f"v{place}" for place in range(len(columns))]
+    names = [f"v{index}" for index in range(len(columns))]
     settings = ", ".join(
         f"{quote(column.name)} = {column.parse(f'n.{name}')}" for column, name in zip(columns, names, strict=True)
     )
     stored = rows_as_stored_by_server(article, [row for _, row in rows])
     texts = [
-        f"{quote_literal(array_of(row[place] for row in stored))}::pg_catalog.text[]" for place in range(len(names))
+        f"{quote_literal(array_of(row[index] for row in stored))}::pg_catalog.text[]" for index in range(len(names))
     ]
     guids = f"{quote_literal(uuid_array([rowguid for rowguid, _ in rows]))}::pg_catalog.uuid[]"
     arrays = ", ".join(f"pg_catalog.unnest({array})" for array in (guids, *texts))

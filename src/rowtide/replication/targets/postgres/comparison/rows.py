@@ -102,7 +102,7 @@ def rows_by_key(table: ReadTable, *, is_locked: bool) -> str:
     values = ", ".join(map(_text, table.columns))
     places = range(1, len(table.key) + 1)
     arrays = ", ".join(f"${place}::text[]" if table.reader is None else f"($1)[{place}]::text[]" for place in places)
-    names = [f"k{place}" for place in range(len(table.key))]
+    names = [f"k{index}" for index in range(len(table.key))]
     given = ", ".join(
         f"{value_of(f'given.{name}', column.type_text)} as {name}"
         for name, column in zip(names, table.key, strict=True)
@@ -127,7 +127,7 @@ select greatest(pg_relation_size(%s::oid::regclass), (
 
 def _texts(name: str, columns: Sequence[ReadColumn]) -> list[tuple[str, str]]:
     """Return names and types of a query's results that are the texts of columns."""
-    return [(f"{name}{place}", "text") for place in range(len(columns))]
+    return [(f"{name}{index}", "text") for index in range(len(columns))]
 
 
 def _where(table: ReadTable, *others: str) -> str:
@@ -140,7 +140,7 @@ def _bucket(table: ReadTable, division: Division) -> str:
     if not isinstance(division, Hashed):
         column = _divided(table, division)
         ordered = f"{column.value}::bigint" if division.order is Order.NUMBER else column.value
-        listed = ",".join(_bound(division, place) for place in range(len(division.bounds)))
+        listed = ",".join(_bound(division, index) for index in range(len(division.bounds)))
         return f"coalesce(width_bucket({ordered}, '{{{listed}}}'::{_TYPES[division.order]}[]), 0)"
     return f"{_hash(table.key)} & {division.buckets - 1}" if division.buckets > 1 else "0"
 
@@ -241,7 +241,7 @@ class PostgresComparedRows:
     def read_key(self, article: Article, texts: Sequence[str]) -> Row:
         """Return a key, given by texts as SQL reads them, as the log has it. Raises `ValueError`."""
         columns = self.tables[article.article_id].key
-        values = ", ".join(f"format('%s', ${place}::{column.type_text})" for place, column in enumerate(columns, 1))
+        values = ", ".join(f"format('%s', ${index}::{column.type_text})" for index, column in enumerate(columns, 1))
         try:
             with self.connection.transaction():
                 row = psycopg.RawCursor(self.connection).execute(sql.SQL(f"select {values}"), list(texts)).fetchone()
@@ -367,14 +367,14 @@ def read_subscribed(
     known, status = progress.read(connection, subscription.guid, for_update=for_update)
     held = progress.read_articles(connection, subscription.guid, articles)
     tables: dict[str, ReadTable] = {}
-    obstacles: dict[str, str] = {}
+    constraints: dict[str, str] = {}
     with translated():
         for article in held:
             present = find_by_name(connection, article.schema, article.table)
             read = "the subscriber has no such table" if present is None else as_subscribed(article, present)
-            _sort(article, _with_reader(connection, read), tables, obstacles)
+            _sort(article, _with_reader(connection, read), tables, constraints)
     return SubscribedRows(
-        PostgresComparedRows(connection, tables, is_locked=for_update), known, status, held, obstacles
+        PostgresComparedRows(connection, tables, is_locked=for_update), known, status, held, constraints
     )
 
 
@@ -384,22 +384,24 @@ def open_published(url: str, articles: Sequence[Article]) -> Iterator[PublishedR
     settings = STREAM_SETTINGS | WHOLE_TABLES | {"lock_timeout": f"{LOCK_TIMEOUT_S}s"}
     with closing(open_url(url, application_name=_APPLICATION_NAME, settings=settings)) as connection:
         tables: dict[str, ReadTable] = {}
-        obstacles: dict[str, str] = {}
+        constraints: dict[str, str] = {}
         with translated():
             begin = connection.execute("select (pg_current_wal_insert_lsn() - '0/0')::bigint").fetchone()
             assert begin is not None
-            found = _lock(connection, articles, obstacles)
+            found = _lock(connection, articles, constraints)
             row = connection.execute("select pg_current_snapshot()::text").fetchone()
             assert row is not None
             snapshot = parse_snapshot(row[0])
             unfinished = [xid & _XID_MASK for xid in snapshot.in_progress]
             since = connection.execute(_UNSEEN_SINCE, {"xids": unfinished}).fetchone()
         for article in articles:
-            if article.article_id not in obstacles:
+            if article.article_id not in constraints:
                 read = as_published(article, found[article.article_id])
-                _sort(article, _with_reader(connection, read), tables, obstacles)
+                _sort(article, _with_reader(connection, read), tables, constraints)
         unseen_since = since[0] if since is not None else None
-        yield PublishedRows(PostgresComparedRows(connection, tables), int(begin[0]), snapshot, unseen_since, obstacles)
+        yield PublishedRows(
+            PostgresComparedRows(connection, tables), int(begin[0]), snapshot, unseen_since, constraints
+        )
 
 
 def _with_reader(connection: _Connection, read: ReadTable | str) -> ReadTable | str:
@@ -413,46 +415,46 @@ def _with_reader(connection: _Connection, read: ReadTable | str) -> ReadTable | 
     return replace(read, reader=find_reader(connection, read.oid), equal=equal)
 
 
-def _sort(article: Article, read: ReadTable | str, tables: dict[str, ReadTable], obstacles: dict[str, str]) -> None:
+def _sort(article: Article, read: ReadTable | str, tables: dict[str, ReadTable], constraints: dict[str, str]) -> None:
     if isinstance(read, str):
-        obstacles[article.article_id] = read
+        constraints[article.article_id] = read
     else:
         tables[article.article_id] = read
 
 
 def _lock(
-    connection: _Connection, articles: Sequence[Article], obstacles: dict[str, str]
+    connection: _Connection, articles: Sequence[Article], constraints: dict[str, str]
 ) -> Mapping[str, CatalogueTable]:
-    """Begin a transaction in which tables stay as they are returned, except those with an obstacle.
+    """Begin a transaction in which tables stay as they are returned, except those with a constraint.
 
     They are locked before its snapshot is taken: one from before a truncate would find the table empty all the same.
     """
     while True:
-        found = _find(connection, articles, obstacles)
+        found = _find(connection, articles, constraints)
         for present in found.values():
             find_reader(connection, present.oid)
         connection.execute("begin isolation level repeatable read read only")
-        if _try_locks(connection, found, obstacles) and _find(connection, articles, obstacles) == found:
+        if _try_locks(connection, found, constraints) and _find(connection, articles, constraints) == found:
             return found
         connection.execute("rollback")
 
 
 def _find(
-    connection: _Connection, articles: Sequence[Article], obstacles: dict[str, str]
+    connection: _Connection, articles: Sequence[Article], constraints: dict[str, str]
 ) -> Mapping[str, CatalogueTable]:
     found: dict[str, CatalogueTable] = {}
     for article in articles:
-        if article.article_id in obstacles:
+        if article.article_id in constraints:
             continue
         present = find_by_id(connection, article.source_id)
         if present is None:
-            obstacles[article.article_id] = "it was dropped at the publisher"
+            constraints[article.article_id] = "it was dropped at the publisher"
         else:
             found[article.article_id] = present
     return found
 
 
-def _try_locks(connection: _Connection, found: Mapping[str, CatalogueTable], obstacles: dict[str, str]) -> bool:
+def _try_locks(connection: _Connection, found: Mapping[str, CatalogueTable], constraints: dict[str, str]) -> bool:
     """Lock tables by the names that they had; return whether all could be."""
     for article_id, present in found.items():
         locking = locking_name(present.schema, present.table, is_partitioned=present.is_partitioned)
@@ -461,7 +463,7 @@ def _try_locks(connection: _Connection, found: Mapping[str, CatalogueTable], obs
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
             return False
         except psycopg.errors.LockNotAvailable:
-            obstacles[article_id] = f"another session has it locked at the publisher for {LOCK_TIMEOUT_S} s"
+            constraints[article_id] = f"another session has it locked at the publisher for {LOCK_TIMEOUT_S} s"
             return False
     return True
 

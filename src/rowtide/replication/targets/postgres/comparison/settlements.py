@@ -154,8 +154,8 @@ class _Settlement:
         if not articles:
             raise self._outdated("the table is no article of the subscription any more")
         (article,) = articles
-        if (obstacle := subscribed.constraints.get(article.article_id)) is not None:
-            raise self._outdated(obstacle)
+        if (constraint := subscribed.constraints.get(article.article_id)) is not None:
+            raise self._outdated(constraint)
         if not sides.has_values:
             raise self._outdated("they were kept without values, with --hide-keys")
         known = {column.name for column in article.columns}

@@ -305,8 +305,8 @@ def _name_columns(article: Article, arguments: Arguments, codec: str | None) -> 
     """Name the columns with values that the subscriber's encoding lacks, which the server does not do."""
     columns = article.columns
     named = dict.fromkeys(
-        columns[place % len(columns)].name
-        for place, value in enumerate(arguments)
+        columns[index % len(columns)].name
+        for index, value in enumerate(arguments)
         if value is not None and not can_encode(codec, value.decode(errors="ignore"))
     )
     return f", in column {', '.join(named)}" if named else ""

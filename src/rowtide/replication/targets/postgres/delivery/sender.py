@@ -177,8 +177,8 @@ class Sender:
     def _send_set(self, calls: Calls) -> None:
         """Send calls of one article and operation at once, which are about different rows; halved while too large."""
         if len(calls) < _FEWEST_AS_ARRAYS:
-            for place in range(len(calls)):
-                self._send_one(calls.one(place))
+            for index in range(len(calls)):
+                self._send_one(calls.one(index))
             return
         parts = [calls]
         while parts:
@@ -223,7 +223,7 @@ class Sender:
         self.synchronize()
         changed_by = self._changed_by
         self._pipeline.execute("savepoint piece")
-        places = [place for place, call in enumerate(piece) for _ in range(self._run(call))]
+        places = [index for index, call in enumerate(piece) for _ in range(self._run(call))]
         self._pipeline.execute("release savepoint piece")
         refused = self._pipeline.synchronize()
         if refused is None:

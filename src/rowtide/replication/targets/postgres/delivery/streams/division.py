@@ -55,7 +55,7 @@ class ColumnReader:
         for part in parts_of(operation, article.command(operation).call_format):
             starts[part] = length
             length += len(article.key_columns) if part is ArgumentGroup.OLD_KEY else len(article.columns)
-        in_key = {article.columns.index(column): place for place, column in enumerate(article.key_columns)}
+        in_key = {article.columns.index(column): index for index, column in enumerate(article.key_columns)}
         # Where an old value is: in the old row, or in the old key.
         old, old_key = starts.get(ArgumentGroup.OLD), starts.get(ArgumentGroup.OLD_KEY)
         if old is not None:
@@ -253,7 +253,7 @@ class _CallReader:
                 yield _SharedValue(_REFERRED, reference.constraint), self._columns(reference.key)
 
     def _columns(self, names: Sequence[str]) -> ColumnReader | None:
-        places = {column.name: place for place, column in enumerate(self._article.columns)}
+        places = {column.name: index for index, column in enumerate(self._article.columns)}
         if not places.keys() >= set(names):
             return None
         return ColumnReader(self._article, self._operation, [places[name] for name in names])
