@@ -13,10 +13,10 @@ from rowtide.databases.types.registry import find_type
 from rowtide.databases.types.value_type import TypeKind
 from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.errors.rows import RowsRefused
+from rowtide.merge.identity_range_policy import IdentityRange, Numbering
 from rowtide.merge.partitions.belonging import Link
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
-from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering
 
 
 class Rows(Protocol):

@@ -58,9 +58,9 @@ class CallArguments:
         """Return those of some calls, without copying them."""
         return CallArguments(self.matrix[start:end])
 
-    def take(self, places: npt.NDArray[np.int64]) -> CallArguments:
-        """Return those of the calls at these places."""
-        return CallArguments(self.matrix[places])
+    def take(self, indexes: npt.NDArray[np.int64]) -> CallArguments:
+        """Return those of the calls at these indexes."""
+        return CallArguments(self.matrix[indexes])
 
 
 class InsertedRows(CallArguments):
@@ -73,14 +73,14 @@ class InsertedRows(CallArguments):
         self._lists = rows
 
     @classmethod
-    def of_images(cls, images: pa.ChunkedArray[Any], places: Sequence[int]) -> InsertedRows:
+    def of_images(cls, images: pa.ChunkedArray[Any], indexes: Sequence[int]) -> InsertedRows:
         """Take the columns at these positions from row images."""
         rows = pa.concat_arrays(images.chunks)
         assert isinstance(rows, pa.ListArray)
         width = len(rows[0])
-        if list(places) == list(range(width)):
+        if list(indexes) == list(range(width)):
             return cls(rows)
-        taken = np.add.outer(np.arange(len(rows)) * width, np.array(places)).reshape(-1)
+        taken = np.add.outer(np.arange(len(rows)) * width, np.array(indexes)).reshape(-1)
         return cls(_in_rows(rows.flatten().take(pa.array(taken)), len(rows)))
 
     def __len__(self) -> int:
@@ -97,8 +97,8 @@ class InsertedRows(CallArguments):
     def between(self, start: int, end: int) -> InsertedRows:
         return InsertedRows(self._lists.slice(start, end - start))
 
-    def take(self, places: npt.NDArray[np.int64]) -> InsertedRows:
-        taken: Any = pa.array(places)
+    def take(self, indexes: npt.NDArray[np.int64]) -> InsertedRows:
+        taken: Any = pa.array(indexes)
         return InsertedRows(self._lists.take(taken))
 
     def as_copy_text(self) -> bytes:
@@ -120,8 +120,8 @@ def _data_of(texts: pa.Array[Any]) -> bytes:
     _, ends, data = texts.buffers()
     if ends is None or data is None:
         return b""
-    places = np.frombuffer(memoryview(ends), dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    return memoryview(data)[places[0] : places[-1]].tobytes()
+    indexes = np.frombuffer(memoryview(ends), dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    return memoryview(data)[indexes[0] : indexes[-1]].tobytes()
 
 
 def _in_rows(values: pa.Array[Any], rows: int) -> pa.ListArray[Any]:

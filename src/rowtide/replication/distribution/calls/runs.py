@@ -71,8 +71,8 @@ class CallRun:
 
 def _keys_of(calls: Calls) -> Sequence[object]:
     """Return the keys of the rows that calls are about, before them."""
-    places = indexes_of_keys(calls.article, calls.operation).old
-    columns = [calls.arguments.matrix[:, place].tolist() for place in places]
+    indexes = indexes_of_keys(calls.article, calls.operation).old
+    columns = [calls.arguments.matrix[:, index].tolist() for index in indexes]
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
 
@@ -86,8 +86,8 @@ def _by_occurrence(calls: Calls, keys: Sequence[object]) -> Iterator[Calls]:
         if number == len(rounds):
             rounds.append([])
         rounds[number].append(index)
-    for places in rounds:
-        yield calls.take(np.array(places, dtype=np.int64))
+    for indexes in rounds:
+        yield calls.take(np.array(indexes, dtype=np.int64))
 
 
 def _folded(calls: Calls, keys: Sequence[object]) -> Calls:
@@ -203,7 +203,7 @@ class Gatherer:
                     yield run
 
 
-def _alone(calls: Calls, place: int) -> CallRun:
+def _alone(calls: Calls, index: int) -> CallRun:
     run = CallRun(calls.article, calls.operation)
-    run.add(calls, place, place + 1)
+    run.add(calls, index, index + 1)
     return run

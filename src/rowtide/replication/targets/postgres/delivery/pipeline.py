@@ -98,7 +98,7 @@ _ENDED = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 class FailedStatement:
     """The first statement since the last synchronization that failed, by its number from 0."""
 
-    place: int
+    index: int
     sqlstate: str
     message: str
 
@@ -230,10 +230,10 @@ class Pipeline:
             self._answered += 1
         return False
 
-    def _explain(self, place: int, result: abc.PGresult) -> FailedStatement:
-        refused = _refused(place, result)
+    def _explain(self, index: int, result: abc.PGresult) -> FailedStatement:
+        refused = _refused(index, result)
         if refused.sqlstate == _CANCELLED and self._watch is not None and self._watch.has_ended_one:
-            return FailedStatement(place, _DEADLOCK, "a program waits for this agent, and the agent for the program")
+            return FailedStatement(index, _DEADLOCK, "a program waits for this agent, and the agent for the program")
         return refused
 
     def _take_synchronisation(self) -> bool:
@@ -252,14 +252,14 @@ def _connected() -> Iterator[None]:
         raise translate(error) from error
 
 
-def _refused(place: int, result: abc.PGresult) -> FailedStatement:
+def _refused(index: int, result: abc.PGresult) -> FailedStatement:
     def field(name: pq.DiagnosticField) -> str:
         return (result.error_field(name) or b"").decode(errors="replace")
 
     sqlstate = field(pq.DiagnosticField.SQLSTATE)
     if not sqlstate or sqlstate.startswith(("08", "57P")):
         raise ConnectionFailed(" ".join(result.error_message.decode(errors="replace").split()))
-    return FailedStatement(place, sqlstate, field(pq.DiagnosticField.MESSAGE_PRIMARY))
+    return FailedStatement(index, sqlstate, field(pq.DiagnosticField.MESSAGE_PRIMARY))
 
 
 _ROW_NOT_FOUND = "20598"
