@@ -111,9 +111,9 @@ LOG_READER = "log reader"
 """The job of events that the child emits."""
 _CHILD = "rowtide.agents.log_reader_child"
 BEAT_S = 5.0
-"""So often a child says that it lives."""
+"""The interval at which a child reports that it lives."""
 SILENCE_S = 60.0
-"""After this time without a word a child is killed."""
+"""A child that has reported nothing for this long is killed."""
 
 
 _Child = tuple[subprocess.Popen[bytes] | ForkedChild, Connection]

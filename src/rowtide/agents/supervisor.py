@@ -42,7 +42,7 @@ def next_pause_s(last_pause_s: float | None, ran_s: float) -> float:
 
 
 STOP_PATIENCE_S = 25.0
-"""A child that has not ended so long after SIGTERM is killed."""
+"""A child that has not ended by then after SIGTERM is killed."""
 _STOPPING = frozenset({signal.SIGTERM, signal.SIGINT})
 
 

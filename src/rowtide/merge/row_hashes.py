@@ -29,6 +29,7 @@ from rowtide.merge.versions.changes import Row
 GONE = bytes(8)
 """In place of a hash: the row was deleted."""
 _NOTHING = 0xFFFFFFFF
+"""Each half of `_UNKNOWN`."""
 _UNKNOWN = b"\xff" * 8
 """In place of a hash: the hub has refused the row."""
 _KEY, _HALF = 16, 4

@@ -35,6 +35,7 @@ from rowtide.relocation.transfer import FileTransfer, Vanished, Verified, Way
 from rowtide.storage.local import reason_of
 
 _LOOKS = 10
+"""Files that cleanup removes during the copy: what is there is surveyed again."""
 _LAST = (*reversed(PUBLISHING), LOG_STORE)
 
 

@@ -41,7 +41,7 @@ from rowtide.replication.inspection.differences import (
     key_as_json,
     read_differing,
 )
-from rowtide.replication.inspection.moving import Counterflow, NotComparable
+from rowtide.replication.inspection.rows_at_position import Counterflow, NotComparable
 from rowtide.replication.subscribing.resolvers import Ends
 from rowtide.replication.targets.compared_rows import Row
 from rowtide.replication.targets.kinds import kind_of
@@ -54,6 +54,7 @@ _BATCH = 500
 _AT_ONCE = 10_000
 """Rows that were refused, and are in one transaction with those that have their unique values."""
 _PASSES = 10
+"""Rows wait for each other's unique values in chains; each pass shortens them by one row."""
 _ACTIONS = {Operation.INSERT: "inserted", Operation.UPDATE: "updated", Operation.DELETE: "deleted"}
 _FROM_OTHERS = "further databases change it, whose changes may be on their way to either side"
 _CHANGED_BY_BOTH = "changes of it are on their way"

@@ -14,7 +14,7 @@ from rowtide.systemd.errors import UnitOfOthers, UnitsNotWritten
 AGENT = "rowtide-agent@.service"
 MONITOR = "rowtide-monitor.service"
 WATCHDOG_S = 120
-"""After so long without a sign of life systemd restarts a service."""
+"""systemd restarts a service that has not reported for this long."""
 _STOP_S = 30
 _FIRST_LINE = "# Written by rowtide install-units. Settings of your own belong in a drop-in, which stays: {edit}"
 _NEVER_RESTARTED = (64, 78)

@@ -1,4 +1,4 @@
-"""What became of the things that enabling made, and what it means for capture. Pure."""
+"""Check what enable-db and enable-table created, and what its state means for capture. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that a delete at the hub takes along, or changes, by foreign keys' actions: each becomes a conflict."""
+"""Rows that a delete at the hub deletes or changes by foreign keys' actions: each becomes a conflict."""
 
 from __future__ import annotations
 

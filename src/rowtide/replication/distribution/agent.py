@@ -141,7 +141,7 @@ class DistributionAgent:
             self._delivery.end(self._position)
 
     def change(self, followed: Followed) -> None:
-        """Let the subscriber have an article otherwise from this position on. Raises `ChangeRefused`."""
+        """Change an article at the subscriber from this position on. Raises `ChangeRefused`."""
         self._early.undo()
         self._delivery.begin(one_by_one=True)
         try:
@@ -187,7 +187,7 @@ class DistributionAgent:
         self._delivery.end(self._position)
 
     def _keep_suspension(self, state: ManifestState, article: Article, held_by: Subscription) -> None:
-        """Record of this subscription from where on the subscriber lacks a joining article, if it does."""
+        """Record for this subscription which transactions were omitted of a joining article."""
         known = {(one.member_id, one.lsn) for one in state.lacking(self._subscription.reader)}
         for one in state.lacking(held_by.reader):
             if one.member_id == article.article_id and (one.member_id, one.lsn) not in known:
@@ -222,7 +222,7 @@ class DistributionAgent:
         end, lost = (Position(altering.value), None) if altering is not None else (end, lost)
         token = find_token(state, self._subscription.publication, self._position, end)
         if token is not None:
-            # What lies behind it waits for the next step.
+            # A token measures the delivery of what was committed before it: the rest waits for the next step.
             end, lost, altering = Position(token.commit_lsn.value + 1), None, None
         begin = self._position
         has_delivered = self._deliver(state, end)
@@ -235,6 +235,7 @@ class DistributionAgent:
         self._advance_now_and_then()
         if lost is not None:
             raise ChangesLost(str(CommitLsn(lost.after.value)), lost.reason)
+        # After a hand-over everything is opened again, and the next step finds the alteration.
         if altering is not None and not has_ended:
             self._alter(state, altering)
         return has_delivered or has_ended or end < state.position
@@ -245,8 +246,9 @@ class DistributionAgent:
         return is_plain and self._early.follow(state, self._position)
 
     def _find_reconciled(self, state: ManifestState) -> LogGap | None:
-        """Return the gap behind the position's epoch, None in the log's. Raises `ChangesLost` unless the log has what
-        the gap changed in every article, `SubscriberAhead`.
+        """Return the gap behind the position's epoch, None in the log's.
+
+        Raises `ChangesLost` unless the log has what the gap changed in every article, and `SubscriberAhead`.
         """
         gap = next_gap(state, self._position)
         is_bridged = gap is not None and {article.article_id for article in self._articles} <= set(gap.bridged)
@@ -258,8 +260,9 @@ class DistributionAgent:
         return gap
 
     def _cross(self, gap: LogGap) -> None:
-        """Continue after a gap, once everything before it is delivered. Raises `ChangesLost` during a hand-over: which
-        of the copied chunks have seen what the gap changed is not known.
+        """Continue after a gap, once everything before it is delivered.
+
+        Raises `ChangesLost` during a hand-over: it is not known which copied chunks contain what the gap changed.
         """
         if self._hand_over is not None:
             raise ChangesLost(str(self._position), _RESTARTED)

@@ -40,6 +40,7 @@ from rowtide.replication.errors.delivery import (
 )
 
 _ADVANCE_S = 10.0
+"""Each advance is an entry of the manifest, which all its readers read."""
 
 
 class ReaderEntry:

@@ -239,6 +239,7 @@ def list_procedures(connection: Connection) -> Sequence[str]:
 PATIENCE_S = 10.0
 _PAUSE_S = 0.1
 _CLASS = 0x726F7776
+"""The first key of advisory locks: "rowv"; the second is made of the publication's name."""
 
 
 def keep_articles(connection: Connection, publication: str) -> None:

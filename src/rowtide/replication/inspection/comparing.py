@@ -33,7 +33,7 @@ from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.distributor.subscription_records import Subscription, list_claims
 from rowtide.replication.errors.publishing import ArticleUnknown
 from rowtide.replication.inspection.compare_options import CompareOptions, RowValidation
-from rowtide.replication.inspection.moving import (
+from rowtide.replication.inspection.rows_at_position import (
     NotComparable,
     PositionMove,
     add_to_buckets,

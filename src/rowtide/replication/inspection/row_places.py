@@ -35,7 +35,7 @@ from rowtide.replication.inspection.differences import (
     key_as_json,
     read_differing,
 )
-from rowtide.replication.inspection.moving import NotComparable
+from rowtide.replication.inspection.rows_at_position import NotComparable
 from rowtide.replication.publisher import read_source
 from rowtide.replication.targets.compared_rows import Row, key_of
 from rowtide.replication.targets.postgres.comparison.rows import PostgresComparedRows

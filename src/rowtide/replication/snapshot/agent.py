@@ -25,6 +25,7 @@ from rowtide.replication.snapshot.target import SnapshotTarget, SubscriptionSnap
 
 _WORKERS = 2
 _LARGE_BYTES = 16 << 20
+"""After a chunk of this size its worker takes the next one, as the others may take as long; else the step ends soon."""
 
 
 class SnapshotSource(Protocol):

@@ -1,4 +1,4 @@
-"""Texts of numbers that a file's numbers do not give back: `1.10`, twenty digits, minus zero.
+"""Texts of numbers that SQLite's numbers cannot represent exactly: `1.10`, twenty digits, minus zero.
 
 A column holds the number, so that the file's SQL compares and sorts it as one: stored as text, `where total > 6` would
 not find 10. Its text is kept beside, and counts as long as the column still has that number: what a program writes is

@@ -40,7 +40,7 @@ from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.subscriber_kind import KeptConflict
 
 _MOST_SKEW_US = 5_000_000
-"""How far the publisher's clock may be ahead; so long the subscriber waits for a commit's time to have passed."""
+"""How far the publisher's clock may be ahead; the subscriber waits up to this long until a commit's time has passed."""
 _FORGET_S = 60.0
 _PATIENCE_S = 2.0
 

@@ -89,7 +89,7 @@ class DeadlockWatch:
 _SENT_BETWEEN_LOOKS = 256
 """Number of statements sent before results are read, so that neither side's buffer fills up."""
 _SILENCE_MS = 300
-"""Seconds without an answer after which a deadlock is looked for; the programs' own servers do after a second."""
+"""Without an answer for this long the agent looks for a deadlock: before a server does by itself, after a second."""
 _CANCELLED, _DEADLOCK = "57014", "40P01"
 _ENDED = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
@@ -168,7 +168,7 @@ class Pipeline:
     def copy(self, statement: str, pieces: Iterable[bytes]) -> FailedStatement | None:
         """Execute a COPY from here with lines of text, after a synchronization; return its failure, or None.
 
-        libpq has no COPY in its pipeline mode, which ends for so long.
+        libpq has no COPY in its pipeline mode, which ends meanwhile.
         """
         with _connected(), self.paused():
             refused = begin_copy_in(self._connection, statement)
@@ -267,6 +267,7 @@ _CHARACTER_NOT_HELD = "22P05"
 _TOO_LARGE = ("54000", "XX000")
 """SQLSTATEs for a row that exceeds the server's memory allocation limit."""
 LARGE_BYTES = 1 << 25
+"""XX000 is any internal error: it is one of size only if the call's values have this many bytes."""
 
 
 def require_order(refused: FailedStatement) -> None:
