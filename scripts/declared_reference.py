@@ -44,7 +44,7 @@ NOTES = {
     "distribution": "`lake` and `log_store` where capture is not enabled. It is made with the first publication.",
     "target": "An instance that is made again makes its targets again.",
     "consumer": "An instance that is made again is named to its consumers again.",
-    "article": "With subscriptions, an article that is made again needs `if_exists`: what becomes of the table that "
+    "article": "With subscriptions, an article that is made again needs `if_exists`: what happens to the table that "
     "subscribers have.",
     "subscription": "One that is made again needs `if_exists`.",
     "merge article": "An article that is made again takes its filters and the publication's subscriptions with it.",
