@@ -45,7 +45,7 @@ NOTES = {
     "distribution": "`lake` and `log_store` where capture is not enabled. It is made with the first publication.",
     "target": "An instance that is made again makes its targets again.",
     "consumer": "An instance that is made again is named to its consumers again.",
-    "article": "With subscriptions, an article that is made again needs `if_exists`: what becomes of the table that "
+    "article": "With subscriptions, an article that is made again needs `if_exists`: what happens to the table that "
     "subscribers have.",
     "schema article": "The name is that of a view, materialized view, function or procedure, a function's with its "
     'parameters: `"public.total(integer)"`. What it uses has to be published, too; the order does not matter.',

@@ -15,7 +15,7 @@ from benchmarks.source import Source, open_source
 from benchmarks.table import Sizes, Table
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import Partition
-from rowtide.merge.fan_out.synchronising import SyncOutcome
+from rowtide.merge.fan_out import SyncOutcome
 
 DEVICES, CHANGES = 200, 10
 _ROWS = 100

@@ -55,7 +55,7 @@ _FEATURES = (capture, publishing)
 
 
 def find_adoption(engine: Engine, url: str) -> Adoption:
-    """Return what adopting a database would find and give up, without changes.
+    """Return what adopting a database would find and discard, without changes.
 
     Raises `DatabaseNotEnabled`, `NotOwner`, `NothingToResumeFrom`, and what reading a server's log requires.
     """

@@ -1,4 +1,4 @@
-"""What adopting a database finds and gives up. Pure."""
+"""What adopting a database finds and discards. Pure."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Adoption:
 
     @property
     def loss(self) -> str:
-        """Describe what adopting gives up."""
+        """Describe what adopting discards."""
         parts = []
         if self.originals:
             parts.append(f"log store and lake for {', '.join(self.originals)}, which stops")

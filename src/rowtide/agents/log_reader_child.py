@@ -29,7 +29,8 @@ from rowtide.storage.traffic import Traffic, read_traffic
 
 _STOP_PATIENCE_S = 5.0
 _LOOK_S = 1.0
-_MOST_UNTOLD = 1000
+_MOST_UNREPORTED = 1000
+"""Beyond, what a busy parent would be sent is dropped: it reads entries from the store, and events are only logs."""
 SWITCH_INTERVAL_S = 0.0005
 """A local socket holds what the walsender sends in about this time. With Python's 5 ms it would wait for the thread
 that receives, and that one for the thread that decodes.
@@ -77,15 +78,15 @@ def read_log(parent: Connection) -> None:
     def report(error: RowtideError, pause_s: float | None) -> None:
         say((error, pause_s))
 
-    untold: Queue[EntryWritten | Emitted] = Queue(_MOST_UNTOLD)
-    exchange = EntryExchange(partial(_report_later, untold))
+    unreported: Queue[EntryWritten | Emitted] = Queue(_MOST_UNREPORTED)
+    exchange = EntryExchange(partial(_report_later, unreported))
     pace = ReadingPace()
     threading.Thread(target=_hear_parent, args=(parent, parent_id, exchange, pace, stop), daemon=True).start()
     threading.Thread(target=_beat, args=(lambda: say(read_traffic()), stop), daemon=True).start()
-    threading.Thread(target=_report, args=(say, untold), daemon=True).start()
+    threading.Thread(target=_report, args=(say, unreported), daemon=True).start()
 
     # The parent logs what it is sent, with the time and scope that it has here.
-    use_log(partial(_report_later, untold))
+    use_log(partial(_report_later, unreported))
     try:
         with scope(parse_url(url).name, LOG_READER):
             run_agent(
@@ -107,16 +108,16 @@ def _beat(say: Callable[[], None], stop: SelectableEvent) -> None:
         time.sleep(BEAT_S)
 
 
-def _report_later(untold: Queue[EntryWritten | Emitted], one: EntryWritten | Emitted) -> None:
+def _report_later(unreported: Queue[EntryWritten | Emitted], one: EntryWritten | Emitted) -> None:
     """Report an entry or an event to the parent; one that does not listen reads entries from the store later."""
     with suppress(Full):
-        untold.put_nowait(one)
+        unreported.put_nowait(one)
 
 
-def _report(say: Callable[[EntryWritten | Emitted], None], untold: Queue[EntryWritten | Emitted]) -> None:
+def _report(say: Callable[[EntryWritten | Emitted], None], unreported: Queue[EntryWritten | Emitted]) -> None:
     """Report entries and events to the parent: in a thread of its own, as the parent may be busy for long."""
     while True:
-        say(untold.get())
+        say(unreported.get())
 
 
 def _hear_parent(

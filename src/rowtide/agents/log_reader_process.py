@@ -4,9 +4,9 @@ The child is a `python -m` process: it imports nothing from the program that sta
 `__main__` guard, or a notebook. The first child of a command may be a fork, since the command knows that it has no
 threads yet (docs/decisions/0003). Parent and child share a socket pair. The child's task is sent over it, since `ps`
 shows arguments and the database's URL may contain a password; the child sends its errors back, and from time to time
-that it lives, with what it has asked of object stores: one that is stopped is killed and replaced. Each tells the other
-of the entries that it writes to the manifest (docs/decisions/0010); the child's events are logged by the parent, which
-knows how (docs/decisions/0034); the parent says when it needs a batch of the log.
+that it lives, with what it has asked of object stores: one that is stopped is killed and replaced. Each reports
+to the other the entries that it writes to the manifest (docs/decisions/0010); the parent logs the child's events, as it
+knows how (docs/decisions/0034), and says when it needs a batch of the log.
 When the parent ends, for whatever reason, the child sees end of file and ends too.
 
 A child that is a fork of this process, for a process that has neither threads nor connections yet.
@@ -111,9 +111,9 @@ LOG_READER = "log reader"
 """The job of events that the child emits."""
 _CHILD = "rowtide.agents.log_reader_child"
 BEAT_S = 5.0
-"""So often a child says that it lives."""
+"""The interval at which a child reports that it lives."""
 SILENCE_S = 60.0
-"""After this time without a word a child is killed."""
+"""A child that has reported nothing for this long is killed."""
 
 
 _Child = tuple[subprocess.Popen[bytes] | ForkedChild, Connection]

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from apscheduler.triggers.cron import CronTrigger
 
 _WEEKDAY = 4
+"""The index of the weekday among the fields of a cron schedule."""
 _INSTANT = timedelta(microseconds=1)
 
 

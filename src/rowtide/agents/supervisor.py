@@ -20,14 +20,29 @@ from multiprocessing.connection import Connection, Pipe
 from types import FrameType
 
 from rowtide.agents.log_reader_process import module_search_path
-from rowtide.agents.restarts import next_pause_s
 from rowtide.agents.runs import ignore
 from rowtide.agents.signals import receiving_signals
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 60.0
+HEALTHY_S = 60.0
+"""A process that has run for this long begins again with the first pause."""
+
+
+def next_pause_s(last_pause_s: float | None, ran_s: float) -> float:
+    """Return the pause before the next start, doubled from one second to a minute.
+
+    `last_pause_s` is the one before the last start, None if that was the first.
+    """
+    if last_pause_s is None or ran_s >= HEALTHY_S:
+        return FIRST_PAUSE_S
+    return min(last_pause_s * 2, LONGEST_PAUSE_S)
+
+
 STOP_PATIENCE_S = 25.0
-"""A child that has not ended so long after SIGTERM is killed."""
+"""A child that has not ended by then after SIGTERM is killed."""
 _STOPPING = frozenset({signal.SIGTERM, signal.SIGINT})
 
 
@@ -187,7 +202,7 @@ class Supervisor:
 
 
 def has_terminal() -> bool:
-    """Return whether this process has a controlling terminal, whose end SIGHUP would tell."""
+    """Return whether this process has a controlling terminal, whose end SIGHUP would report."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError:

@@ -1,6 +1,6 @@
 """The right to write one lake: an advisory lock in the source database, and a fencing token in the manifest.
 
-The tables have the holder's number, too, where the last one did not give the lake up: see `delta.writing.fencing`.
+The tables have the holder's number, too, where the last one did not give the lake up: see `delta.writing.commit_race`.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from rowtide.conflicts.inbox import (
     group,
     winner_of,
 )
-from rowtide.conflicts.sources import Asked, Held, comment, read_delivery, read_merge, read_notes
+from rowtide.conflicts.sources import DecidableConflict, DecisionOptions, comment, read_delivery, read_merge, read_notes
 from rowtide.core.errors import RowtideError
 from rowtide.core.options import member_of, takes
 from rowtide.core.values import frozen
@@ -78,7 +78,7 @@ class ConflictInbox:
         Each is a transaction of its own; one that is refused does not keep the others. A repeat decides about those
         that are left; with `again` about those that are settled, too. Raises `InboxConflictUnknown`.
         """
-        wanted, asked = member_of(Choice, choice, "choice"), Asked(over_later_changes, again, decided_by)
+        wanted, asked = member_of(Choice, choice, "choice"), DecisionOptions(over_later_changes, again, decided_by)
         for one in self._choose(name, settled_too=again):
             yield _decide(one, wanted, asked)
 
@@ -112,7 +112,7 @@ class ConflictInbox:
         comment(self.url, chosen, note.strip(), noted_by)
         return len(chosen)
 
-    def _choose(self, name: str, *, settled_too: bool) -> Sequence[Held]:
+    def _choose(self, name: str, *, settled_too: bool) -> Sequence[DecidableConflict]:
         """Return a conflict, or those of a cause that are open. Raises `InboxConflictUnknown`."""
         held, _ = self._read()
         chosen = [one for one in held if name in (one.conflict.conflict_id, one.conflict.cause)]
@@ -121,12 +121,12 @@ class ConflictInbox:
         is_wanted = settled_too or any(one.conflict.conflict_id == name for one in chosen)
         return [one for one in chosen if is_wanted or one.conflict.state is InboxState.OPEN]
 
-    def _read(self) -> tuple[Sequence[Held], tuple[UnreadSubscriber, ...]]:
+    def _read(self) -> tuple[Sequence[DecidableConflict], tuple[UnreadSubscriber, ...]]:
         delivered, unread = read_delivery(self.url)
         return [*read_merge(self.url), *delivered], unread
 
 
-def _decide(one: Held, choice: Choice, asked: Asked) -> DecisionResult:
+def _decide(one: DecidableConflict, choice: Choice, asked: DecisionOptions) -> DecisionResult:
     try:
         side = winner_of(one.conflict, choice)
         if side is None:
@@ -136,7 +136,7 @@ def _decide(one: Held, choice: Choice, asked: Asked) -> DecisionResult:
         return DecisionResult(one.conflict.conflict_id, is_written=False, failure=str(error))
 
 
-def _preview(one: Held, choice: Choice) -> DecisionPreview:
+def _preview(one: DecidableConflict, choice: Choice) -> DecisionPreview:
     side = winner_of(one.conflict, choice)
     try:
         if side is None:

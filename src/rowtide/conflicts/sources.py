@@ -26,7 +26,7 @@ from rowtide.merge.conflicts.notes import ConflictNote as MergeNote
 from rowtide.merge.conflicts.records import KeptConflict as MergeConflict
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.nodes.connecting import open_node
-from rowtide.replication.settling import ConflictWinner, Row
+from rowtide.replication.conflicts import ConflictWinner, Row
 
 if TYPE_CHECKING:
     from rowtide.replication.resolving import UnreadSubscriber
@@ -39,7 +39,7 @@ _SIDES = {winner.value: side for side, winner in _WINNERS.items()}
 
 
 @frozen
-class Asked:
+class DecisionOptions:
     """How a decision is asked for; see `ConflictInbox.decide`."""
 
     over_later_changes: bool = False
@@ -48,15 +48,15 @@ class Asked:
 
 
 @frozen
-class Held:
+class DecidableConflict:
     """A conflict, what lets a side of it win and returns whether rows were written, and what would be done then."""
 
     conflict: InboxConflict
-    settle: Callable[[str, Asked], bool]
+    settle: Callable[[str, DecisionOptions], bool]
     preview: Callable[[str], DecisionPreview]
 
 
-def read_merge(url: str) -> Sequence[Held]:
+def read_merge(url: str) -> Sequence[DecidableConflict]:
     """Return the conflicts of merge that a node keeps."""
     merge = MergeReplication(url)
     kept = merge.list_conflicts()
@@ -75,13 +75,13 @@ def read_merge(url: str) -> Sequence[Held]:
 
 def _hold_merged(
     merge: MergeReplication, kept: MergeConflict, decision: MergeNote | None, *, is_publishers: bool
-) -> Held:
+) -> DecidableConflict:
     """`is_publishers`: the version that lost is the publisher's."""
     rows = (kept.losing_row, kept.winning_row) if is_publishers else (kept.winning_row, kept.losing_row)
     # A refused row that is accepted later is settled by no person, and a decision of before is none about it.
     decided = decision if kept.resolved_time is not None else None
 
-    def settle(side: str, asked: Asked) -> bool:
+    def settle(side: str, asked: DecisionOptions) -> bool:
         return merge.resolve(
             kept.conflict_id,
             Winner(side),
@@ -95,7 +95,7 @@ def _hold_merged(
         changed = tuple(PreviewedRow(row.table, row.rowguid, row.before, row.after, row.later) for row in found.rows)
         return DecisionPreview(kept.conflict_id, side, changed, found.nodes + 1 if changed else 0)
 
-    return Held(
+    return DecidableConflict(
         _with_cause(
             InboxConflict(
                 conflict_id=kept.conflict_id,
@@ -125,7 +125,7 @@ def _hold_merged(
     )
 
 
-def read_delivery(url: str) -> tuple[Sequence[Held], tuple[UnreadSubscriber, ...]]:
+def read_delivery(url: str) -> tuple[Sequence[DecidableConflict], tuple[UnreadSubscriber, ...]]:
     """Return the conflicts of delivery to a publisher's subscribers, and the subscribers that could not be read."""
     if parse_url(url).kind not in _PUBLISHERS:
         return (), ()
@@ -145,7 +145,7 @@ def read_delivery(url: str) -> tuple[Sequence[Held], tuple[UnreadSubscriber, ...
     return held, found.unread
 
 
-def _hold_delivered(url: str, kept: DeliveryConflict, key_columns: Sequence[str]) -> Held:
+def _hold_delivered(url: str, kept: DeliveryConflict, key_columns: Sequence[str]) -> DecidableConflict:
     from rowtide.replication.api import TransactionalReplication
 
     present = json.loads(kept.present_rows)
@@ -153,7 +153,7 @@ def _hold_delivered(url: str, kept: DeliveryConflict, key_columns: Sequence[str]
     row = json.loads(kept.old_row or kept.new_row or "{}")
     is_by_time = any(json.loads(kept.present_times))
 
-    def settle(side: str, asked: Asked) -> bool:
+    def settle(side: str, asked: DecisionOptions) -> bool:
         outcome = TransactionalReplication(url).resolve(
             kept.conflict_id,
             kept.subscriber,
@@ -190,7 +190,7 @@ def _hold_delivered(url: str, kept: DeliveryConflict, key_columns: Sequence[str]
         return DecisionPreview(name, side, rows, nodes, waits=outcome.waits)
 
     name = identify(kept.publication, kept.subscriber, kept.conflict_id)
-    return Held(
+    return DecidableConflict(
         _with_cause(
             InboxConflict(
                 conflict_id=name,

@@ -24,7 +24,7 @@ def locking_name(schema: str, table: str, *, is_partitioned: bool) -> str:
 def sampling(table: CopiedTable, percent: float, chunks: int) -> str:
     """Return the statement that finds the bounds of a number of chunks in a sample of a table's pages, in key order."""
     keys = [quote(column.name) for column in table.key_columns]
-    names = [f"k{place}" for place in range(len(keys))]
+    names = [f"k{index}" for index in range(len(keys))]
     query = f"""
 select {", ".join(names)} from (
     select {_key_texts(table)}, row_number() over (order by {_order(table, keys)}) as place, count(*) over () as total
@@ -98,7 +98,7 @@ def halving(table: CopiedTable, chunk: Chunk) -> str:
     there is none.
     """
     keys = _order(table, [quote(column.name) for column in table.key_columns])
-    names = [f"k{place}" for place in range(len(table.key_columns))]
+    names = [f"k{index}" for index in range(len(table.key_columns))]
     query = f"""
 select total, {", ".join(names)} from (
     select {_key_texts(table)}, row_number() over (order by {keys}) as place, count(*) over () as total
@@ -116,11 +116,11 @@ def locating(table: CopiedTable) -> str:
     rows: it gives its columns' types and collations to the others.
     """
     keys = [column.name for column in table.key_columns]
-    names = [f"k{place}" for place in range(len(keys))]
+    names = [f"k{index}" for index in range(len(keys))]
     own = ", ".join(f"{quote(key)} as {name}" for key, name in zip(keys, names, strict=True))
     cast = ", ".join(value_of(name, column.type_text) for name, column in zip(names, table.key_columns, strict=True))
     listed = ", ".join(names)
-    given = [f"${place}" if table.owner is None else f"($1)[{place}]" for place in range(1, 1 + 2 * len(keys))]
+    given = [f"${index}" if table.owner is None else f"($1)[{index}]" for index in range(1, 1 + 2 * len(keys))]
     bounds, values = (", ".join(f"{one}::text[]" for one in some) for some in (given[: len(keys)], given[len(keys) :]))
     query = f"""
 select below from (
@@ -133,7 +133,7 @@ select below from (
     ) as ordered
 ) as counted where place is not null order by place
 """
-    passed = ", ".join(f"${place}::text[]::text" for place in range(1, 1 + 2 * len(keys)))
+    passed = ", ".join(f"${index}::text[]::text" for index in range(1, 1 + 2 * len(keys)))
     return _by_owner(table, query, [("below", "bigint")], f"array[{passed}]")
 
 
@@ -199,7 +199,7 @@ def _order(table: CopiedTable, expressions: Sequence[str]) -> str:
 def _key_texts(table: CopiedTable) -> str:
     """Return the texts of a row's key, named k0, k1 and so on."""
     return ", ".join(
-        f"{text_of(quote(column.name), column.type_text)} as k{place}" for place, column in enumerate(table.key_columns)
+        f"{text_of(quote(column.name), column.type_text)} as k{index}" for index, column in enumerate(table.key_columns)
     )
 
 

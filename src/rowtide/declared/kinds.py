@@ -27,8 +27,7 @@ from rowtide.merge.publishing.requests import (
     NewMergePublication,
     NewMergeSubscription,
 )
-from rowtide.replication.articles.requests import ArticleChange, NewArticle
-from rowtide.replication.publishing.requests import NewPublication, PublicationThresholds
+from rowtide.replication.articles.requests import ArticleChange, NewArticle, NewPublication, PublicationThresholds
 from rowtide.replication.subscription_settings import (
     MAX_RETENTION_HOURS,
     DeliveryOptions,

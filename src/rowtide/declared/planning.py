@@ -251,7 +251,7 @@ _DECISIONS = {
 
 def _in_order(state: State, chosen: Iterable[ObjectName]) -> list[ObjectName]:
     """Return objects in the order in which they can be added."""
-    places = {kind.name: place for place, kind in enumerate(KINDS)}
+    places = {kind.name: index for index, kind in enumerate(KINDS)}
     return sorted(chosen, key=lambda name: (places[name[0]], _generation(state, name), name[1]))
 
 

@@ -32,7 +32,7 @@ class DeclaredObject:
 
     @property
     def name(self) -> ObjectName:
-        """What it is told apart by."""
+        """What identifies it among objects of its kind."""
         return self.kind.name, self.names
 
     @property
@@ -78,7 +78,7 @@ def describe(
 
 def as_state(objects: Iterable[DeclaredObject]) -> State:
     """Return objects by their names, in the order of a file."""
-    order = {kind.name: place for place, kind in enumerate(KINDS)}
+    order = {kind.name: index for index, kind in enumerate(KINDS)}
     listed = sorted(objects, key=lambda one: (order[one.kind.name], one.names))
     return {one.name: one for one in listed}
 

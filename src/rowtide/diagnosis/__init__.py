@@ -3,9 +3,9 @@
 `check`, `health` and what `status` prints on stderr are views of it. A fact is read by a module of the database's
 folder or by the feature's `status`, once per command; what it means is said by pure functions, as `CheckResult`.
 
-A subject is healthy only if its facts were read; an answer that leaves something out would be read as "all is well". So
-what could not be read is unknown, and counts as a warning, and so does a database in which nothing is enabled: a URL of
-the wrong database would be green for ever. An error while an area is read is a fact of that area; the others are still
+A subject is healthy only if its facts were read; an answer that omits something would be read as "healthy". So what
+could not be read is unknown, and counts as a warning, and so does a database in which nothing is enabled: a URL of the
+wrong database would be green for ever. An error while an area is read is a fact of that area; the others are still
 checked. Five minutes are late: short enough for a probe, longer than a restart. Errors count until the log was read on,
 so that nobody has to acknowledge them. Subscribers are not asked, because a probe has to answer while they are away.
 

@@ -43,8 +43,7 @@ def read_merge(url: str, publication: str | None = None) -> MergeFacts | None:
     Raises `MergePublicationUnknown`, and what connecting raises.
     """
     # Most databases are no nodes.
-    from rowtide.merge.handle import knows
-    from rowtide.merge.nodes.connecting import open_node
+    from rowtide.merge.nodes.connecting import knows, open_node
     from rowtide.merge.status import list_status
 
     with open_node(url) as node:

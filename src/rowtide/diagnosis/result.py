@@ -37,7 +37,7 @@ class State(StrEnum):
 
 @frozen
 class Sql:
-    """Statements to run one after the other, each ended by a semicolon; `note` says as whom, and what then."""
+    """Statements to run one after the other, each ended by a semicolon; `note` says as which role, and what follows."""
 
     statements: tuple[str, ...]
     note: str = ""

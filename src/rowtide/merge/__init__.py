@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     )
     from rowtide.merge.conflicts.records import KeptConflict
     from rowtide.merge.conflicts.resolution import Winner
-    from rowtide.merge.fan_out.synchronising import SyncAllProgress, SyncOutcome, Unreachable
+    from rowtide.merge.fan_out import SyncAllProgress, SyncOutcome, Unreachable
     from rowtide.merge.inspection.listings import (
         DocumentedTable,
         MergeArticle,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from rowtide.merge.inspection.procedures import EnumeratedChange, MergeGeneration, RowMetadata
     from rowtide.merge.inspection.validating import ArticleValidation, RowReplica
     from rowtide.merge.nodes.node_tables import RewritingTrigger, UnsentColumn
-    from rowtide.merge.nodes.roles.writing import Refusal
+    from rowtide.merge.nodes.rows import Refusal
     from rowtide.merge.nodes.table_changes import Omission, Part, PartKind
     from rowtide.merge.publishing.exchange_requests import (
         DroppedSubscription,
@@ -196,7 +196,7 @@ _HOMES = {
     "Progress": "rowtide.merge.articles",
     "Publication": "rowtide.merge.articles",
     "Recovered": "rowtide.merge.publishing.exchange_requests",
-    "Refusal": "rowtide.merge.nodes.roles.writing",
+    "Refusal": "rowtide.merge.nodes.rows",
     "Refused": "rowtide.merge.session.exchange",
     "Reinitialization": "rowtide.merge.publishing.exchange_requests",
     "RepeatedDownload": "rowtide.merge.publishing.exchange_requests",
@@ -213,11 +213,11 @@ _HOMES = {
     "SubscriberType": "rowtide.merge.articles",
     "Subscription": "rowtide.merge.articles",
     "Summary": "rowtide.merge.session.history",
-    "SyncAllProgress": "rowtide.merge.fan_out.synchronising",
-    "SyncOutcome": "rowtide.merge.fan_out.synchronising",
+    "SyncAllProgress": "rowtide.merge.fan_out",
+    "SyncOutcome": "rowtide.merge.fan_out",
     "Synchronisation": "rowtide.merge.publishing.exchange_requests",
     "TombstoneType": "rowtide.merge.versions.changes",
-    "Unreachable": "rowtide.merge.fan_out.synchronising",
+    "Unreachable": "rowtide.merge.fan_out",
     "UnseenChildren": "rowtide.merge.articles",
     "Unsent": "rowtide.merge.session.pending",
     "UnsentColumn": "rowtide.merge.nodes.node_tables",

@@ -29,7 +29,7 @@ from rowtide.merge.conflicts.resolving import (
 from rowtide.merge.errors.publishing import ArticleTableNotFound
 from rowtide.merge.errors.rows import ConflictUnknown, NeverValidated
 from rowtide.merge.errors.subscribing import ChangesNotUploaded
-from rowtide.merge.fan_out.synchronising import (
+from rowtide.merge.fan_out import (
     DEFAULT_WORKERS,
     SyncAllProgress,
     SyncOutcome,
@@ -41,10 +41,9 @@ from rowtide.merge.fan_out.synchronising import (
     synchronise_in_threads,
     synchronise_named,
 )
-from rowtide.merge.handle import knows
 from rowtide.merge.inspection.handle import MergeInspection
 from rowtide.merge.inspection.validating import ArticleValidation, record_validation, validate
-from rowtide.merge.nodes.connecting import address, open_node, open_subscriber, open_synchronised
+from rowtide.merge.nodes.connecting import address, knows, open_node, open_subscriber, open_synchronised
 from rowtide.merge.nodes.node import Node, transact_at
 from rowtide.merge.progress import generation_at, read_last_validation
 from rowtide.merge.publishing.exchange_requests import (
@@ -148,7 +147,7 @@ class MergeReplication(MergePublishing, MergeInspection):
     def subscribe_existing(self, subscription: ExistingSubscription) -> Subscription:
         """Subscribe a database that has tables and rows already (SQL Server: @sync_type none).
 
-        Rows are matched by primary key; `existing` says what becomes of those that differ, or that the publisher does
+        Rows are matched by primary key; `existing` says what happens to those that differ, or that the publisher does
         not have. Rows that the subscriber lacks are copied; with `absent_is_delete` they are deleted everywhere.
         `on_existing` is called with what each table had. Tables that are not there are created; else as
         `add_subscription`. Raises `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable` of a table
@@ -267,7 +266,7 @@ class MergeReplication(MergePublishing, MergeInspection):
 
         The retention asks for both: a subscription counts as synchronised at the earlier of its last two (SQL Server:
         -ExchangeType). A subscriber whose publisher's tables were altered uploads, and follows, first. `limits` are
-        what is taken of the subscriber: whoever has its database may have written anything into it.
+        what is accepted from the subscriber: its owner may have written anything into its database.
 
         With `hide_keys`, `***` replaces rows' keys and values in what is stored, logged and raised; conflicts keep
         their rows, which are needed to resolve them.
@@ -319,7 +318,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         found, on_outcome = list[SyncOutcome](), counting(targets, on_progress)
         here = targets
         if spark is not None:
-            from rowtide.merge.fan_out.spark import can_be_a_task, synchronise_in_tasks
+            from rowtide.merge.spark_fan_out import can_be_a_task, synchronise_in_tasks
 
             tasks = [target for target in targets if can_be_a_task(self.url, target)]
             here = tuple(target for target in targets if target not in tasks)

@@ -42,7 +42,7 @@ class SubscriberType(IntEnum):
 
 @frozen
 class DeviceLimits:
-    """What a synchronisation takes of a subscriber at most; whoever has a device writes what its database contains.
+    """What a synchronisation accepts from a subscriber at most; a device's owner may write anything into its file.
 
     `statement_s` is how long a statement in a file may take, `row_bytes` the size of a row, `rows` and `upload_bytes`
     those of all that is uploaded at once.
@@ -119,7 +119,7 @@ class PartitionOptions(IntEnum):
 
 
 class UnseenChildren(StrEnum):
-    """What becomes of a delete whose foreign keys' actions reach rows at the hub that its sender had not seen."""
+    """What happens to a delete whose foreign keys' actions reach rows at the hub that its sender had not seen."""
 
     REFUSE = "refuse"
     """The row returns, with those that were deleted with it."""
@@ -366,7 +366,7 @@ class Article:
 
     def index_of(self, name: str) -> int | None:
         """Return the position of a column in rows; None if there is no column of this name."""
-        return next((place for place, column in enumerate(self.columns) if column.name == name), None)
+        return next((index for index, column in enumerate(self.columns) if column.name == name), None)
 
     def __hash__(self) -> int:
         # Of few of the fields: rows look their article up by it.

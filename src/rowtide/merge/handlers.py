@@ -128,7 +128,7 @@ class ArticleHandler:
     def begin(
         cls, article: Article, found: type[BusinessLogicHandler], publication: str, subscriber: str
     ) -> ArticleHandler:
-        """Create an article's handler, and tell it what is synchronised. Raises `HandlerFailed`."""
+        """Create an article's handler, and pass it what is synchronised. Raises `HandlerFailed`."""
         with _calling(article, "__init__"):
             asked = cls(article, found())
         asked._ask("initialize", partial(asked.handler.initialize, publication, subscriber, article.name))

@@ -29,6 +29,7 @@ from rowtide.merge.versions.changes import Row
 GONE = bytes(8)
 """In place of a hash: the row was deleted."""
 _NOTHING = 0xFFFFFFFF
+"""Each half of `_UNKNOWN`."""
 _UNKNOWN = b"\xff" * 8
 """In place of a hash: the hub has refused the row."""
 _KEY, _HALF = 16, 4
@@ -81,7 +82,7 @@ class HashBatch:
 
 
 def hash_rows(article: Article, rows: Sequence[Row]) -> list[bytes]:
-    """Return 8 bytes for each row, which tell it from others."""
+    """Return a hash of 8 bytes for each row."""
     return [struct.pack("<II", crc32(text), adler32(text)) for text in _texts(article, rows) if text is not None]
 
 
@@ -141,10 +142,10 @@ def _texts(article: Article, rows: Sequence[Row | None]) -> list[bytes | None]:
     if untyped_indexes(article):
         rows = [None if row is None else as_stored_by_server(article, row) for row in rows]
     texts = [None if row is None else _joined(row) for row in rows]
-    for place, text in enumerate(texts):
-        row = rows[place]
+    for index, text in enumerate(texts):
+        row = rows[index]
         if text is not None and row is not None and b"\0" in text:
-            texts[place] = _joined(as_stored_by_server(article, row))
+            texts[index] = _joined(as_stored_by_server(article, row))
     return texts
 
 
@@ -155,10 +156,10 @@ def _joined(row: Row) -> bytes:
 def _decode(entries: bytes) -> Iterator[tuple[bytes, bytes]]:
     rows = len(entries) // _ENTRY
     first, second = rows * _KEY, rows * (_KEY + _HALF)
-    for place in range(rows):
-        low, high = place * _HALF, (place + 1) * _HALF
+    for index in range(rows):
+        low, high = index * _HALF, (index + 1) * _HALF
         yield (
-            entries[place * _KEY : (place + 1) * _KEY],
+            entries[index * _KEY : (index + 1) * _KEY],
             entries[first + low : first + high] + entries[second + low : second + high],
         )
 

@@ -35,6 +35,7 @@ from rowtide.storage.local import reason_of
 from rowtide.storage.places import local_path
 
 _LOOKS = 10
+"""Files that cleanup removes during the copy: what is there is surveyed again."""
 _LAST = (*reversed(PUBLISHING), LOG_STORE)
 
 

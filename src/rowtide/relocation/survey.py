@@ -96,6 +96,7 @@ PUBLISHING = (f"{TABLES}lsn_time_mapping", f"{TABLES}snapshots")
 _DECIDING = (f"{TABLES}instances", f"{TABLES}cleanups")
 """Tables of rare commits, without which no rows vanish and no instance begins."""
 _LOOKS = 5
+"""A lake that is being written is surveyed again, until nothing was committed meanwhile."""
 _ERRORS = StoreErrors(CopyReadFailed, CopyWriteFailed)
 _AT_ONCE = 16
 

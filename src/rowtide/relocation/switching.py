@@ -42,6 +42,7 @@ from rowtide.relocation.errors import CopyOvertaken, LakeElsewhere
 from rowtide.relocation.survey import LakePlace, is_same, open_files
 
 _LEASE_PATIENCE_S = 2.0
+"""Until the server has ended the session of a process that is gone; one that runs is not waited for."""
 
 
 @frozen

@@ -205,6 +205,7 @@ def _diverged(way: Way, step: CopyStep) -> CopyDiverged:
 FOLDER = ".copied/"
 _FLUSHED_FILES = 1000
 _FLUSHED_S = 10.0
+"""A copy that is resumed verifies at most this many files again, or this many seconds of work."""
 
 
 class Verified:

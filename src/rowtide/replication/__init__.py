@@ -16,8 +16,15 @@ if TYPE_CHECKING:
     from rowtide.replication.api import TransactionalReplication
     from rowtide.replication.articles.articles import ArticleType
     from rowtide.replication.articles.call_formats import CallFormat, Command, KeyUpdates
-    from rowtide.replication.articles.requests import ArticleChange, ArticleRequest, MovedPartitions, NewArticle
-    from rowtide.replication.conflicts import Resolver
+    from rowtide.replication.articles.requests import (
+        ArticleChange,
+        ArticleRequest,
+        MovedPartitions,
+        NewArticle,
+        NewPublication,
+        PublicationThresholds,
+    )
+    from rowtide.replication.conflicts import ConflictState, ConflictWinner, Resolver, SettledRow
     from rowtide.replication.distribution.watchers import (
         DeliveredElsewhere,
         DeliveryReport,
@@ -40,15 +47,13 @@ if TYPE_CHECKING:
     from rowtide.replication.inspection.row_places import RowPlace
     from rowtide.replication.publishing.handle import ReplicationRehearsal
     from rowtide.replication.publishing.publications import LogEnding
-    from rowtide.replication.publishing.requests import NewPublication, PublicationThresholds
     from rowtide.replication.publishing.restarting import DeliveryLoss
     from rowtide.replication.publishing.schema_articles import AddedArticle
     from rowtide.replication.repairing import Repair
     from rowtide.replication.resolving import KeptConflicts, UnreadSubscriber
     from rowtide.replication.running.custom_scripting import ScriptedChange
-    from rowtide.replication.settling import ConflictState, ConflictWinner, SettledRow
+    from rowtide.replication.running.spark_backlogs import DeliveredBacklog
     from rowtide.replication.snapshot.agent import SnapshotReport
-    from rowtide.replication.spark.backlogs import DeliveredBacklog
     from rowtide.replication.status import SubscriptionStatus
     from rowtide.replication.subscribing.readers import recover
     from rowtide.replication.subscription_settings import (
@@ -151,10 +156,10 @@ _HOMES = {
     "CommandRange": "rowtide.replication.inspection.compare_options",
     "CompareOptions": "rowtide.replication.inspection.compare_options",
     "ConflictOutcome": "rowtide.replication.targets.subscriber_kind",
-    "ConflictState": "rowtide.replication.settling",
-    "ConflictWinner": "rowtide.replication.settling",
+    "ConflictState": "rowtide.replication.conflicts",
+    "ConflictWinner": "rowtide.replication.conflicts",
     "Constraints": "rowtide.replication.subscription_settings",
-    "DeliveredBacklog": "rowtide.replication.spark.backlogs",
+    "DeliveredBacklog": "rowtide.replication.running.spark_backlogs",
     "DeliveredElsewhere": "rowtide.replication.distribution.watchers",
     "DeliveryLoss": "rowtide.replication.publishing.restarting",
     "DeliveryReport": "rowtide.replication.distribution.watchers",
@@ -171,10 +176,10 @@ _HOMES = {
     "LogEnding": "rowtide.replication.publishing.publications",
     "MovedPartitions": "rowtide.replication.articles.requests",
     "NewArticle": "rowtide.replication.articles.requests",
-    "NewPublication": "rowtide.replication.publishing.requests",
+    "NewPublication": "rowtide.replication.articles.requests",
     "OpenedSource": "rowtide.log.postgres.provision",
     "Operation": "rowtide.core.operations",
-    "PublicationThresholds": "rowtide.replication.publishing.requests",
+    "PublicationThresholds": "rowtide.replication.articles.requests",
     "RecoveredTransaction": "rowtide.replication.targets.subscriber_kind",
     "Repair": "rowtide.replication.repairing",
     "RepairedRow": "rowtide.replication.distributor.repair_records",
@@ -188,7 +193,7 @@ _HOMES = {
     "RunAs": "rowtide.databases.run_as",
     "ScriptedChange": "rowtide.replication.running.custom_scripting",
     "SettingsChanges": "rowtide.replication.subscription_settings",
-    "SettledRow": "rowtide.replication.settling",
+    "SettledRow": "rowtide.replication.conflicts",
     "SkippedCommand": "rowtide.replication.distribution.watchers",
     "SnapshotReport": "rowtide.replication.snapshot.agent",
     "SourceDefinition": "rowtide.log.source_definition",

@@ -21,7 +21,8 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
 from rowtide.events.event import scope
 from rowtide.replication.articles.articles import ArticleType
-from rowtide.replication.articles.requests import ArticleChange
+from rowtide.replication.articles.requests import ArticleChange, NewPublication, PublicationThresholds
+from rowtide.replication.conflicts import ConflictWinner
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.distributor import publication_records, retention, tracers
 from rowtide.replication.distributor.custom_scripts import CustomScript
@@ -31,8 +32,6 @@ from rowtide.replication.inspection.compare_options import RowRepair
 from rowtide.replication.inspection.handle import ReplicationInspection
 from rowtide.replication.publisher import read_source
 from rowtide.replication.publishing.handle import ArticlePublishing, ReplicationRehearsal
-from rowtide.replication.publishing.requests import NewPublication, PublicationThresholds
-from rowtide.replication.settling import ConflictWinner
 from rowtide.replication.subscription_settings import (
     IfExists,
     RequestedSubscription,
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from rowtide.replication.publishing.schema_articles import AddedArticle
     from rowtide.replication.repairing import Repair
     from rowtide.replication.resolving import KeptConflicts
-    from rowtide.replication.spark.backlogs import DeliveredBacklog
+    from rowtide.replication.running.spark_backlogs import DeliveredBacklog
     from rowtide.replication.targets.subscriber_kind import ConflictOutcome, KeptConflict, SyncedSequence
 
 _MOST_KEPT_CONNECTIONS = 2
@@ -301,8 +300,8 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
     def change_publication(self, wanted: PublicationThresholds) -> Thresholds:
         """Set from where on `health` warns of a publication's subscriptions; return it.
 
-        (SQL Server: sp_replmonitorchangepublicationthreshold.) Changes wait for so many seconds, or so many percent of
-        the retention are over; 0 is the default. Raises `PublicationThresholdInvalid`.
+        (SQL Server: sp_replmonitorchangepublicationthreshold.) Changes have waited for that number of seconds, or
+        that percentage of the retention is over; 0 is the default. Raises `PublicationThresholdInvalid`.
         """
         return publication_records.change_thresholds(
             self._engine, self._url, wanted.publication, wanted.latency_threshold_s, wanted.expiration_threshold
@@ -409,7 +408,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         Returns each task's result; an error stops its subscription only. Raises `SparkLost`.
         """
         from rowtide.lake.session import build_session
-        from rowtide.replication.spark.backlogs import deliver_backlogs
+        from rowtide.replication.running.spark_backlogs import deliver_backlogs
 
         SubscriptionSettings(**settings)  # refused before Spark is started for nothing
         with translated(), self._engine.connect() as connection:
@@ -440,8 +439,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         skipped and reported to `watchers`. With `hide_keys`, `***` replaces rows' keys and values in what is stored,
         logged and raised. Raises `SkipErrorsInvalid`, `SettingOutOfRange` at once.
         """
-        from rowtide.replication.distribution.watchers import DeliveryContext, Watchers
-        from rowtide.replication.running.reporting import emitting
+        from rowtide.replication.distribution.watchers import DeliveryContext, Watchers, emitting
         from rowtide.replication.running.run import RunScope, run_replication
 
         SkipErrors.parse(SubscriptionSettings(**settings).skip_errors)

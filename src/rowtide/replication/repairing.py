@@ -41,7 +41,7 @@ from rowtide.replication.inspection.differences import (
     key_as_json,
     read_differing,
 )
-from rowtide.replication.inspection.moving import Counterflow, NotComparable
+from rowtide.replication.inspection.rows_at_position import Counterflow, NotComparable
 from rowtide.replication.subscribing.resolvers import Ends
 from rowtide.replication.targets.compared_rows import Row
 from rowtide.replication.targets.kinds import kind_of
@@ -54,6 +54,7 @@ _BATCH = 500
 _AT_ONCE = 10_000
 """Rows that were refused, and are in one transaction with those that have their unique values."""
 _PASSES = 10
+"""Rows wait for each other's unique values in chains; each pass shortens them by one row."""
 _ACTIONS = {Operation.INSERT: "inserted", Operation.UPDATE: "updated", Operation.DELETE: "deleted"}
 _FROM_OTHERS = "further databases change it, whose changes may be on their way to either side"
 _CHANGED_BY_BOTH = "changes of it are on their way"
@@ -131,11 +132,11 @@ class _Repairing:
 
     def run(self) -> Iterator[Repair]:
         """Repair in rounds until nothing is left that can be repaired."""
-        obstacles = self._open_counterflow()
+        constraints = self._open_counterflow()
         for article in self._articles:
-            if article.article_id in obstacles:
-                yield self._describe(article, NOT_COMPARED, reason=obstacles[article.article_id])
-        self._articles = [article for article in self._articles if article.article_id not in obstacles]
+            if article.article_id in constraints:
+                yield self._describe(article, NOT_COMPARED, reason=constraints[article.article_id])
+        self._articles = [article for article in self._articles if article.article_id not in constraints]
         self._forward()
         is_all = False
         while not is_all:
@@ -158,20 +159,20 @@ class _Repairing:
             ends = Ends.read(connection, self._subscription.subscriber)
         returning = ends.subscriber.delivers.keys() & ends.publisher.receives.keys()
         tables = {f"{one.schema}.{one.table}": one.article_id for one in self._articles}
-        obstacles = {}
+        constraints = {}
         if self._subscription.settings.detects_conflicts:
             others = [*ends.subscriber.receives.items(), *ends.publisher.receives.items()]
             known = {self._subscription.guid, *returning}
             changed = [one.tables or frozenset() for guid, one in others if guid not in known]
-            obstacles = {tables[name]: _FROM_OTHERS for name in tables.keys() & frozenset().union(*changed)}
+            constraints = {tables[name]: _FROM_OTHERS for name in tables.keys() & frozenset().union(*changed)}
         sent = {guid for guid in returning if ends.subscriber.delivers[guid].tables & tables.keys()}
         if sent:
             try:
                 self._counterflow = Counterflow(self._subscription.subscriber, sent)
             except RowtideError as error:
                 reason = f"changes that are on their way from the subscriber cannot be read from here: {error}"
-                obstacles |= dict.fromkeys(tables.values(), reason)
-        return obstacles
+                constraints |= dict.fromkeys(tables.values(), reason)
+        return constraints
 
     def _find(self) -> tuple[Sequence[Place], Sequence[Repair]]:
         """Return rows that differ and were not tried yet, and which articles could not be compared."""
@@ -226,7 +227,7 @@ class _Repairing:
         """Commit changes, with what they were."""
         repair_id, time = str(uuid.uuid4()), datetime.now(UTC)
         records = (repair_records.encode(_as_record(one, time)) for one in made.values())
-        transaction.commit([RepairRecord(repair_id, place, text) for place, text in enumerate(records, 1)])
+        transaction.commit([RepairRecord(repair_id, index, text) for index, text in enumerate(records, 1)])
 
     def _plan(
         self, comparison: SubscriberComparison, article: Article, keys: Sequence[Row]

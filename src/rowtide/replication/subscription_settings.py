@@ -224,7 +224,7 @@ class SubscriptionRequest:
     if_exists: Annotated[
         IfExists,
         Option(
-            help="automatic: what becomes of a table that the subscriber has already.", sql_server="@pre_creation_cmd"
+            help="automatic: what happens to a table that the subscriber has already.", sql_server="@pre_creation_cmd"
         ),
     ] = IfExists.FAIL
     constraints: Annotated[

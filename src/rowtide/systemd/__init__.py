@@ -1,1 +1,1 @@
-"""rowtide as services of systemd: unit files, and what a service tells its manager."""
+"""rowtide as services of systemd: unit files, and what a service reports to its manager."""

@@ -1,4 +1,4 @@
-"""What a service tells systemd: that it runs, what it does, and that it lives (sd_notify(3))."""
+"""What a service reports to systemd: that it runs, what it does, and that it lives (sd_notify(3))."""
 
 from __future__ import annotations
 

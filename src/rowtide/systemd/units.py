@@ -14,11 +14,11 @@ from rowtide.systemd.errors import UnitOfOthers, UnitsNotWritten
 AGENT = "rowtide-agent@.service"
 MONITOR = "rowtide-monitor.service"
 WATCHDOG_S = 120
-"""After so long without a sign of life systemd restarts a service."""
+"""systemd restarts a service that has not reported for this long."""
 _STOP_S = 30
 _FIRST_LINE = "# Written by rowtide install-units. Settings of your own belong in a drop-in, which stays: {edit}"
 _NEVER_RESTARTED = (64, 78)
-"""Exit codes after which another start would end as this one did: wrong usage, and what a person has to mend."""
+"""Exit codes after which another start would end as this one did: wrong usage, and what a person has to correct."""
 _HARDENED = """
 CapabilityBoundingSet=
 LockPersonality=yes
@@ -114,7 +114,7 @@ def _first_line(name: str, settings: UnitSettings) -> str:
 def _unit(description: str) -> Iterator[str]:
     yield from ("", "[Unit]", f"Description={description}")
     yield from ("Wants=network-online.target", "After=network-online.target")
-    # Restarts are paced by RestartSec; a database that is down for a night is no reason to give up.
+    # Restarts are paced by RestartSec; a database that is down for a night is no reason to stop retrying.
     yield "StartLimitIntervalSec=0"
 
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.postgres.node import PostgresNode
-from rowtide.merge.nodes.roles.writing import RowWriter
+from rowtide.merge.nodes.rows import RowWriter
 from rowtide.merge.nodes.sqlite.node import SqliteNode
 
 

@@ -10,7 +10,7 @@ from builders.capture.capture_instances import source_table
 from builders.replication.articles import article
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.calls.bitmaps import bitmap_length
+from rowtide.replication.distribution.calls.arguments import bitmap_length
 from rowtide.replication.distribution.calls.ordered import ProcedureCall
 
 TABLE = source_table([("id", "integer"), ("code", "text"), ("parent", "integer")], name="orders")

@@ -12,7 +12,7 @@ _IMPORTS = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import rowtide.cdc.capture.appends as engines
-import rowtide.replication.spark.backlogs
+import rowtide.replication.running.spark_backlogs
 import rowtide.tracking.spark.tasks
 print(engines.__file__)
 """

@@ -63,7 +63,7 @@ def test_a_monitor_is_told_what_is_not_well_and_who_mends_it(make_role: MakeRole
     assert proposed(findings) == []
     triggers = only(findings, "event triggers are missing")
     assert str(triggers.remediation).startswith(
-        "Let a superuser, or whom the service lets create event triggers, run `rowtide"
+        "Let a superuser, or a role that the service lets create event triggers, run `rowtide"
     )
     assert "as the table's owner" in str(only(findings, "its replica identity is no longer full").remediation)
     assert matching(findings, "other roles' transactions") == []

@@ -8,7 +8,7 @@ import pytest
 
 from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.replication.spark.backlogs import DeliveredBacklog, deliver_backlogs
+from rowtide.replication.running.spark_backlogs import DeliveredBacklog, deliver_backlogs
 from rowtide.replication.subscription_settings import SettingsChanges, SyncType
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.comparing import SubscriberComparison, find_wanted, open_comparison
 from rowtide.replication.inspection.differences import RowDifference
-from rowtide.replication.inspection.moving import add_to_buckets
+from rowtide.replication.inspection.rows_at_position import add_to_buckets
 from rowtide.replication.targets.compared_rows import WHOLE, Hashed
 
 VALUES = (

@@ -24,7 +24,7 @@ from rowtide.replication.errors.publishing import PublicationUnknown
 from rowtide.replication.errors.subscribers import SubscriberUnprepared
 from rowtide.replication.running.agent_history import AgentHistory, LogReaderErrors
 from rowtide.replication.snapshot.agent import SnapshotReport
-from rowtide.replication.status.subscriptions import describe
+from rowtide.replication.status.subscriptions import AgentStanding, TablesStanding, describe
 
 ORDERS = "create table orders (id int primary key, qty int)"
 
@@ -176,7 +176,10 @@ def test_status_tells_how_far_a_copy_is_and_what_is_left(replicated: ReplicatedD
     with engine.connect() as connection:
         last = history.list_last(connection)[subscription.agent_id]
     state = replicated.publisher.manifest().state
-    ahead = [describe(subscription, state, last, 500, delivered_by=where).catch_up_s for where in ("here 1", None)]
+    ahead = [
+        describe(subscription, state, 500, AgentStanding(last, where), TablesStanding()).catch_up_s
+        for where in ("here 1", None)
+    ]
     assert ahead == [5.0, None]
 
 

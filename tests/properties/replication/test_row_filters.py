@@ -27,7 +27,7 @@ from rowtide.databases.postgres.quoting import quote, quote_literal
 from rowtide.databases.postgres.session_settings import PINNED_SETTINGS, pin_settings
 from rowtide.replication.errors.publishing import FilterColumnUnpublished, FilterMalformed, FilterTypeInexact
 from rowtide.replication.filters import FilterColumn, as_sql, parse_filter
-from rowtide.replication.filters.verdict import matches
+from rowtide.replication.filters.evaluation import matches
 
 REFUSALS = (FilterMalformed, FilterTypeInexact, FilterColumnUnpublished)
 A_USERS_SETTINGS = {"DateStyle": "SQL, DMY", "TimeZone": "America/New_York", "IntervalStyle": "sql_standard"}

@@ -139,7 +139,7 @@ def test_workers_enumerate_device_files(spark_cluster: SparkCluster, tmp_path: P
 _DELIVERS = """
 import json, sys, rowtide
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.replication.spark.backlogs import deliver_backlogs
+from rowtide.replication.running.spark_backlogs import deliver_backlogs
 url = sys.argv[1]
 done = deliver_backlogs(rowtide.build_session(), open_engine(url), url, None, {}, least_rows=1000)
 print(json.dumps([[backlog.commands, backlog.failure] for backlog in done]))

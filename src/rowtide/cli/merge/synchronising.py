@@ -38,7 +38,7 @@ from rowtide.merge.publishing.exchange_requests import Exchange, PartitionChange
 from rowtide.merge.publishing.requests import PublicationName
 
 if TYPE_CHECKING:
-    from rowtide.merge.fan_out.synchronising import SyncOutcome
+    from rowtide.merge.fan_out import SyncOutcome
     from rowtide.merge.session.history import Summary
     from rowtide.merge.session.pending import PendingChanges
 
@@ -212,7 +212,7 @@ def _sync_all(
 
 
 def _print_outcomes(outcomes: Sequence[SyncOutcome], form: OutputFormat) -> None:
-    from rowtide.merge.fan_out.synchronising import SyncOutcome
+    from rowtide.merge.fan_out import SyncOutcome
 
     print_listed(SyncOutcome, outcomes, form, _OUTCOME)
     failed = [outcome for outcome in outcomes if outcome.error is not None]

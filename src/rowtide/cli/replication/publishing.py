@@ -14,8 +14,7 @@ from rowtide.core.options import Argument, Option, TableName
 from rowtide.core.redaction import redact
 from rowtide.handle import connect
 from rowtide.replication.articles.articles import ArticleType
-from rowtide.replication.articles.requests import ArticleChange, IfCopied, NewArticle
-from rowtide.replication.publishing.requests import NewPublication
+from rowtide.replication.articles.requests import ArticleChange, IfCopied, NewArticle, NewPublication
 from rowtide.replication.subscription_settings import PublicationName
 
 app = CommandTable()

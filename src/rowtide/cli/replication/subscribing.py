@@ -28,7 +28,7 @@ from rowtide.core.options import MOST_HOURS, Argument, Option
 from rowtide.events.configuration import LogOptions
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
-from rowtide.replication.publishing.requests import PublicationThresholds
+from rowtide.replication.articles.requests import PublicationThresholds
 from rowtide.replication.subscription_settings import (
     DeliveryLimits,
     DeliveryOptions,

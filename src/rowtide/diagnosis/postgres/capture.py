@@ -1,4 +1,4 @@
-"""What became of the things that enabling made, and what it means for capture. Pure."""
+"""Check what enable-db and enable-table created, and what its state means for capture. Pure."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _let_superuser(role: RoleFacts, command: Remediation) -> Remediation:
     """Event triggers are made by a superuser: by any other the command has run in vain."""
     if role.is_superuser or isinstance(command, Advice):
         return command
-    return Advice(f"Let a superuser, or whom the service lets create event triggers, run `{command}`.")
+    return Advice(f"Let a superuser, or a role that the service lets create event triggers, run `{command}`.")
 
 
 def without_forbidden(capture: CaptureFacts) -> CaptureFacts:

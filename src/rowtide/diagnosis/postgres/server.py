@@ -38,6 +38,7 @@ TESTED_VERSIONS = (16, 18)
 LONG_TRANSACTION_S = 3600.0
 """Older ones hold WAL back to an extent that matters, or prevent enabling."""
 FORGOTTEN_PREPARED_S = 300.0
+"""A transaction manager ends a prepared transaction within seconds, unless it has lost it."""
 SHORT_STOP_S = 86_400.0
 PLANNED_STOP_S = 3 * SHORT_STOP_S
 SHORTEST_SENDER_TIMEOUT_S = 10.0

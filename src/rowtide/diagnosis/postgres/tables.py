@@ -1,4 +1,4 @@
-"""What tables are like, what `enable-table` would refuse, and what became of captured names. Pure."""
+"""Check tables: what `enable-table` would refuse of them, and captured names that no table has any more. Pure."""
 
 from __future__ import annotations
 

@@ -55,6 +55,7 @@ from rowtide.tracking.postgres.subjects import CHANGE_BSN
 BIG_TABLE_BYTES = 1 << 30
 """Of smaller ones all ranges are soon read."""
 LOW_CORRELATION = 0.5
+"""Below, each range of blocks has stamps of any age, so that a BRIN index excludes few ranges."""
 
 
 def check_tracking(facts: DatabaseFacts) -> Iterator[CheckResult]:

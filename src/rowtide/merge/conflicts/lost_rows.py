@@ -1,4 +1,4 @@
-"""Rows that a delete at the hub takes along, or changes, by foreign keys' actions: each becomes a conflict."""
+"""Rows that a delete at the hub deletes or changes by foreign keys' actions: each becomes a conflict."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rowtide.merge.articles import Article, ArticleColumn, ArticleReference, Pub
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identify, record
 from rowtide.merge.errors.rows import CHILDREN_NOT_SEEN
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.roles.rows import AnyPlace, Place, Reach, by_nickname, read_all
+from rowtide.merge.nodes.rows import AnyPlace, Place, Reach, by_nickname, read_all
 from rowtide.merge.versions.changes import KnownVersion, Row, reference_indexes
 
 _NO_ARTICLE = 0

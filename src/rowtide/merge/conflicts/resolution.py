@@ -78,7 +78,7 @@ def indexes_unlike(row: Row, *others: Row | None) -> frozenset[int]:
     """Return the positions at which a row has a value of its own: all, if one of the others is gone."""
     is_gone = None in others
     return frozenset(
-        place for place, value in enumerate(row) if is_gone or value not in (other[place] for other in others if other)
+        index for index, value in enumerate(row) if is_gone or value not in (other[index] for other in others if other)
     )
 
 

@@ -145,9 +145,9 @@ def find_resolver(article: Article) -> Resolver:
         return _PLAIN[name]
     if name in _OF_COLUMN:
         column, _, option = argument.partition(":")
-        place = article.index_of(column)
-        if place is not None and (not option or _OF_COLUMN[name].takes_option):
-            return _OF_COLUMN[name].make(article.columns[place], place, option)
+        index = article.index_of(column)
+        if index is not None and (not option or _OF_COLUMN[name].takes_option):
+            return _OF_COLUMN[name].make(article.columns[index], index, option)
     if article.procedure is not None:
         # The function is asked about all rows of a batch together.
         return by_priority
@@ -181,9 +181,9 @@ def require_resolver(article: Article) -> None:
 
 @frozen
 class _OfColumn:
-    """A resolver that looks at a column: what makes it from the column, its place, and the text after it.
+    """A resolver that looks at a column: what makes it from the column, its index, and the text after it.
 
-    `needs_tracking`: without column tracking it could not tell a value that was changed from one that was not.
+    `needs_tracking`: without column tracking it could not distinguish a value that was changed from one that was not.
     """
 
     make: Callable[[ArticleColumn, int, str], Resolver]
@@ -192,14 +192,14 @@ class _OfColumn:
     takes_option: bool = False
 
 
-def _compares(column: ArticleColumn, place: int, _option: str, *, higher: bool) -> Resolver:
+def _compares(column: ArticleColumn, index: int, _option: str, *, higher: bool) -> Resolver:
     """Return the resolver by which the row with the higher, or the lower, value wins, and any value against NULL."""
 
     def decide(contest: Contest) -> Winner:
         rows = contest.subscriber_row, contest.publisher_row
         if rows[0] is None or rows[1] is None:
             return by_priority(contest)
-        sent, known = rows[0][place], rows[1][place]
+        sent, known = rows[0][index], rows[1][index]
         if sent is None or known is None:
             if sent == known:
                 return by_priority(contest)
@@ -212,7 +212,7 @@ def _compares(column: ArticleColumn, place: int, _option: str, *, higher: bool) 
     return decide
 
 
-def _combines(combine: Callable[[str, str], str | None], place: int) -> Resolver:
+def _combines(combine: Callable[[str, str], str | None], index: int) -> Resolver:
     """Return the resolver by which `by_priority` decides, but for one column's value, made of both rows' values.
 
     `combine` takes the publisher's value first. A value that one side alone changed is that side's; of a value and
@@ -221,25 +221,25 @@ def _combines(combine: Callable[[str, str], str | None], place: int) -> Resolver
 
     def choose(contest: Contest, sent: str | None, known: str | None) -> str | None:
         ahead, behind = changed_apart(contest.sent.version, contest.known.version)
-        if place in ahead ^ behind:
-            return sent if place in ahead else known
+        if index in ahead ^ behind:
+            return sent if index in ahead else known
         if sent is None or known is None:
             return known if sent is None else sent
         return combine(known, sent)
 
-    return partial(_with_value, place, choose)
+    return partial(_with_value, index, choose)
 
 
-def _adds_up(_column: ArticleColumn, place: int, _option: str) -> Resolver:
+def _adds_up(_column: ArticleColumn, index: int, _option: str) -> Resolver:
     def add(contest: Contest, sent: str | None, known: str | None) -> str | None:
         bases, sender = contest.sent.bases, NodeChange.decode(contest.sent.last).nickname
         return None if bases is None else add_up(bases, contest.known.version.lineage, sender, sent, known)
 
-    return partial(_with_value, place, add)
+    return partial(_with_value, index, add)
 
 
 def _with_value(
-    place: int, choose: Callable[[Contest, str | None, str | None], str | None], contest: Contest
+    index: int, choose: Callable[[Contest, str | None, str | None], str | None], contest: Contest
 ) -> Verdict:
     """Decide by priority, but for the value that is chosen of the subscriber's and the publisher's, unless it is None.
 
@@ -250,20 +250,20 @@ def _with_value(
     if sent is None or known is None or contest.is_of_keys:
         return winner
     row = list(sent if winner is Winner.SUBSCRIBER else known)
-    value = choose(contest, sent[place], known[place])
-    if value in (None, row[place]):
+    value = choose(contest, sent[index], known[index])
+    if value in (None, row[index]):
         return winner
-    row[place] = value
+    row[index] = value
     return Custom(winner, tuple(row))
 
 
-def _averages(column: ArticleColumn, place: int, _option: str) -> Resolver:
-    return _combines(partial(average, column), place)
+def _averages(column: ArticleColumn, index: int, _option: str) -> Resolver:
+    return _combines(partial(average, column), index)
 
 
-def _merges_texts(column: ArticleColumn, place: int, option: str) -> Resolver:
+def _merges_texts(column: ArticleColumn, index: int, option: str) -> Resolver:
     delimiter = option or _DELIMITER
-    return _combines(lambda publisher, subscriber: merge_texts(column, publisher, subscriber, delimiter), place)
+    return _combines(lambda publisher, subscriber: merge_texts(column, publisher, subscriber, delimiter), index)
 
 
 def _publisher_wins(_contest: Contest) -> Winner:

@@ -41,7 +41,7 @@ from rowtide.merge.errors.rows import (
     StillReferenced,
 )
 from rowtide.merge.nodes.node import Node, transact_at
-from rowtide.merge.nodes.roles.rows import read_known
+from rowtide.merge.nodes.rows import read_known
 from rowtide.merge.progress import drop_retries
 from rowtide.merge.versions.changes import KnownVersion, Row, TombstoneType, Write
 from rowtide.merge.versions.comparison import Lineage, Presence, encode_columns
@@ -467,9 +467,9 @@ def _named(article: Article, row: Row | None) -> Values | None:
 
 def _with_free_key(hub: Node, article: Article, row: Row, present: Row | None) -> Row:
     """Return a row with the key that it has now, or the next one that is free, which only single numbers get."""
-    places = [place for place, column in enumerate(article.columns) if column.key_ordinal is not None]
+    places = [index for index, column in enumerate(article.columns) if column.key_ordinal is not None]
     if present is not None:
-        return tuple(present[place] if place in places else value for place, value in enumerate(row))
+        return tuple(present[index] if index in places else value for index, value in enumerate(row))
     if len(places) != 1 or kind_of(article.columns[places[0]].type_text) is not TypeKind.WHOLE_NUMBER:
         return row
     (key,) = hub.keys.next_keys(article, 1)
@@ -486,7 +486,7 @@ def _decision(
         columns = None if known.version.columns is None else encode_columns(known.version.columns)
     is_live = known is not None and known.version.presence is Presence.LIVE
     is_whole = row is None or not is_live
-    places = [place for place, each in enumerate(article.columns) if is_whole or each.name in changed]
+    places = [index for index, each in enumerate(article.columns) if is_whole or each.name in changed]
     return Write(
         rowguid=conflict.rowguid,
         row=row,

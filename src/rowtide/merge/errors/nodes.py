@@ -172,7 +172,7 @@ class PlannedCodeOfOwner(Denied, number=8153):
 
 
 _SHOWN = 150
-"""How much of what a file has errors show: whoever wrote it may have written a long one."""
+"""The length to which errors shorten a value of a file: a program may have written a long one."""
 _COUNTS = 1 << 53
 _FAILURES = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 

@@ -126,7 +126,7 @@ class SnapshotUnfit(Invalid, number=8110):
 
 
 class SnapshotOutdated(RowtideError, number=8111):
-    """The publisher can no longer tell what was changed after a prepared snapshot."""
+    """The publisher no longer knows what was changed after a prepared snapshot."""
 
     fact = "the snapshot in {folder}, of {taken}, is too old: {reason}"
     hint = "Make a new one by `rowtide merge snapshot PUBLICATION --to FOLDER`."

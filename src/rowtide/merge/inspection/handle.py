@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from rowtide.merge.articles import DEFAULT_LIMITS
 from rowtide.merge.conflicts.records import KeptConflict, list_conflicts
 from rowtide.merge.errors.publishing import ArticleTableNotFound
-from rowtide.merge.handle import MergeHandle, knows
 from rowtide.merge.inspection.listings import (
     DocumentedTable,
     MergeArticle,
@@ -31,7 +30,7 @@ from rowtide.merge.inspection.procedures import (
     make_generation,
 )
 from rowtide.merge.inspection.validating import RowReplica, explain
-from rowtide.merge.nodes.connecting import address, open_node
+from rowtide.merge.nodes.connecting import MergeHandle, address, knows, open_node
 from rowtide.merge.session.pairing import pair
 from rowtide.merge.status import MergeStatus, list_status
 

@@ -1,4 +1,4 @@
-"""The procedures by which SQL Server's agent enumerates changes, one at a time, for those who look into a merge."""
+"""The procedures by which SQL Server's agent enumerates changes, one at a time, to examine a merge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes have of rows: compared with the hub's, and explained (SQL Server: sp_showrowreplicainfo)."""
+"""Compare a subscriber's rows with the hub's, and explain a row at each node (SQL Server: sp_showrowreplicainfo)."""
 
 from __future__ import annotations
 

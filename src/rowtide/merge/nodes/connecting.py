@@ -14,6 +14,7 @@ from rowtide.databases.sqlite.connect import begin_file
 from rowtide.databases.sqlite.guarding import migrating_alone
 from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.merge.articles import DeviceLimits
+from rowtide.merge.errors.publishing import MergePublicationUnknown
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.sqlite.metadata.completing import find_store
 
@@ -74,3 +75,23 @@ def open_node(url: str | DatabaseUrl, limits: DeviceLimits | None = None) -> Ite
     opened: Node = parsed.kind.load_part("rowtide.merge.nodes", "node").open_node(parsed, limits)
     with closing(opened), opened.failing():
         yield opened
+
+
+class MergeHandle:
+    """A node, by its URL."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    @contextmanager
+    def _open_hub(self, publication: str) -> Iterator[Node]:
+        with open_node(self.url) as hub:
+            knows(hub, publication)
+            yield hub
+
+
+def knows(node: Node, publication: str | None) -> bool:
+    """Return whether any table is merged here. Raises `MergePublicationUnknown` for a publication if none is."""
+    if not node.tables.is_prepared() and publication is not None:
+        raise MergePublicationUnknown(publication)
+    return node.tables.is_prepared()

@@ -16,8 +16,7 @@ from sqlalchemy import Connection, Select
 from rowtide.merge.articles import DeviceLimits, Subscription
 from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.nodes.node_tables import NodeTables, RebuiltTables
-from rowtide.merge.nodes.roles.rows import ForeignKeyActions, Rows, RowVersions
-from rowtide.merge.nodes.roles.writing import NumberedKeys, RowWriter
+from rowtide.merge.nodes.rows import ForeignKeyActions, NumberedKeys, Rows, RowVersions, RowWriter
 from rowtide.merge.nodes.sending import ChangeSource
 
 
@@ -37,7 +36,7 @@ class Node(Protocol):
 
     @property
     def limits(self) -> DeviceLimits | None:
-        """What is taken of the node at most; None for a node that is trusted."""
+        """What is accepted from the node at most; None for a node that is trusted."""
 
     @property
     def tables(self) -> NodeTables:

@@ -79,7 +79,7 @@ class Omission:
 
 
 ON_ANOTHER_DATABASE = "the subscriber's database has none like it"
-HAS_EFFECTS = "it calls a function that may do more than compute, with the rights of whoever writes rows there"
+HAS_EFFECTS = "it calls a function that may do more than compute, with the rights of the role that writes rows there"
 TRIGGERS_STAY = "triggers run at the node that has them, and what they write is merged"
 
 _CAST = re.compile(
@@ -187,8 +187,8 @@ class TableChange:
         """
         given = {folded(name) for name in (*self.renamed.values(), *(column.name for column in self.added))}
         return {
-            column.name: f"{_GONE}{place}" if folded(column.name) in given else column.name
-            for place, column in enumerate(self.dropped)
+            column.name: f"{_GONE}{index}" if folded(column.name) in given else column.name
+            for index, column in enumerate(self.dropped)
         }
 
     @property

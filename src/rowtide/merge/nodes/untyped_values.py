@@ -33,7 +33,7 @@ def server_type(column: ArticleColumn) -> str:
 @lru_cache(maxsize=1024)
 def untyped_indexes(article: Article) -> tuple[int, ...]:
     """Return the positions of an article's columns without a declared type."""
-    return tuple(place for place, column in enumerate(article.columns) if column.type_text == ANY)
+    return tuple(index for index, column in enumerate(article.columns) if column.type_text == ANY)
 
 
 def as_stored_by_server(article: Article, row: Row) -> Row:
@@ -76,14 +76,14 @@ def are_same(article: Article, one: Sequence[str | None], other: Sequence[str | 
     if one == other or not places:
         return one == other
     return all(
-        mine == theirs or (place in places and _is_unclear(mine, theirs) and _plain(mine) == _plain(theirs))
-        for place, (mine, theirs) in enumerate(zip(one, other, strict=True))
+        mine == theirs or (index in places and _is_unclear(mine, theirs) and _plain(mine) == _plain(theirs))
+        for index, (mine, theirs) in enumerate(zip(one, other, strict=True))
     )
 
 
 def _with(article: Article, row: Row, convert: Callable[[str | None], str | None]) -> Row:
     places = untyped_indexes(article)
-    return tuple(convert(text) if place in places else text for place, text in enumerate(row))
+    return tuple(convert(text) if index in places else text for index, text in enumerate(row))
 
 
 def _has_other_classes(row: Row) -> bool:

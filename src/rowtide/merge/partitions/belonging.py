@@ -208,8 +208,8 @@ class Link:
         columns = {(self.child.columns[place].name, self.parent.columns[other].name) for place, other in self.pairs}
         return next(
             (
-                place
-                for place, each in enumerate(self.child.references)
+                index
+                for index, each in enumerate(self.child.references)
                 if each.parent == self.parent.nickname
                 and set(zip(each.columns, each.parent_columns, strict=True)) == columns
             ),

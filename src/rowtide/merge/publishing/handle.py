@@ -14,8 +14,7 @@ from rowtide.merge.articles import (
     Partition,
     Publication,
 )
-from rowtide.merge.handle import MergeHandle
-from rowtide.merge.nodes.connecting import open_node
+from rowtide.merge.nodes.connecting import MergeHandle, open_node
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.publishing.publications import (
     add_article,

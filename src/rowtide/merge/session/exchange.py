@@ -19,7 +19,7 @@ from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
 from rowtide.merge.errors.rows import RowsRefused
 from rowtide.merge.nodes.node import Node, Result, transact_at
-from rowtide.merge.nodes.roles.writing import Refusal
+from rowtide.merge.nodes.rows import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.session.spooling import Spool
 from rowtide.merge.versions.changes import (

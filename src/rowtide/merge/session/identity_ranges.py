@@ -23,8 +23,8 @@ from rowtide.merge.articles import Article, Publication, SubscriberType, Subscri
 from rowtide.merge.definitions import identity_ranges, publications
 from rowtide.merge.errors.rows import IdentityRangeExhausted, IdentityRangeMissing
 from rowtide.merge.errors.subscribing import IdentityRangeUnfit
+from rowtide.merge.identity_range_policy import IdentityRange, Numbering, largest_number, renew
 from rowtide.merge.nodes.node import Node, transact_at
-from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering, largest_number, renew
 
 _columns = identity_ranges.c
 _BOUNDS = ("range_begin", "range_end", "next_range_begin", "next_range_end")

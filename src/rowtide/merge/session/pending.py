@@ -20,8 +20,7 @@ from rowtide.merge.catalogue import find_publication, get_publication, list_arti
 from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.definitions import conflicts_info
 from rowtide.merge.nodes.node import Node, retry_busy
-from rowtide.merge.nodes.roles.rows import Place
-from rowtide.merge.nodes.roles.writing import Refusal
+from rowtide.merge.nodes.rows import Place, Refusal
 from rowtide.merge.nodes.sending import ChangesRequest, EnumeratedSending, Enumeration
 from rowtide.merge.partitions.filters import bind_articles
 from rowtide.merge.progress import list_retries, list_subscriptions

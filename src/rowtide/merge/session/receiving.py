@@ -23,8 +23,7 @@ from rowtide.merge.conflicts.records import (
     settle_failures,
 )
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.roles.rows import Holder
-from rowtide.merge.nodes.roles.writing import Refusal
+from rowtide.merge.nodes.rows import Holder, Refusal
 from rowtide.merge.partitions.belonging import RecordType
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.progress import drop_retries, put_retry

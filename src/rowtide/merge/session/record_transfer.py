@@ -15,7 +15,7 @@ from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.records import ConflictRecord
 from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, RowsRefused
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.roles.writing import Refusal
+from rowtide.merge.nodes.rows import Refusal
 from rowtide.merge.partitions.belonging import Link, RecordType
 from rowtide.merge.session.exchange import Counts, Receiver, Refused, transact
 from rowtide.merge.versions.changes import Row, RowChange, Write

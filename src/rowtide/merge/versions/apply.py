@@ -53,7 +53,7 @@ def changed_columns(article: Article, kind: Logged, columns: frozenset[int] | No
     """Return which columns a log entry says are changed, all of them if `columns` is None; None if it does not say."""
     if kind is not Logged.UPDATED or not article.column_tracking:
         return None
-    return [columns is None or place in columns for place in range(len(article.columns))]
+    return [columns is None or index in columns for index in range(len(article.columns))]
 
 
 @frozen
@@ -201,7 +201,7 @@ def select_known(
         of_row = f"m.tablenick = {article.nickname} and m.rowguid = {source.row}.rowguid"
         held = tables.join(tables.mappings, "m", f"m.replnickname = {subscriber} and {of_row}")
         metadata, width = f"{metadata}, case when m.generation <> {OF_OTHERS} then 1 end", width + 1
-    places = ", ".join(str(place) for place in range(2, 2 + width))
+    places = ", ".join(str(index) for index in range(2, 2 + width))
     joined = f"{source.joined(article, table, tables, is_beside=False)}{held}"
     is_known = " or ".join(f"{alias}.rowguid is not null" for alias in "tcd")
     return f"select {rowguids}, {metadata} from {joined} where {is_known} group by {places}"
@@ -237,7 +237,7 @@ def _by_row(article: Article, dialect: MetadataDialect) -> str:
         f"{said[Logged.DELETED]} as deleted",
     ]
     if article.column_tracking:
-        terms += [f"{dialect.changed(place)} as changed_{place}" for place in range(len(article.columns))]
+        terms += [f"{dialect.changed(index)} as changed_{index}" for index in range(len(article.columns))]
     if article.additive_column is not None:
         terms.append(f"{dialect.first_base} as base")
     lines = f"{dialect.tables.log} where tablenick = {article.nickname}"
@@ -249,7 +249,7 @@ def _contents(article: Article, dialect: MetadataDialect) -> list[str]:
     stays = f"{_IS_LIVE} and l.deleted = 0"
     own_columns, bases = "c.own_columns", "c.bases"
     if article.column_tracking:
-        changed = [f"({_IS_PUT_BACK} or l.changed_{place})" for place in range(len(article.columns))]
+        changed = [f"({_IS_PUT_BACK} or l.changed_{index})" for index in range(len(article.columns))]
         own_columns = dialect.own_columns(changed)
     if article.additive_column is not None:
         bases = f"coalesce(c.bases, case when l.base is not null then {dialect.bases('l.base')} end)"

@@ -148,13 +148,13 @@ def _version(lineage: bytes, last: bytes, columns: bytes | None, *, is_gone: boo
 
 def reference_indexes(article: Article, reference: ArticleReference) -> list[int]:
     """Return the positions of a foreign key's columns in an article's rows."""
-    return [place for name in reference.columns if (place := article.index_of(name)) is not None]
+    return [index for name in reference.columns if (index := article.index_of(name)) is not None]
 
 
 def with_key(article: Article, reference: ArticleReference, row: Row, key: Row) -> Row:
     """Return a row that references a parent with a key."""
     values = dict(zip(reference_indexes(article, reference), key, strict=True))
-    return tuple(values.get(place, value) for place, value in enumerate(row))
+    return tuple(values.get(index, value) for index, value in enumerate(row))
 
 
 def find_children(article: Article, changes: Sequence[RowChange], parents: Iterable[tuple[Article, Row]]) -> set[str]:
@@ -166,12 +166,12 @@ def find_children(article: Article, changes: Sequence[RowChange], parents: Itera
     for reference in article.references:
         parent, listed = rows.get(reference.parent, (article, []))
         referenced = [parent.index_of(name) for name in reference.parent_columns]
-        keys = {tuple(row[place] for place in referenced if place is not None) for row in listed}
-        places = reference_indexes(article, reference)
+        keys = {tuple(row[index] for index in referenced if index is not None) for row in listed}
+        indexes = reference_indexes(article, reference)
         found.update(
             change.rowguid
             for change in (changes if keys else ())
-            if change.row is not None and tuple(change.row[place] for place in places) in keys
+            if change.row is not None and tuple(change.row[index] for index in indexes) in keys
         )
     return found
 
@@ -185,20 +185,20 @@ def layers_by_keys(article: Article, changes: Sequence[RowChange]) -> list[Seque
     for reference in article.references:
         if reference.parent != article.nickname:
             continue
-        referenced = [place for name in reference.parent_columns if (place := article.index_of(name)) is not None]
-        places = reference_indexes(article, reference)
+        referenced = [index for name in reference.parent_columns if (index := article.index_of(name)) is not None]
+        indexes = reference_indexes(article, reference)
         rows = [(change.rowguid, change.row) for change in changes if change.row is not None]
-        keys = {tuple(row[place] for place in referenced): rowguid for rowguid, row in rows}
+        keys = {tuple(row[index] for index in referenced): rowguid for rowguid, row in rows}
         for rowguid, row in rows:
-            parent = keys.get(tuple(row[place] for place in places))
+            parent = keys.get(tuple(row[index] for index in indexes))
             if parent not in (None, rowguid):
                 above[rowguid].add(parent)
     sorter = TopologicalSorter(above)
     with suppress(CycleError):
         sorter.prepare()
-    order = {change.rowguid: place for place, change in enumerate(changes)}
+    order = {change.rowguid: index for index, change in enumerate(changes)}
     layers: list[Sequence[RowChange]] = []
     while ready := sorter.get_ready():
-        layers.append([changes[place] for place in sorted(order[rowguid] for rowguid in ready)])
+        layers.append([changes[index] for index in sorted(order[rowguid] for rowguid in ready)])
         sorter.done(*ready)
     return layers

@@ -134,7 +134,7 @@ def encode_columns(columns: Mapping[int, NodeChange]) -> bytes:
 def move_columns(encoded: bytes, kept: Sequence[int]) -> bytes:
     """Return the last changes of the columns at some positions, at their places among these."""
     found = decode_columns(encoded)
-    return encode_columns({place: found[was] for place, was in enumerate(kept) if was in found})
+    return encode_columns({index: found[was] for index, was in enumerate(kept) if was in found})
 
 
 def in_all_columns(last: bytes, columns: int) -> bytes:

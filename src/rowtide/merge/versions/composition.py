@@ -165,7 +165,7 @@ def add_up(bases: str, lineage: Lineage, sender: int, sent: str | None, known: s
 
 
 # Read stored metadata of rows: every length and every number is checked. Pure. Whoever holds a device can write
-# anything into its file. What is read of it is taken apart here and in `comparison`, and nowhere else; what is wrong
+# anything into its file. What is read of it is parsed here and in `comparison`, and nowhere else; what is wrong
 # raises `Malformed`, and the reader, who knows the row, says which one it is.
 
 _NICKNAMES = 1 << 48
@@ -256,7 +256,7 @@ def read_own_columns(text: object) -> dict[int, int]:
     if not _DIGITS.issuperset(text):
         raise Malformed("its columns' stamps are no digits")
     pieces = (text[start : start + _STAMP_DIGITS] for start in range(0, len(text), _STAMP_DIGITS))
-    return {place: read_version(stamp) for place, stamp in enumerate(int(piece, 16) for piece in pieces) if stamp}
+    return {index: read_version(stamp) for index, stamp in enumerate(int(piece, 16) for piece in pieces) if stamp}
 
 
 def read_bases(text: object) -> str | None:

@@ -169,11 +169,11 @@ class MetadataReader:
                 changes.append(made)
         found = make_changes(changes)
         if not are_rowguids([change.rowguid for change in found]):
-            # No other node can have had such a row, so that none has to be told that it is gone.
+            # No other node can have had such a row, so that it is reported to none as deleted.
             found = [change for change in found if change.row is not None or are_rowguids([change.rowguid])]
             require_rowguids(self.article, self.node, [change.rowguid for change in found])
-        for place, reference in enumerate(self.article.references if self.parents else ()):
-            present = [parent for change in found if (parent := change.parents[place]) is not None]
+        for index, reference in enumerate(self.article.references if self.parents else ()):
+            present = [parent for change in found if (parent := change.parents[index]) is not None]
             require_rowguids(self.parents.get(reference.parent, self.article), self.node, present)
         return found
 

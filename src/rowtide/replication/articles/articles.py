@@ -272,9 +272,9 @@ def _parse_filter(filter_clause: str, columns: tuple[PublishedColumn, ...]) -> C
     """Return a filter that refers to an article's columns by position."""
     known = (
         FilterColumn(
-            place, column.name, column.value_type_text, has_deterministic_collation=column.has_deterministic_collation
+            index, column.name, column.value_type_text, has_deterministic_collation=column.has_deterministic_collation
         )
-        for place, column in enumerate(columns)
+        for index, column in enumerate(columns)
     )
     return parse_filter(filter_clause, known)
 
@@ -313,10 +313,10 @@ def _choose_columns(table: SourceTable, wanted: Sequence[str] | None) -> tuple[S
     stored = {column.name: column for column in table.columns if not column.is_generated}
     if wanted is None:
         return tuple(stored.values())
-    for place, name in enumerate(wanted):
+    for index, name in enumerate(wanted):
         if name not in stored:
             raise PublishedColumnUnknown(table.qualified_name, name)
-        if name in wanted[:place]:
+        if name in wanted[:index]:
             raise PublishedColumnListedTwice(table.qualified_name, name)
     for column in table.key_columns:
         if column.name not in wanted:

@@ -1,14 +1,14 @@
-"""What is asked of articles, new ones and changed ones, as commands and methods take it. Pure, and light."""
+"""What is asked of publications and articles, as commands and methods take it. Pure, and light."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, field
 from enum import StrEnum
 from typing import Annotated
 
 from rowtide.core.operations import Operation
-from rowtide.core.options import Option, TableName, read_words
+from rowtide.core.options import ForGroup, Option, TableName, read_words
 from rowtide.core.tables import BeforeImages
 from rowtide.core.values import frozen
 from rowtide.replication.articles.call_formats import Command, KeyUpdates, parse_command, read_commands
@@ -18,7 +18,7 @@ IfCopied = Annotated[
     IfExists | None,
     Option(
         "--if-exists",
-        help="What becomes of a table that is copied again; default: drop, truncate where what was there was kept.",
+        help="What happens to a table that is copied again; default: drop, or truncate if it was kept before.",
         show_default=False,
         sql_server="@pre_creation_cmd",
     ),
@@ -26,7 +26,7 @@ IfCopied = Annotated[
 
 
 class MovedPartitions(StrEnum):
-    """What becomes of rows that partitions bring to a table, or take away, of which the log has nothing.
+    """What happens to the rows of a partition that is attached or detached, which the log does not have.
 
     (SQL Server: @allow_partition_switch, @replicate_partition_switch.)
     """
@@ -115,7 +115,7 @@ class NewArticle(ArticleRequest):
     if_exists: Annotated[
         IfExists,
         Option(
-            help="What becomes of the table where a subscriber has it: as with add-subscription.",
+            help="What happens to the table if a subscriber has it: as with add-subscription.",
             sql_server="@pre_creation_cmd",
         ),
     ] = IfExists.FAIL
@@ -153,3 +153,63 @@ class ArticleChange(GivenCommands):
     """Columns that are published from now on (SQL Server: sp_articlecolumn)."""
     drop_columns: tuple[str, ...] = ()
     """Columns that are no longer published."""
+
+
+@frozen
+class NewPublication:
+    """A publication as it is added, without articles (SQL Server: sp_addpublication)."""
+
+    name: PublicationName
+    _: KW_ONLY
+    lake: Annotated[
+        str | None,
+        Option(help="Folder for what is read of the log; not needed where capture is enabled.", show_default=False),
+    ] = None
+    log_store: Annotated[str | None, Option(help="Folder of the log store; default: LAKE/log.", show_default=False)] = (
+        None
+    )
+    distribution_db: Annotated[
+        str | None,
+        Option(
+            help="Database that records publications and subscriptions: postgresql://user@host/name, without a "
+            "password; default: the publisher.",
+            show_default=False,
+            is_database=True,
+        ),
+    ] = None
+    """Later publications find it (SQL Server: sp_adddistributor)."""
+    replicate_ddl: Annotated[
+        bool, Option(help="Add at subscribers the columns that are added to its tables.", sql_server="@replicate_ddl")
+    ] = True
+    for_group: ForGroup = False
+    on_wait: Callable[[str], None] = lambda _whom: None
+    """Called with what the first publication waits for: open transactions."""
+
+
+@frozen
+class PublicationThresholds:
+    """From where on a publication's subscriptions are a warning; None leaves a threshold as it is, 0 is the default.
+
+    (SQL Server: sp_replmonitorchangepublicationthreshold.)
+    """
+
+    publication: PublicationName
+    _: KW_ONLY
+    latency_threshold_s: Annotated[
+        int | None,
+        Option(
+            "--latency-threshold",
+            help="Seconds that changes may wait; 300 at first, 0: as at first.",
+            min=0,
+            show_default=False,
+        ),
+    ] = None
+    expiration_threshold: Annotated[
+        int | None,
+        Option(
+            help="Percent of the retention that may be over; 75 at first, 0: as at first.",
+            min=0,
+            max=100,
+            show_default=False,
+        ),
+    ] = None

@@ -245,7 +245,7 @@ def _list_generated(alteration: Alteration) -> tuple[GeneratedColumn, ...]:
 
 
 def _generated_changes(article: Article, alteration: Alteration) -> Sequence[GeneratedAltered | ExpressionDropped]:
-    """Return what becomes of generated columns, which subscribers of all columns have."""
+    """Return what changes of generated columns, which subscribers of all columns have."""
     if not article.has_all_columns:
         return ()
     before = {column.number: column for column in article.generated}

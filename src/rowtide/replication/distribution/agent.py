@@ -25,10 +25,14 @@ from rowtide.log.store.state import LogGap, ManifestState, bounded_end, next_gap
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropped, Followed, GeneratedAltered
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
+from rowtide.replication.distribution.alterations import (
+    AlterationLookups,
+    AlteringTransaction,
+    CopyNeeded,
+    find_altering,
+)
 from rowtide.replication.distribution.calls.batches import ONE_BY_ONE, BatchLimits, Cutter
 from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
-from rowtide.replication.distribution.delivered_history import require_same_history
 from rowtide.replication.distribution.delivery import (
     AlterationRefused,
     BatchUndone,
@@ -40,8 +44,8 @@ from rowtide.replication.distribution.delivery import (
 from rowtide.replication.distribution.early_delivery import EarlyDelivery
 from rowtide.replication.distribution.events import find_dropped, find_gap, find_token
 from rowtide.replication.distribution.log_calls import LogCalls, Stage, find_row_numbers, find_versions, microseconds
-from rowtide.replication.distribution.mended_identities import require_intact
-from rowtide.replication.distribution.reader_entry import ReaderEntry
+from rowtide.replication.distribution.reader_entry import ReaderEntry, require_same_history
+from rowtide.replication.distribution.restored_identities import require_intact
 from rowtide.replication.distribution.watchers import (
     BatchCounts,
     DeliveryContext,
@@ -137,7 +141,7 @@ class DistributionAgent:
             self._delivery.end(self._position)
 
     def change(self, followed: Followed) -> None:
-        """Let the subscriber have an article otherwise from this position on. Raises `ChangeRefused`."""
+        """Change an article at the subscriber from this position on. Raises `ChangeRefused`."""
         self._early.undo()
         self._delivery.begin(one_by_one=True)
         try:
@@ -183,7 +187,7 @@ class DistributionAgent:
         self._delivery.end(self._position)
 
     def _keep_suspension(self, state: ManifestState, article: Article, held_by: Subscription) -> None:
-        """Record of this subscription from where on the subscriber lacks a joining article, if it does."""
+        """Record for this subscription which transactions were omitted of a joining article."""
         known = {(one.member_id, one.lsn) for one in state.lacking(self._subscription.reader)}
         for one in state.lacking(held_by.reader):
             if one.member_id == article.article_id and (one.member_id, one.lsn) not in known:
@@ -218,7 +222,7 @@ class DistributionAgent:
         end, lost = (Position(altering.value), None) if altering is not None else (end, lost)
         token = find_token(state, self._subscription.publication, self._position, end)
         if token is not None:
-            # What lies behind it waits for the next step.
+            # A token measures the delivery of what was committed before it: the rest waits for the next step.
             end, lost, altering = Position(token.commit_lsn.value + 1), None, None
         begin = self._position
         has_delivered = self._deliver(state, end)
@@ -231,6 +235,7 @@ class DistributionAgent:
         self._advance_now_and_then()
         if lost is not None:
             raise ChangesLost(str(CommitLsn(lost.after.value)), lost.reason)
+        # After a hand-over everything is opened again, and the next step finds the alteration.
         if altering is not None and not has_ended:
             self._alter(state, altering)
         return has_delivered or has_ended or end < state.position
@@ -241,8 +246,9 @@ class DistributionAgent:
         return is_plain and self._early.follow(state, self._position)
 
     def _find_reconciled(self, state: ManifestState) -> LogGap | None:
-        """Return the gap behind the position's epoch, None in the log's. Raises `ChangesLost` unless the log has what
-        the gap changed in every article, `SubscriberAhead`.
+        """Return the gap behind the position's epoch, None in the log's.
+
+        Raises `ChangesLost` unless the log has what the gap changed in every article, and `SubscriberAhead`.
         """
         gap = next_gap(state, self._position)
         is_bridged = gap is not None and {article.article_id for article in self._articles} <= set(gap.bridged)
@@ -254,8 +260,9 @@ class DistributionAgent:
         return gap
 
     def _cross(self, gap: LogGap) -> None:
-        """Continue after a gap, once everything before it is delivered. Raises `ChangesLost` during a hand-over: which
-        of the copied chunks have seen what the gap changed is not known.
+        """Continue after a gap, once everything before it is delivered.
+
+        Raises `ChangesLost` during a hand-over: it is not known which copied chunks contain what the gap changed.
         """
         if self._hand_over is not None:
             raise ChangesLost(str(self._position), _RESTARTED)
@@ -292,7 +299,7 @@ class DistributionAgent:
             self._entry.advance(self._position, self._delivery.progress.position)
 
     def _confirm(self, state: ManifestState) -> None:
-        """Where commit times decide, tell the subscriber how far everything is delivered, though there was nothing.
+        """Where commit times decide, record at the subscriber how far everything is delivered, even without rows.
 
         It keeps the keys that were deleted later.
         """
@@ -379,10 +386,12 @@ class DistributionAgent:
                 lsn,
                 replicates_ddl=self._subscription.replicates_ddl,
                 refused=refused,
-                has_values=self._has_values,
-                row_numbers=partial(find_row_numbers, self._manifest, lsn),
                 late=late,
-                require_intact=partial(require_intact, self._context, self._manifest),
+                lookups=AlterationLookups(
+                    self._has_values,
+                    partial(find_row_numbers, self._manifest, lsn),
+                    partial(require_intact, self._context, self._manifest),
+                ),
             )
             try:
                 self._deliver_altering(state, transaction)

@@ -117,6 +117,20 @@ def _raise_lost(_article: Article, _table_id: int, error: IdentityLost) -> None:
     raise error
 
 
+@frozen
+class AlterationLookups:
+    """What is looked up where a transaction's events do not say what an alteration means for its rows.
+
+    `has_values`: as for `follow`. `row_numbers`: the first and the last number of the transaction's row changes of a
+    table version, by its id; none without. `require_intact`: raises the error, or `CopyNeeded`, unless the log has what
+    calls need of all rows of a table version whose replica identity does not cover that.
+    """
+
+    has_values: HasValues = lambda _source_id, _number: True
+    row_numbers: Callable[[int], Sequence[int]] = lambda _table_id: ()
+    require_intact: Callable[[Article, int, IdentityLost], None] = _raise_lost
+
+
 def _follow_event(
     state: ManifestState,
     article: Article,
@@ -124,10 +138,10 @@ def _follow_event(
     *,
     replicates_ddl: bool,
     has_no_rows: bool = False,
-    has_values: HasValues = lambda _source_id, _number: True,
-    require_intact: RequireIntact = _raise_lost,
+    lookups: AlterationLookups | None = None,
 ) -> Followed:
     """Return what an event of an article's table changes. Raises `SchemaChanged`, `CopyNeeded`."""
+    lookups = lookups or AlterationLookups()
     table, lsn = article.qualified_name, str(event.commit_lsn)
     since = None if replicates_ddl else NOT_REPLICATED
     match event:
@@ -138,7 +152,7 @@ def _follow_event(
             lost = find_lost_identity(article, shape)
             if lost is not None:
                 quoted = quote_qualified(article.schema, article.table)
-                require_intact(article, event.table_id, IdentityLost(table, lsn, lost, quoted))
+                lookups.require_intact(article, event.table_id, IdentityLost(table, lsn, lost, quoted))
             difference = find_difference(article, shape)
             if difference is not None:
                 raise CopyNeeded(article, SchemaChanged(table, lsn, f"{difference}, and {NOT_REPORTED}"))
@@ -147,7 +161,11 @@ def _follow_event(
         case Altered():
             try:
                 followed = follow(
-                    article, event.alteration, adds_none_since=since, has_no_rows=has_no_rows, has_values=has_values
+                    article,
+                    event.alteration,
+                    adds_none_since=since,
+                    has_no_rows=has_no_rows,
+                    has_values=lookups.has_values,
                 )
             except Unfollowed as error:
                 raise CopyNeeded(article, SchemaChanged(table, lsn, str(error))) from error
@@ -204,12 +222,6 @@ class ArticleStep:
     is_estimated: bool = False
 
 
-RowNumbers = Callable[[int], Sequence[int]]
-"""Returns the first and the last number of a transaction's row changes of a table version, by its id; none without."""
-RequireIntact = Callable[[Article, int, IdentityLost], None]
-"""Raises the error, or `CopyNeeded`, unless the log has what calls need of all rows of a table version."""
-
-
 @frozen
 class AlteringTransaction:
     """What a transaction makes of articles: as they are before it, and the steps, in the order of the log."""
@@ -227,19 +239,17 @@ class AlteringTransaction:
         *,
         replicates_ddl: bool,
         refused: Mapping[tuple[str, int], str],
-        has_values: HasValues = lambda _source_id, _number: True,
-        row_numbers: RowNumbers = lambda _table_id: (),
         late: Container[str] = (),
-        require_intact: RequireIntact = _raise_lost,
+        lookups: AlterationLookups | None = None,
     ) -> AlteringTransaction:
         """Read a transaction's events; `refused` columns, by article and number, are omitted, or kept, with the reason
         given.
 
-        `has_values` as for `follow`. `row_numbers` are requested where the log does not say between which rows a table
-        was altered; of the articles that are `late` it is then the last possible place, else the first.
-        `require_intact` is called for a table version whose replica identity does not cover what calls need. Raises
-        `IdentityLost`, `SchemaChanged`, `CopyNeeded`.
+        Where the log does not say between which rows a table was altered, it is assumed to be altered before the first
+        row that may follow; of the articles that are `late`, after the last one. Raises `IdentityLost`,
+        `SchemaChanged`, `CopyNeeded`.
         """
+        lookups = lookups or AlterationLookups()
         events = events_between(state, Position(lsn.value), Position(lsn.value + 1))
         before = {article.article_id: article for article in articles if lsn.value >= article.defined_at}
         now = dict(before)
@@ -250,17 +260,10 @@ class AlteringTransaction:
                 if not _is_of_table(event, state, article):
                     continue
                 if isinstance(event, Altered):
-                    found = _find_offset(state, events, number, row_numbers, is_late=article_id in late)
+                    found = _find_offset(state, events, number, lookups, is_late=article_id in late)
                     places[article_id] = max(places[article_id], found)
                 try:
-                    followed = _follow_event(
-                        state,
-                        article,
-                        event,
-                        replicates_ddl=replicates_ddl,
-                        has_values=has_values,
-                        require_intact=require_intact,
-                    )
+                    followed = _follow_event(state, article, event, replicates_ddl=replicates_ddl, lookups=lookups)
                 except CopyNeeded as found:
                     # The subscriber has nothing of this transaction, of its earlier statements neither.
                     raise CopyNeeded(before[article_id], found.error) from found
@@ -301,7 +304,7 @@ class _AlterationOffset(NamedTuple):
 
 
 def _find_offset(
-    state: ManifestState, events: Sequence[Event], number: int, row_numbers: RowNumbers, *, is_late: bool
+    state: ManifestState, events: Sequence[Event], number: int, lookups: AlterationLookups, *, is_late: bool
 ) -> _AlterationOffset:
     """Return the place of an alteration, one of a transaction's events, among the row changes.
 
@@ -318,10 +321,10 @@ def _find_offset(
     first_after = next(later, None)
     if is_late:
         return _AlterationOffset(
-            min(row_numbers(first_after), default=_LAST) if first_after else _LAST, is_estimated=True
+            min(lookups.row_numbers(first_after), default=_LAST) if first_after else _LAST, is_estimated=True
         )
-    of_before = (table_id for table_id in versions if first_after is None or table_id < first_after)
-    last_before = max((seqval for table_id in of_before for seqval in row_numbers(table_id)), default=0)
+    earlier = (table_id for table_id in versions if first_after is None or table_id < first_after)
+    last_before = max((seqval for table_id in earlier for seqval in lookups.row_numbers(table_id)), default=0)
     return _AlterationOffset(last_before + 1, is_estimated=True)
 
 

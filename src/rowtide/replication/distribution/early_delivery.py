@@ -25,7 +25,7 @@ from rowtide.replication.errors.publishing import ColumnNotLogged
 from rowtide.storage.store import Missing
 
 PATIENCE_S = 10.0
-"""So long a part is waited for: a log reader that has ended leaves a transaction open, with its locks."""
+"""How long a part is waited for: a log reader that has ended leaves a transaction open, with its locks."""
 
 Undo = Callable[[], None]
 

@@ -1,6 +1,10 @@
 """A subscription's entry in the log store: from where delivery resumes, and what may be removed behind it.
 
-Waits until the log store has the log up to a position, for work that nobody may be reading the log for.
+Before the first batch it is verified that the subscriber knows this log: a publisher and its log store that were
+restored together write other transactions at LSNs that the subscriber has. Those are younger than the subscriber's last
+batch. Ages are compared, each by the clock of its own server, so that the clocks need not agree.
+
+Work that reads the log itself waits here until the log store has the log up to a position.
 """
 
 from __future__ import annotations
@@ -8,8 +12,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from datetime import UTC, datetime
 
-from sqlalchemy import Engine
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlalchemy import Engine, text
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
@@ -19,14 +26,21 @@ from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres.lease import find_holder
 from rowtide.log.store.entries import ReaderAdvanced
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.state import ManifestState
+from rowtide.log.store.segments import read_segment
+from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.delivery import DeliveryProgress, resume_position
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import LogNotRead
-from rowtide.replication.errors.delivery import SubscriberAhead, SubscriberBehind, SubscriptionDeactivated
+from rowtide.replication.errors.delivery import (
+    SubscriberAhead,
+    SubscriberBehind,
+    SubscriberOfAnotherHistory,
+    SubscriptionDeactivated,
+)
 
 _ADVANCE_S = 10.0
+"""Each advance is an entry of the manifest, which all its readers read."""
 
 
 class ReaderEntry:
@@ -105,3 +119,44 @@ def read_log(engine: Engine, url: str, manifest: Manifest, target: int) -> None:
 def _require_time(manifest: Manifest, deadline: float) -> None:
     if time.monotonic() >= deadline:
         raise LogNotRead(str(manifest.state.position), _PATIENCE_S)
+
+
+# Whether a subscriber has what the log store has below its position: the publisher may have been restored without it.
+# A publisher and its log store that were restored together write other transactions at LSNs that the subscriber
+# knows. Those are younger than the subscriber's last batch. Ages are compared, each by the clock of its own server,
+# so that the clocks need not agree.
+
+CLOCK_STEP_S = 60.0
+"""A clock that was set by less between a batch and the next start proves nothing."""
+
+
+def require_same_history(
+    engine: Engine, manifest: Manifest, subscription: Subscription, progress: DeliveryProgress
+) -> None:
+    """Verify that what the log store has below a subscriber's position is older than the subscriber's last batch.
+
+    It reads one segment, if the log store has not recorded that the subscriber was that far: after a crash, or a
+    restore. Raises `SubscriberOfAnotherHistory`, `LogStoreReadFailed`.
+    """
+    reader = manifest.state.readers.get(subscription.reader)
+    if reader is None or progress.age_s is None or progress.position <= reader.position:
+        return
+    committed_at = _find_last_commit(manifest, reader.position, progress.position)
+    if committed_at is None:
+        return
+    with translated(), engine.connect() as connection:
+        now = connection.execute(text("select clock_timestamp()")).scalar_one()
+    if (now - committed_at).total_seconds() + CLOCK_STEP_S < progress.age_s:
+        raise SubscriberOfAnotherHistory(
+            subscription.subscriber, str(progress.position), str(committed_at.astimezone(UTC)), round(progress.age_s)
+        )
+
+
+def _find_last_commit(manifest: Manifest, begin: Position, end: Position) -> datetime | None:
+    segments = segments_between(manifest.state, begin, end)
+    if not segments:
+        return None
+    records = read_segment(manifest.store, segments[-1].path, ("commit_lsn", "commit_time"))
+    below = records.filter(pc.less(records["commit_lsn"], pa.scalar(end.value, pa.int64())))
+    found: datetime | None = pc.max(below["commit_time"]).as_py()
+    return found

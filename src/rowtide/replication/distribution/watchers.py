@@ -1,4 +1,4 @@
-"""A run of replication: its context, and what it reports to the program that started it.
+"""A run of replication: its context, and what it reports, as events and to the program that started it.
 
 Counts of a batch that is delivered, which are reported when it is committed.
 """
@@ -15,6 +15,8 @@ from sqlalchemy import Engine
 from rowtide.agents.runs import OnRetry, ignore
 from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
+from rowtide.events import catalogue as events
+from rowtide.events.emission import emit
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import ArticleEnded, CommandError
 from rowtide.replication.snapshot.agent import SnapshotReport
@@ -113,3 +115,42 @@ class DeliveryContext:
     stop: threading.Event = field(default_factory=threading.Event)
     watchers: Watchers = field(default_factory=Watchers)
     settings: SettingsChanges = field(default_factory=SettingsChanges)
+
+
+def emitting(watchers: Watchers) -> Watchers:
+    """Return watchers that emit an event for each report, and pass it on. Retries are events already: `run_agent`."""
+
+    def on_batch(report: DeliveryReport) -> None:
+        amounts = report.transactions, report.commands, report.seconds, report.latency_ms
+        emit(events.BatchDelivered(report.subscriber, report.reached, *amounts))
+        watchers.on_batch(report)
+
+    def on_trouble(trouble: Trouble) -> None:
+        publication, subscriber = trouble.subscription.publication, trouble.subscription.subscriber
+        if trouble.pause_s is None:
+            emit(events.SubscriptionStopped(publication, subscriber, trouble.error))
+        else:
+            emit(events.SubscriptionRetries(publication, subscriber, trouble.pause_s, trouble.error))
+        watchers.on_trouble(trouble)
+
+    def on_snapshot(report: SnapshotReport) -> None:
+        amounts = report.chunks, report.of_chunks, report.copied_bytes, report.seconds
+        emit(events.SubscriberCopyAdvanced(report.subscriber, report.table, *amounts, report.waits_for))
+        watchers.on_snapshot(report)
+
+    def on_skipped(skipped: SkippedCommand) -> None:
+        subscription = skipped.subscription
+        emit(events.CommandSkipped(subscription.publication, subscription.subscriber, skipped.error))
+        watchers.on_skipped(skipped)
+
+    def on_dropped(dropped: DroppedTable) -> None:
+        subscription = dropped.subscription
+        emit(events.ArticleLeft(subscription.publication, subscription.subscriber, dropped.error))
+        watchers.on_dropped(dropped)
+
+    def on_elsewhere(elsewhere: DeliveredElsewhere) -> None:
+        subscription = elsewhere.subscription
+        emit(events.DeliveredByOther(subscription.publication, subscription.subscriber, elsewhere.holder))
+        watchers.on_elsewhere(elsewhere)
+
+    return Watchers(on_batch, on_trouble, watchers.on_retry, on_snapshot, on_skipped, on_dropped, on_elsewhere)

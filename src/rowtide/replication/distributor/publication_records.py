@@ -71,7 +71,7 @@ def list_publications(connection: Connection) -> Sequence[str]:
 class Thresholds:
     """From where on a publication's subscriptions are a warning; None: by default.
 
-    Changes wait for so many seconds, or so many percent of the retention are over.
+    Changes have waited for that number of seconds, or that percentage of the retention is over.
     """
 
     latency_s: int | None = None
@@ -239,6 +239,7 @@ def list_procedures(connection: Connection) -> Sequence[str]:
 PATIENCE_S = 10.0
 _PAUSE_S = 0.1
 _CLASS = 0x726F7776
+"""The first key of advisory locks: "rowv"; the second is made of the publication's name."""
 
 
 def keep_articles(connection: Connection, publication: str) -> None:

@@ -266,6 +266,7 @@ def drop_subscription(connection: Connection, agent_id: int) -> None:
 
 
 _CLASS = 0x726F7776
+"""The first key of advisory locks: "rowv"; the second is the agent's id."""
 
 APPLICATION_NAME = "rowtide replication on"
 """Prefix of the application_name of a run's session at the distribution database."""

@@ -21,6 +21,7 @@ from rowtide.databases.postgres.types.widening import describe_type
 from rowtide.databases.types.value_type import ExactType, Form, Literal, LiteralUnfit
 from rowtide.replication.errors.publishing import FilterColumnUnpublished, FilterMalformed, FilterTypeInexact
 from rowtide.replication.filters.conditions import (
+    NOT_ORDERED,
     TYPE_WORDS,
     Comparator,
     Comparison,
@@ -29,12 +30,13 @@ from rowtide.replication.filters.conditions import (
     Constant,
     Disjunction,
     FilterColumn,
+    Inexact,
     Membership,
     Negation,
     NullTest,
     Range,
+    find_type,
 )
-from rowtide.replication.filters.exact_types import NOT_ORDERED, Inexact, find_type
 
 
 @frozen

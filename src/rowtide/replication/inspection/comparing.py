@@ -35,7 +35,7 @@ from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.distributor.subscription_records import Subscription, list_claims
 from rowtide.replication.errors.publishing import ArticleUnknown
 from rowtide.replication.inspection.compare_options import CompareOptions, RowValidation
-from rowtide.replication.inspection.moving import (
+from rowtide.replication.inspection.rows_at_position import (
     NotComparable,
     PositionMove,
     add_to_buckets,
@@ -80,9 +80,9 @@ class SubscriberComparison:
         state, subscription = self.manifest.state, self.subscription
         if self.subscribed.status is not SnapshotStatus.DELIVERED:
             raise NotComparable("its rows are being copied to the subscriber")
-        for obstacles in (self.subscribed.constraints, self.published.constraints):
-            if article.article_id in obstacles:
-                raise NotComparable(obstacles[article.article_id])
+        for constraints in (self.subscribed.constraints, self.published.constraints):
+            if article.article_id in constraints:
+                raise NotComparable(constraints[article.article_id])
         reader, recorded = state.readers.get(subscription.reader), self.subscribed.progress
         resumed = recorded.position if reader is None else resume_position(recorded, reader)
         position, _ = find_position(state, subscription, article, resumed)

@@ -23,7 +23,7 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.comparing import SubscriberComparison, Wanted, compare_all
-from rowtide.replication.inspection.moving import NotComparable, PositionMove, add_to_buckets, differing
+from rowtide.replication.inspection.rows_at_position import NotComparable, PositionMove, add_to_buckets, differing
 from rowtide.replication.targets.compared_rows import HashedRow, Row, bucket_of, hash_row, key_of
 
 _KEYS_READ = 200

@@ -35,10 +35,10 @@ from rowtide.replication.inspection.differences import (
     key_as_json,
     read_differing,
 )
-from rowtide.replication.inspection.moving import NotComparable
+from rowtide.replication.inspection.rows_at_position import NotComparable
 from rowtide.replication.publisher import read_source
 from rowtide.replication.targets.compared_rows import Row, key_of
-from rowtide.replication.targets.postgres.comparison.rows import PostgresRows
+from rowtide.replication.targets.postgres.comparison.rows import PostgresComparedRows
 
 PUBLISHER = "publisher"
 PRESENT, ABSENT, FILTERED_OUT = "present", "absent", "left out by the filter"
@@ -119,7 +119,7 @@ def _find(
                 yield _at_subscriber(comparison, known, key)
 
 
-def _read_key(rows: PostgresRows, article: Article, given: Sequence[str]) -> Row:
+def _read_key(rows: PostgresComparedRows, article: Article, given: Sequence[str]) -> Row:
     """Return the key as the log has it. Raises `RowKeyInvalid`."""
     names = ", ".join(column.name for column in article.key_columns)
     if not names:
@@ -132,7 +132,7 @@ def _read_key(rows: PostgresRows, article: Article, given: Sequence[str]) -> Row
         raise RowKeyInvalid(article.name, ", ".join(given), str(error)) from error
 
 
-def _at_publisher(rows: PostgresRows, article: Article, key: Row, last: RowCommand | None) -> RowPlace:
+def _at_publisher(rows: PostgresComparedRows, article: Article, key: Row, last: RowCommand | None) -> RowPlace:
     published = rows.find_rows(article, [key])
     present = published or rows.unfiltered().find_rows(article, [key])
     state = PRESENT if published else FILTERED_OUT if present else ABSENT

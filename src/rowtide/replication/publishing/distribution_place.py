@@ -2,7 +2,7 @@
 
 A move copies under a lock that writers wait for, and drops the old schema together with the change of the place, so
 that nobody writes to what was left. The last publication's end removes the schema first and then the source, by which
-it is found: a repeat finds a place without a schema, and goes on.
+it is found: a repeat finds a database without the schema, and resumes.
 """
 
 from __future__ import annotations

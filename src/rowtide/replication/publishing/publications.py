@@ -27,7 +27,7 @@ from rowtide.log.postgres.provision import OpenedSource, remove_source, take_sou
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.replication.articles.articles import FEATURE, Article, as_member, define_article
-from rowtide.replication.articles.requests import ArticleRequest
+from rowtide.replication.articles.requests import ArticleRequest, NewPublication
 from rowtide.replication.distributor import (
     definitions,
     joining,
@@ -47,7 +47,6 @@ from rowtide.replication.publisher import read_source
 from rowtide.replication.publishing import restarting
 from rowtide.replication.publishing.changing import RecordedChange, list_unrecorded, run_recorded_change
 from rowtide.replication.publishing.distribution_place import choose_place, make_tables
-from rowtide.replication.publishing.requests import NewPublication
 from rowtide.replication.publishing.restarting import ensure_source, find_own_source
 from rowtide.replication.subscription_settings import IfExists
 
@@ -178,7 +177,7 @@ def add_article(
 ) -> Article:
     """Publish a table; the publication's subscribers get a snapshot of it while everything else is delivered.
 
-    `if_exists`: what becomes of a table that a subscriber has already.
+    `if_exists`: what happens to a table that a subscriber has already.
 
     Raises the errors of `define_article`, `PublicationUnknown`, `ArticleExists`, `TableNotFound`, `LockNotObtained`,
     `SubscriptionBeingAdded`, `PublicationBeingDropped`.

@@ -28,7 +28,7 @@ from rowtide.replication.errors.publishing import (
     SchemaEmpty,
 )
 from rowtide.replication.publisher import read_source
-from rowtide.replication.snapshot.scripts import UsedObject, read_scripts, read_used
+from rowtide.replication.snapshot.objects import UsedObject, read_scripts, read_used
 from rowtide.replication.targets.kinds import kind_of
 
 

@@ -110,9 +110,9 @@ class SubscriptionAgent:
         look: Look = tuple,
         has_failed: HasFailed = has_not_failed,
     ) -> Iterator[SubscriptionAgent]:
-        """Open a subscription's agent, which takes the place of any before; the run's own settings go first.
+        """Open a subscription's agent, which replaces any earlier one; the run's own settings have precedence.
 
-        It shares nothing with other agents: each may run in a thread of its own. `look` tells which articles were
+        It shares nothing with other agents: each may run in a thread of its own. `look` says which articles were
         added, dropped and copied since, `has_failed` which of them are not copied for now. Raises
         `DatabaseNotPublished`, and what opening a subscriber raises.
         """
@@ -129,7 +129,7 @@ class SubscriptionAgent:
 
     @property
     def is_past_copy(self) -> bool:
-        """Whether the copied rows have what changed while they were copied: they are as at the position."""
+        """Whether the copied rows are consistent with the position: they have what changed while they were copied."""
         return self._distribution is not None and self._distribution.is_past_hand_over
 
     def record_if_level(self) -> Position | None:
@@ -181,7 +181,7 @@ class SubscriptionAgent:
         return self._attach_ready(distribution) or worked
 
     def _copy_again(self, found: CopyNeeded) -> None:
-        """Let an article leave, and join again with a copy, which no schema change in the log leads to."""
+        """Detach an article, and attach it again with a copy, where the log is not enough to follow a schema change."""
         engine, known = self._context.engine, self._subscription
         failpoint("article_copy.before")
         is_copied = copy_again(engine, known, found.article)
@@ -208,7 +208,7 @@ class SubscriptionAgent:
         return any(one.state is SubscriptionState.WAITING and not self._has_failed(one) for one in joining_it)
 
     def _make_change(self, distribution: DistributionAgent, pending: PendingChange) -> None:
-        """Let the subscriber have an article as it was changed, once its delivery is there."""
+        """Apply a recorded change of an article at the subscriber, once delivery has reached its position."""
         held = next((one for one in self._articles if one.article_id == pending.article_id), None)
         followed = None if held is None else follow_change(held, pending.change)
         if followed is None or followed.article == held:
@@ -216,6 +216,7 @@ class SubscriptionAgent:
                 joining.forget_change(connection, pending.change_id)
             self._changes = self._changes[1:]
         elif distribution.position < pending.since:
+            # What was committed before is delivered as the article was defined then.
             distribution.stop_at(pending.since)
         else:
             distribution.change(followed)
@@ -232,6 +233,7 @@ class SubscriptionAgent:
         if since is None or not distribution.is_past_hand_over:
             return False
         if distribution.position < since:
+            # The article is one of a batch's articles, or it is not: a batch has to end where the copy is valid.
             distribution.stop_at(since)
             return False
         engine = self._context.engine
@@ -298,7 +300,7 @@ class SubscriptionAgent:
         with translated(), engine.connect() as connection:
             now = subscription_records.find_subscription(connection, known.agent_id)
             if now is None:
-                # Dropped: whoever runs it learns of that, and stops it.
+                # Dropped: the run of replication learns of that, and stops the agent.
                 self._is_over = True
                 return
             settings = now.settings.changed(**self._context.settings)

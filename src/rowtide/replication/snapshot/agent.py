@@ -23,8 +23,9 @@ from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article, as_copied
 from rowtide.replication.snapshot.target import SnapshotTarget, SubscriptionSnapshot, TableDetails
 
-WORKERS = 2
+_WORKERS = 2
 _LARGE_BYTES = 16 << 20
+"""After a chunk of this size its worker takes the next one, as the others may take as long; else the step ends soon."""
 
 
 class SnapshotSource(Protocol):
@@ -75,7 +76,6 @@ class SnapshotAgent:
         *,
         epoch: int,
         stop: threading.Event,
-        workers: int = WORKERS,
         on_report: Callable[[SnapshotReport], None] = lambda _report: None,
         read_details: ReadDetails = lambda _end: (),
     ) -> None:
@@ -90,7 +90,6 @@ class SnapshotAgent:
         self._subscriber = subscriber
         self._epoch = epoch
         self._stop = stop
-        self._workers = workers
         self._on_report = on_report
         self._began = time.monotonic()
         self._copied_bytes = 0
@@ -135,8 +134,8 @@ class SnapshotAgent:
                 self._forms[chunk.member_id] = self._target.choose_form(self._articles[chunk.member_id])
         missing, copied = iter(state.missing), len(state.copied)
         of_chunks = copied + len(state.missing)
-        with ThreadPoolExecutor(self._workers) as workers:
-            running = {workers.submit(self._copy_chunk, chunk): chunk for chunk in islice(missing, self._workers)}
+        with ThreadPoolExecutor(_WORKERS) as workers:
+            running = {workers.submit(self._copy_chunk, chunk): chunk for chunk in islice(missing, _WORKERS)}
             while running:
                 ended, _ = wait(running, return_when=FIRST_COMPLETED)
                 for one in ended:
@@ -198,7 +197,7 @@ class ArticleCopy:
         is_in_all: _Facts = np.logical_and.reduce(seen)
         is_in_some: _Facts = np.logical_or.reduce(seen)
         lacking: _Facts = ~is_in_all[places]
-        # Of a transaction that is in some chunks and not in others, each key tells in which it is.
+        # Of a transaction that is in some chunks and not in others, the key says in which it is.
         differs = np.flatnonzero((is_in_some & ~is_in_all)[places])
         if differs.size:
             numbers = self.locate(as_copied(self.article), self.chunks, keys[differs])

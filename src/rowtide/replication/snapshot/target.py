@@ -19,7 +19,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import COLUMN_TYPE_TEXT
 from rowtide.replication.articles.articles import Article, GeneratedColumn
 from rowtide.replication.articles.schema_changes import Followed
-from rowtide.replication.snapshot.needs import Need, read_table_needs
+from rowtide.replication.snapshot.objects import Need, read_table_needs
 
 
 @frozen

@@ -42,7 +42,7 @@ class SubscriptionDelivery:
 
     `runstatus` and `comments` are those of the newest row of its agent's history, None before the first; `delivered_by`
     is the host and process that it runs in, None while it runs in none. Changes since `oldest_waiting` wait in the log
-    store, None where none does; the log store keeps them for the retention. `joining` tells what is copied of an
+    store, None where none does; the log store keeps them for the retention. `joining` says what is copied of an
     article that joins a subscription, None of a subscription. `thresholds` are those of the publication.
     `undelivered_rows` and `undelivered_bytes` count whole segments. `latency_s` is that of the agent's last record,
     `total_commands` counts what was delivered by then; None before the first.
@@ -186,13 +186,13 @@ class SubscriptionStatus:
 
     `agent` describes its agent's last state, or that the agent was killed; `delivered_by` is the host and process that
     it runs in, None while it runs in none; `latency_s` is the latency then, from commit
-    to commit; None before the first delivery. `copied` tells how far its copy is, None if nothing is copied;
+    to commit; None before the first delivery. `copied` says how far its copy is, None if nothing is copied;
     `catch_up_s` estimates how long what waits takes, by the rate at which its agent has delivered since it started;
     None while none delivers. `last_error` is the error that stopped it or that it retries after; else
     the error that keeps the log from being read, or why a published table has ended or is about to.
     `undelivered_commands` counts changes of its articles that wait in the log store, including those that a row filter
     will exclude; `undelivered_rows` and `undelivered_bytes` count whole segments, of which the first was read at
-    `oldest_undelivered`. `joining` tells how far the article is that this entry is about, which is copied to join the
+    `oldest_undelivered`. `joining` says how far the article is that this entry is about, which is copied to join the
     subscription; None in the subscription's own. `promise`: what the subscriber's readers see, which depends on the
     number of `streams`. `as_of`: everything committed by then, by the publisher's clock, was read from its log.
     """
@@ -240,38 +240,54 @@ def read_status(engine: Engine, database: str, publication: str | None = None) -
         describe(
             subscription,
             state,
-            last.get(subscription.agent_id),
             count_pending(store, state, subscription, subscribed),
-            (
-                *_find_ended(subscription, subscribed, dropped, state),
-                *(unidentified[article.article_id] for article in subscribed if article.article_id in unidentified),
+            AgentStanding(last.get(subscription.agent_id), claims.get(subscription.agent_id), reading_error),
+            TablesStanding(
+                (
+                    *_find_ended(subscription, subscribed, dropped, state),
+                    *(unidentified[article.article_id] for article in subscribed if article.article_id in unidentified),
+                ),
+                describe_joining(subscription, subscribed),
+                _find_stopped(subscription, subscriptions, articles, last, state),
             ),
-            delivered_by=claims.get(subscription.agent_id),
-            reading_error=reading_error,
-            joining=describe_joining(subscription, subscribed),
-            stopped=_find_stopped(subscription, subscriptions, articles, last, state),
         )
         for subscription, subscribed in zip(subscriptions, articles, strict=True)
     )
 
 
+@frozen
+class AgentStanding:
+    """How a subscription's agent stands: its last state in the history, and `delivered_by`, where it runs.
+
+    `reading_error` is why the log cannot be read.
+    """
+
+    last: HistoricState | None
+    delivered_by: str | None = None
+    reading_error: str | None = None
+
+
+@frozen
+class TablesStanding:
+    """How a subscription's tables stand: those that `ended` or are about to, with reasons, and what is `joining`.
+
+    `stopped` are the tables of which nothing is delivered.
+    """
+
+    ended: Sequence[ArticleEnded | IdentityUnfit] = ()
+    joining: str | None = None
+    stopped: Sequence[str] = ()
+
+
 def describe(
     subscription: Subscription,
     state: ManifestState,
-    last: HistoricState | None,
     undelivered_commands: int,
-    ended: Sequence[ArticleEnded | IdentityUnfit] = (),
-    *,
-    delivered_by: str | None = None,
-    reading_error: str | None = None,
-    joining: str | None = None,
-    stopped: Sequence[str] = (),
+    agent: AgentStanding,
+    tables: TablesStanding,
 ) -> SubscriptionStatus:
-    """Build the status of a subscription from what was read. Pure.
-
-    `ended` are tables that ended, or are about to, with reasons; `delivered_by` is where its agent runs;
-    `reading_error` is why the log cannot be read; `stopped` are its tables of which nothing is delivered.
-    """
+    """Build the status of a subscription from what was read. Pure."""
+    last, delivered_by = agent.last, agent.delivered_by
     reader = state.readers.get(subscription.reader)
     undelivered = segments_between(state, reader.position if reader is not None else state.low, state.position)
     has_error = last is not None and last.error_id is not None
@@ -280,10 +296,13 @@ def describe(
         publication=subscription.publication,
         subscriber=redact(subscription.subscriber),
         articles=len(subscription.starts),
-        state=_describe_joining(joining, stopped) or _describe_state(subscription, stopped, is_read=reader is not None),
+        state=_describe_joining(tables.joining, tables.stopped)
+        or _describe_state(subscription, tables.stopped, is_read=reader is not None),
         agent=_describe_agent(last, is_running=delivered_by is not None) if last is not None else None,
         delivered_by=delivered_by,
-        last_error=last.comments if last is not None and has_error else reading_error or _describe_ended(ended),
+        last_error=last.comments
+        if last is not None and has_error
+        else agent.reading_error or _describe_ended(tables.ended),
         latency_s=latency_ms / 1000 if latency_ms is not None else None,
         delivered=reader.position if reader is not None else None,
         read=state.position,
@@ -292,7 +311,7 @@ def describe(
         undelivered_rows=sum(segment.rows for segment in undelivered),
         undelivered_bytes=sum(segment.bytes for segment in undelivered),
         oldest_undelivered=min((segment.created_at for segment in undelivered), default=None),
-        joining=joining,
+        joining=tables.joining,
         streams=subscription.settings.streams,
         promise=_describe_assumption(subscription.settings.streams),
         copied=_describe_copied(last),

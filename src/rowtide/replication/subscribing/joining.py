@@ -38,8 +38,7 @@ from rowtide.replication.distributor.schema_articles import SchemaArticle
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import CopyUnreadable, PublishedTableDropped, SubscriptionDeactivated
 from rowtide.replication.publisher import read_source
-from rowtide.replication.snapshot.needs import read_type_needs
-from rowtide.replication.snapshot.scripts import find_used
+from rowtide.replication.snapshot.objects import find_used, read_type_needs
 from rowtide.replication.snapshot.target import SnapshotStatus, read_table_details
 from rowtide.replication.subscribing.readers import keeping
 from rowtide.replication.subscribing.resolvers import Ends, plan_originators, require_detectable
@@ -294,7 +293,7 @@ def read_joining(
 def reinitialize_article(
     engine: Engine, database: str, publication: str, table: str, subscriber: str | None, if_exists: IfExists | None
 ) -> tuple[str, ...]:
-    """Copy a table again to one subscriber or all; return which. `if_exists`: what becomes of the table there; None: it
+    """Copy a table again to one subscriber or all; return which. `if_exists`: what happens to the table there; None: it
     is dropped, or emptied where the subscription kept what was there.
 
     Its article leaves the subscription and joins it again: the agents do that, when they run. Raises

@@ -52,8 +52,7 @@ from rowtide.replication.errors.subscribing import (
     SubscriptionExists,
 )
 from rowtide.replication.publisher import read_source
-from rowtide.replication.snapshot.needs import read_type_needs
-from rowtide.replication.snapshot.scripts import read_scripts
+from rowtide.replication.snapshot.objects import read_scripts, read_type_needs
 from rowtide.replication.snapshot.target import read_table_details
 from rowtide.replication.subscribing.readers import keeping
 from rowtide.replication.subscribing.resolvers import (
@@ -331,7 +330,7 @@ def _drop(
         ended = [*subscription_records.list_joining(connection, subscription.agent_id), subscription]
         left = [(one.guid, subscription_records.list_subscribed(connection, one.agent_id)) for one in ended]
         left += [(guid, (article,)) for guid, article in joining.list_detached(connection, subscription.agent_id)]
-        # A run that delivers it learns of its end here, not from what is taken away at the subscriber.
+        # A run that delivers it learns of its end here, not from what is removed at the subscriber.
         for one in ended:
             subscription_records.set_status(connection, one.agent_id, SubscriptionState.INACTIVE)
     if not ignore_subscriber:

@@ -176,7 +176,7 @@ def bucket_of(article: Article, division: Division, key: Row) -> int:
 def runs_of(buckets: Collection[int]) -> Iterator[tuple[int, int]]:
     """Yield runs of adjacent buckets in ascending order, each by its first and last."""
     ordered = sorted(buckets)
-    ends = [place for place, (one, other) in enumerate(pairwise(ordered)) if other != one + 1]
+    ends = [index for index, (one, other) in enumerate(pairwise(ordered)) if other != one + 1]
     for first, last in zip([0, *(end + 1 for end in ends)], [*ends, len(ordered) - 1], strict=True):
         yield ordered[first], ordered[last]
 

@@ -19,11 +19,10 @@ from rowtide.core.operations import Operation
 from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import Followed
+from rowtide.replication.conflicts import ConflictWinner, SettledRow
 from rowtide.replication.distribution.delivery import Delivery
 from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.settling import ConflictWinner, SettledRow
-from rowtide.replication.snapshot.needs import Need
-from rowtide.replication.snapshot.scripts import Script
+from rowtide.replication.snapshot.objects import Need, Script
 from rowtide.replication.snapshot.target import SnapshotStatus, SnapshotTarget, TableDetails
 from rowtide.replication.subscription_settings import Constraints, IfExists, SubscriptionSettings
 from rowtide.replication.targets.compared_rows import Row, SubscribedRows

@@ -42,6 +42,7 @@ from rowtide.upgrading.present import Present
 
 _UPGRADE = "upgrade"
 _PATIENCE_S = 600.0
+"""Another process may be migrating the same stores: once it has, nothing is left to do."""
 
 
 @contextmanager

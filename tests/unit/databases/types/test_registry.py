@@ -19,7 +19,7 @@ from rowtide.databases.types.value_type import TypeKind, ValueType
 from rowtide.merge.articles import ArticleColumn
 from rowtide.merge.conflicts.resolvers import order
 from rowtide.merge.nodes.untyped_values import declaration_of
-from rowtide.replication.filters.exact_types import Inexact, find_type as find_compared
+from rowtide.replication.filters.conditions import Inexact, find_type as find_compared
 
 SOURCE = Path(__file__).parents[4] / "src" / "rowtide"
 LANGUAGES = {

@@ -27,7 +27,12 @@ from rowtide.log.store.replay import apply
 from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnDropped
-from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
+from rowtide.replication.distribution.alterations import (
+    AlterationLookups,
+    AlteringTransaction,
+    CopyNeeded,
+    find_altering,
+)
 from rowtide.replication.distribution.events import find_difference, find_gap, find_lost_identity, list_added
 from rowtide.replication.errors.delivery import SchemaChanged
 
@@ -159,8 +164,8 @@ def test_without_a_known_place_it_is_between_rows(late: Sequence[str], places: S
         CommitLsn(500),
         replicates_ddl=True,
         refused={},
-        row_numbers=lambda table_id: rows.get(table_id, []),
         late=late,
+        lookups=AlterationLookups(row_numbers=lambda table_id: rows.get(table_id, [])),
     )
     assert [step.seqval for step in transaction.steps] == places
     assert transaction.is_estimated(ALL)

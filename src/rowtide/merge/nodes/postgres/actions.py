@@ -17,7 +17,7 @@ from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of, uuid_ar
 from rowtide.merge.nodes.postgres.places import here
 from rowtide.merge.nodes.postgres.session import PostgresSession
 from rowtide.merge.nodes.postgres.stored_tables import REQUESTS, table_requests
-from rowtide.merge.nodes.roles.rows import Reach
+from rowtide.merge.nodes.rows import Reach
 
 _BUILT_IN = "operator(pg_catalog."
 
@@ -34,8 +34,8 @@ class PostgresActions:
     def find_acting(self, articles: Sequence[Article]) -> Set[int]:
         unread = [article for article in articles if article not in self._node.stored]
         answers = self._session.read(*(each for article in unread for each in table_requests(article)), texts=True)
-        for place, article in enumerate(unread):
-            self._node.stored.take(article, *answers[REQUESTS * place : REQUESTS * (place + 1)])
+        for index, article in enumerate(unread):
+            self._node.stored.take(article, *answers[REQUESTS * index : REQUESTS * (index + 1)])
         acting = (
             article for article in articles if any(each.has_action for each in self._node.stored.of(article).referrers)
         )
@@ -125,7 +125,7 @@ def _referencing(
     """Return the query of rows, those that reference them by one foreign key, and the values of these if that is no
     article.
     """
-    values = {f"v{place}": f"c.{quote(name)}" for place, name in enumerate(child.columns)}
+    values = {f"v{index}": f"c.{quote(name)}" for index, name in enumerate(child.columns)}
     listed = {
         "above": f"{parent.of_row('t')}::pg_catalog.text",
         "below": f"{child.of_row('c')}::pg_catalog.text",
@@ -137,7 +137,7 @@ def _referencing(
         f"join {child.name} c on {referrer.matches('t', 'c')} where {parent.are_of(rows)}"
     )
     is_harmless = isinstance(child.key, int) and all(each.startswith(_BUILT_IN) for each in referrer.operators.values())
-    # Other operators, and what the planner calls, are code of whoever owns the tables.
+    # Other operators, and what the planner calls, are code of the tables' owners.
     reader = None if is_harmless or execution.owner is None else execution.owner.reading
     return read_by(reader, query, [(name, "text") for name in listed])
 

@@ -22,8 +22,8 @@ _ZERO = "a text has a character 0"
 def are_sendable(article: Article, writes: Sequence[Write]) -> bool:
     """Whether no row has a text that no server takes; all texts together are looked at faster than each."""
     rows = [one.row for one in writes if one.row is not None]
-    for place in range(len(article.columns)):
-        texts = "".join([row[place] or "" for row in rows])
+    for index in range(len(article.columns)):
+        texts = "".join([row[index] or "" for row in rows])
         if "\0" in texts or not (texts.isascii() or _is_encodable(texts)):
             return False
     return True

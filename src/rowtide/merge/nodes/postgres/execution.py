@@ -1,4 +1,4 @@
-"""As whom statements on a user's table are executed: its triggers, defaults, checks and types are its owner's code.
+"""The role that executes statements on a user's table: its triggers, defaults, checks and types are its owner's code.
 
 A trusted owner's code runs in the session, under the search_path of the session's role: such statements name operators
 and temporary tables by schema. That of another owner runs in functions of its own (`databases.postgres.owners`), which
@@ -131,7 +131,7 @@ class Execution:
         return as_block(self.in_block(statement))
 
     def write_condition(self, table: str) -> str:
-        """Return the condition that whoever writes a table may do so: what it may not then is about a row."""
+        """Return the condition that a table's writer may write it: what is refused after that is about a row."""
         name, role = quote_literal(table), "current_user"
         if self.owner is not None:
             role = f"{quote_literal(self.owner.name)}::name"
@@ -160,7 +160,7 @@ def as_block(statements: Iterable[str]) -> str:
 
 
 def strictest(executions: Sequence[Execution]) -> Execution:
-    """Return the execution of what is done to several tables together: by it the session is mended if any needs it."""
+    """Return the execution of what is done to several tables together: it restores the session if any needs it."""
     return next((each for each in executions if each.owner is not None), TRUSTED)
 
 
@@ -256,7 +256,7 @@ class Executions:
         self._ready.clear()
 
     def _make_ready(self, article: Article, owner: Owner) -> Execution:
-        """Make an owner's functions, and let the session be mended after each transaction."""
+        """Make an owner's functions, and let the session be restored after each transaction."""
         checks_deferred = self._session.info.server_version // 10000 <= LAST_WITH_OPEN_COMMIT
         with translated(), self._engine.connect() as connection, connection.begin():
             session = session_of(connection)

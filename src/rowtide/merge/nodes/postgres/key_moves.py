@@ -136,8 +136,8 @@ def moves_of_staged(
 ) -> Iterator[str]:
     """Yield the statements of a block that give staged rows their new keys, with the rows that reference them.
 
-    A key that another row has stays with it, unless that gets another, too: rows whose keys go round get temporary
-    values first. Of merged tables only rows that were changed here last are taken along: others come as their sender
+    A key that another row has stays with it, unless that gets another, too: rows whose keys form a cycle get temporary
+    values first. Of merged tables only rows that were changed here last are updated too: others come as their sender
     has them, and may mean the row that gets the old key. A publisher logs them as its changes: others have them
     already. Rows of a table whose owner is another one stay: the foreign key decides.
     """
@@ -195,7 +195,7 @@ def _note_own(
 
 
 def _cycle_rows(article: Article, keys: StagedKeys, name: str) -> str:
-    """Return the query of the staged rows each of which wants the key of another, round to the first."""
+    """Return the query of the staged rows each of which wants the key of another, in a cycle."""
     column, equal = quote(name), keys.equal[name]
     wanted = (
         f"(select i.rowtide_guid as guid, {keys.values[name]} as wanted from {keys.staging} i where {keys.condition})"

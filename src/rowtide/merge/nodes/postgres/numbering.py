@@ -8,6 +8,7 @@ from psycopg import sql
 
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import Article
+from rowtide.merge.identity_range_policy import IdentityRange, Numbering
 from rowtide.merge.nodes.postgres.execution import AGENT_SETTING
 from rowtide.merge.nodes.postgres.key_moves import read_referrers, referrers_request, renumbering
 from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of
@@ -16,7 +17,6 @@ from rowtide.merge.nodes.postgres.session import PostgresSession
 from rowtide.merge.nodes.postgres.stored_tables import advance_sequences, find_sequences, highest_in_table, next_values
 from rowtide.merge.nodes.postgres.tables.triggers import bounding, numbering_request
 from rowtide.merge.nodes.postgres.writing.writer import PostgresWriter
-from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering
 
 
 class PostgresKeys:

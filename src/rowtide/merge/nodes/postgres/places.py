@@ -1,4 +1,4 @@
-"""Where a PostgreSQL node has the tables of articles that name no schema: those of a hub that has no schemas.
+"""The schema of the tables of articles that name none, since their hub has no schemas, at a PostgreSQL node.
 
 Sessions of rowtide have a search_path of their own. A table is in the first schema of the role's path that has it; one
 that is to be made, in the first. A node fills the schema in as it is given an article (`here`).

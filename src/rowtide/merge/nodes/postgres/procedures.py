@@ -1,10 +1,10 @@
 """Functions of a PostgreSQL hub that resolve conflicts (SQL Server: the stored procedure resolver).
 
 `function(tableowner text, tablename text, rowguid uuid, subscriber text, publisher_row T, subscriber_row T) returns T`,
-where T is the table's row type. It runs in the agent's transaction, with the rights of whoever has the table's code run
-(`execution`): the agent's role, or the table's owner where that is not trusted. A function of a further role is taken
-only if it is `security definer`. It is given both rows, where SQL Server's procedure reads the subscriber's by a linked
-server; of SQL Server's parameters `log_conflict` is missing, since a conflict is always recorded.
+where T is the table's row type. It runs in the agent's transaction, with the rights of the role that runs the
+table's code (`execution`): the agent's role, or the table's owner where that is not trusted. A function of a further
+role is used only if it is `security definer`. It is given both rows, where SQL Server's procedure reads the
+subscriber's by a linked server; of SQL Server's parameters `log_conflict` is missing: a conflict is always recorded.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def ask_procedure(
         raise HandlerFailed(article.resolver, _signature(article), article.name, reason)
     query = _question(article, str(found[0]), columns, [name for (name,) in names])
     rows = [as_stored_by_server(article, row) for _, row in pairs]
-    values = [array_of(row[place] for row in rows) for place in range(len(columns))]
+    values = [array_of(row[index] for row in rows) for index in range(len(columns))]
     rowguids = uuid_array([rowguid for rowguid, _ in pairs])
     named = [article.schema or "public", article.table, subscriber]
     try:
@@ -83,7 +83,7 @@ def ask_procedure(
         reason = error.diag.message_primary or str(error)
         raise HandlerFailed(article.resolver, str(found[0]), article.name, reason) from error
     answered = {int(place): sent(article, row) for place, is_null, *row in answers if is_null == "f"}
-    return [answered.get(place) for place in range(1, 1 + len(pairs))]
+    return [answered.get(index) for index in range(1, 1 + len(pairs))]
 
 
 def _ask(
@@ -103,7 +103,7 @@ def _ask(
     parts = [part.replace("%%", "%") for part in query.split("%s")]
     written = "".join(part + value for part, value in zip(parts, [*map(quote_literal, parameters), ""], strict=True))
     types = {"place": "bigint", "is_null": "boolean"}
-    types |= {f"v{place}": column.base_type for place, column in enumerate(columns)}
+    types |= {f"v{index}": column.base_type for index, column in enumerate(columns)}
     asked = f"select q.* from {execution.rows(written, types)}".replace("%", "%%")
     answers = session.read((asked, []), (as_block(execution.after), None), texts=True)
     return answers[:1]
@@ -134,10 +134,10 @@ def _found(article: Article) -> str:
 
 def _question(article: Article, function: str, columns: Sequence[StoredColumn], names: Sequence[str]) -> str:
     """Return the query that asks the function; columns that are not published have the publisher's values."""
-    values = {column.name: column.parse(f"s.v{place}") for place, column in enumerate(columns)}
+    values = {column.name: column.parse(f"s.v{index}") for index, column in enumerate(columns)}
     row = ", ".join(values.get(name, f"h.{quote(name)}") for name in names)
     answered = ", ".join(f"t.{quote(column.name)}" for column in article.columns)
-    listed = ", ".join(["rowguid", *(f"v{place}" for place in range(len(columns)))])
+    listed = ", ".join(["rowguid", *(f"v{index}" for index in range(len(columns)))])
     arrays = ", ".join(
         [f"pg_catalog.unnest({_MARK}::uuid[])", *(f"pg_catalog.unnest({_MARK}::text[])" for _ in columns)]
     )

@@ -32,7 +32,7 @@ from rowtide.merge.nodes.postgres.places import here
 from rowtide.merge.nodes.postgres.procedures import ask_procedure
 from rowtide.merge.nodes.postgres.session import PostgresSession
 from rowtide.merge.nodes.postgres.stored_tables import REQUESTS, table_requests
-from rowtide.merge.nodes.roles.rows import Holder
+from rowtide.merge.nodes.rows import Holder
 from rowtide.merge.nodes.untyped_values import as_stored_by_server, server_type
 from rowtide.merge.partitions.belonging import ROW, Link, belongs
 from rowtide.merge.partitions.filters import RowFilter
@@ -62,10 +62,10 @@ class PostgresRows:
     def read_referencing(self, article: Article, columns: Sequence[str], keys: Sequence[Row]) -> Mapping[str, Row]:
         equal = self._node.equal_of(article)
         types = {column.name: server_type(column) for column in article.columns}
-        names = ", ".join(f"k{place}" for place in range(len(columns)))
+        names = ", ".join(f"k{index}" for index in range(len(columns)))
         # As arrays of their types: a text would become some types by a function that their owner defines.
         listed = ", ".join(f"%s::{escaped(types[name])}[]" for name in columns)
-        same = " and ".join(f"t.{_named(name)} {escaped(equal(name))} k{place}" for place, name in enumerate(columns))
+        same = " and ".join(f"t.{_named(name)} {escaped(equal(name))} k{index}" for index, name in enumerate(columns))
         query = f"{_select(article)} t where exists (select from unnest({listed}) k ({names}) where {same})"
         values = zip(*(as_stored_by_server(article.only(columns), key) for key in keys), strict=True)
         return rows_of(article, self._read(query, [array_of(each) for each in values]))
@@ -144,7 +144,7 @@ class PostgresRows:
         )
         values = [array_of(row[place] for row in stored) for place, _ in link.pairs]
         found = {int(place): rowguid for place, rowguid in self._session.read((query, values), texts=True)[0]}
-        return [found.get(place) for place in range(1, len(rows) + 1)]
+        return [found.get(index) for index in range(1, len(rows) + 1)]
 
     def _read(self, query: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
         return self._session.read((query, parameters), texts=True)[0]
@@ -264,8 +264,8 @@ class PostgresVersions:
         ((stamp,),), ((own,),), lineages, closed, *rest = answers
         self._node.staging.stamp, self._node.own = int(stamp), int(own)
         take_generations(self._node.generations, self._node.own, closed)
-        for place, article in enumerate(unread):
-            self._node.stored.take(article, *rest[REQUESTS * place : REQUESTS * (place + 1)])
+        for index, article in enumerate(unread):
+            self._node.stored.take(article, *rest[REQUESTS * index : REQUESTS * (index + 1)])
         purged = {int(nickname): bytes.fromhex(lineage[2:]) for nickname, lineage in lineages}
         found, is_logged = [], False
         answers = rest[REQUESTS * len(unread) :]

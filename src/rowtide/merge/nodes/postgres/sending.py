@@ -45,9 +45,9 @@ from rowtide.merge.versions.composition import Composer
 from rowtide.merge.versions.row_metadata import METADATA_WIDTH, MetadataReader
 
 _BATCH_ROWS = 4000
-"""How many rows a round trip brings."""
+"""How many rows a round trip fetches."""
 _ARTICLES = quote_qualified(SCHEMA, articles.name)
-_METADATA = tuple(f"m{place}" for place in range(METADATA_WIDTH))
+_METADATA = tuple(f"m{index}" for index in range(METADATA_WIDTH))
 _BETWEEN = "\x1f"
 _LOCK = f"select pg_advisory_lock({APPLYING}), pg_advisory_lock({LOCK})"
 _UNLOCK = f"select pg_advisory_unlock({APPLYING}), pg_advisory_unlock({LOCK})"
@@ -109,7 +109,7 @@ class Closing:
         Raises psycopg's errors; `UNKNOWN_LINES` if other tables have log entries.
         """
         failpoint("clock_commit.before")
-        cursors = [ServerCursor(self.session, f"rowtide_{place}", query) for place, query in enumerate(queries)]
+        cursors = [ServerCursor(self.session, f"rowtide_{index}", query) for index, query in enumerate(queries)]
         apply = apply_statements(self.logged) if self.logged else []
         try:
             with self.session.sending(always=True):
@@ -248,7 +248,7 @@ class PostgresSending:
         `more` is the number of columns after the row's.
         """
         parents = len(article.references) if self.request.parents else 0
-        values = [f"v{place}" for place in range(len(article.columns) + parents + more)]
+        values = [f"v{index}" for index in range(len(article.columns) + parents + more)]
         texts = ", ".join(f"q.{name}::text" for name in _METADATA)
         listed = "".join(f", q.{name}" for name in values)
         return (

@@ -12,7 +12,7 @@ from rowtide.databases.sqlite.keys import quote
 from rowtide.databases.sqlite.values import from_text
 from rowtide.databases.types.value_type import SqliteValue
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.nodes.roles.rows import Reach
+from rowtide.merge.nodes.rows import Reach
 from rowtide.merge.nodes.sqlite.key_moves import DELETING, SETTING, list_referrers, nickname_of, own_condition
 from rowtide.merge.versions.changes import Write
 
@@ -151,7 +151,7 @@ def has_followers(
     rows = {one.rowguid: one.row for one in writes if one.row is not None and one.is_live} if referrers else {}
     if not rows:
         return False
-    columns = {column.name: (place, column) for place, column in enumerate(article.columns)}
+    columns = {column.name: (index, column) for index, column in enumerate(article.columns)}
     for child, pairs in referrers:
         same = matches(pairs)
         differs = " or ".join(f"t.{quote(referenced)} is not ?" for _, referenced in pairs)

@@ -1,4 +1,4 @@
-"""Texts of numbers that a file's numbers do not give back: `1.10`, twenty digits, minus zero.
+"""Texts of numbers that SQLite's numbers cannot represent exactly: `1.10`, twenty digits, minus zero.
 
 A column holds the number, so that the file's SQL compares and sorts it as one: stored as text, `where total > 6` would
 not find 10. Its text is kept beside, and counts as long as the column still has that number: what a program writes is
@@ -32,8 +32,8 @@ def read_columns(article: Article, row: str) -> list[str]:
     """Return the expressions that read an article's columns of a row: the exact text where there is one."""
     rounded = {place for place, _ in _rounded(article)}
     return [
-        _read(article, column.name, row) if place in rounded else f"{row}.{quote(column.name)}"
-        for place, column in enumerate(article.columns)
+        _read(article, column.name, row) if index in rounded else f"{row}.{quote(column.name)}"
+        for index, column in enumerate(article.columns)
     ]
 
 
@@ -66,8 +66,8 @@ def forget_exact_of_absent(session: sqlite3.Connection, article: Article) -> Non
 def _rounded(article: Article) -> Sequence[tuple[int, bool]]:
     """Return the columns whose texts a number may not give back, by position, and whether they are numeric."""
     return [
-        (place, kind is TypeKind.NUMERIC)
-        for place, kind in enumerate(kind_of(column.type_text) for column in article.columns)
+        (index, kind is TypeKind.NUMERIC)
+        for index, kind in enumerate(kind_of(column.type_text) for column in article.columns)
         if kind in (TypeKind.FLOAT, TypeKind.NUMERIC)
     ]
 

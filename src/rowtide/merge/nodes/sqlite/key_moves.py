@@ -13,7 +13,7 @@ from rowtide.databases.sqlite.keys import quote, quote_literal
 from rowtide.databases.sqlite.values import from_text
 from rowtide.databases.types.value_type import SqliteValue
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.nodes.roles.writing import TemporaryKind, temporary_kinds, temporary_values
+from rowtide.merge.nodes.rows import TemporaryKind, temporary_kinds, temporary_values
 from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, LOG
 from rowtide.merge.versions.changes import Write
 
@@ -62,13 +62,13 @@ def move_received(
 ) -> None:
     """Give rows the keys that they are about to get, if no row has them, with the rows that reference them.
 
-    Rows whose keys go round get temporary ones first. Of merged tables only rows that were changed here last are taken
-    along: others come as their sender has them, and may mean the row that gets the old key. That is a change of a
+    Rows whose keys form a cycle get temporary ones first. Of merged tables only rows that were changed here last are
+    updated too: others come as their sender has them, and may mean the row that gets the old key. That is a change of a
     publisher's: others have these rows already. A subscriber's are to be uploaded yet, or come back. So do those of the
     articles with these nicknames that a publisher has `spared` and not changed last.
     """
     referenced = find_referenced(session, article)
-    places = [(place, column) for place, column in enumerate(article.columns) if column.name in referenced]
+    places = [(index, column) for index, column in enumerate(article.columns) if column.name in referenced]
     waiting = [
         (one.rowguid, column.name, from_text(one.row[place], column.type_text))
         for one in writes
@@ -121,7 +121,7 @@ def _move_to_free(session: sqlite3.Connection, article: Article, waiting: Sequen
 
 
 def _cycle_rows(session: sqlite3.Connection, article: Article, name: str, waiting: Sequence[Move]) -> list[str]:
-    """Return the rows each of which wants the key of another, round to the first."""
+    """Return the rows each of which wants the key of another, in a cycle."""
     table, listed = quote(article.file_table), json.dumps([rowguid for rowguid, _, _ in waiting])
     query = f"select {ROWGUID}, {quote(name)} from {table} where {ROWGUID} in (select value from json_each(?))"
     had = dict(session.execute(query, (listed,)).fetchall())

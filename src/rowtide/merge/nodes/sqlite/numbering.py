@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from rowtide.databases.sqlite.keys import quote, quote_literal
 from rowtide.merge.articles import Article
+from rowtide.merge.identity_range_policy import IdentityRange, Numbering
 from rowtide.merge.nodes.sqlite.key_moves import renumber
 from rowtide.merge.nodes.sqlite.metadata.row_metadata import table_of
 from rowtide.merge.nodes.sqlite.session import SqliteSession
-from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering
 
 
 class SqliteKeys:

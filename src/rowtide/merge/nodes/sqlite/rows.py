@@ -11,7 +11,7 @@ from rowtide.databases.types.value_type import SqliteValue
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.catalogue import read_nickname, read_purged
 from rowtide.merge.errors.nodes import HandlerFailed
-from rowtide.merge.nodes.roles.rows import Holder
+from rowtide.merge.nodes.rows import Holder
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact_of_absent, read_columns
 from rowtide.merge.nodes.sqlite.metadata import row_metadata
 from rowtide.merge.nodes.sqlite.metadata.row_metadata import (

@@ -8,14 +8,14 @@ from types import MappingProxyType
 
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import RowOutsidePartition, RowsRefused
-from rowtide.merge.nodes.roles.writing import Refusal, TemporaryValues, temporary_values
+from rowtide.merge.nodes.rows import Refusal, TemporaryValues, temporary_values
 from rowtide.merge.nodes.sqlite.actions import has_dependents, has_followers
 from rowtide.merge.nodes.sqlite.key_moves import DELETING, find_referenced, list_referrers, move_received
 from rowtide.merge.nodes.sqlite.metadata.row_metadata import FILTERING, table_of
 from rowtide.merge.nodes.sqlite.rows import SqliteRows
 from rowtide.merge.nodes.sqlite.session import FOREIGN_KEY, SqliteSession
+from rowtide.merge.nodes.sqlite.statements import pass_on, write, write_temporary
 from rowtide.merge.nodes.sqlite.tables.making import fill
-from rowtide.merge.nodes.sqlite.writing import pass_on, write, write_temporary
 from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import Row, RowChange, Write
@@ -106,10 +106,10 @@ class SqliteWriter:
         for article, writes in early:
             found.append(dict(self._halve(article, writes, bounds)) if writes else {})
         left = [
-            (place, article, one)
-            for place, (article, writes) in enumerate(parts)
+            (index, article, one)
+            for index, (article, writes) in enumerate(parts)
             for one in writes
-            if late is not None and (one.rowguid in late or one.rowguid in found[place])
+            if late is not None and (one.rowguid in late or one.rowguid in found[index])
         ]
         while left:
             refused = [(one, dict(self._halve(one[1], [one[2]], bounds, moves_keys=True))) for one in left]

@@ -17,8 +17,7 @@ from rowtide.merge.articles import Article, Publication, UnseenChildren
 from rowtide.merge.conflicts.lost_rows import Lost, describe_lost, keep_lost
 from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, ChildrenNotSeen, RowsRefused
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.roles.rows import AnyPlace, Holder, Place, Reach, Reading, by_nickname, read_known
-from rowtide.merge.nodes.roles.writing import Refusal
+from rowtide.merge.nodes.rows import AnyPlace, Holder, Place, Reach, Reading, Refusal, by_nickname, read_known
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.session.exchange import Part
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, TombstoneType, Write, reference_indexes

@@ -14,7 +14,7 @@ from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identi
 from rowtide.merge.conflicts.resolution import Contest, Resolver, Winner, winner_of, withdrawal
 from rowtide.merge.errors.rows import ParentNotThere, RowsRefused
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.roles.rows import Holder
+from rowtide.merge.nodes.rows import Holder
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.session.exchange import Counts, Refused, accepted
 from rowtide.merge.session.hub.cascades import are_any_of_others

@@ -21,7 +21,7 @@ from rowtide.merge.articles import Article, ArticleReference
 from rowtide.merge.definitions import genhistory, replinfo, subscriptions
 from rowtide.merge.errors.nodes import GenerationRefused
 from rowtide.merge.errors.rows import ParentNotThere
-from rowtide.merge.nodes.roles.writing import Refusal
+from rowtide.merge.nodes.rows import Refusal
 from rowtide.merge.session.exchange import Part
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write, reference_indexes, with_key
 from rowtide.merge.versions.comparison import MOST_VERSIONS, Lineage, NodeChange, decode_columns

@@ -16,8 +16,7 @@ from rowtide.merge.errors.rows import (
     PartitionMoved,
     RowNotHeld,
 )
-from rowtide.merge.nodes.roles.rows import Holder, read_all
-from rowtide.merge.nodes.roles.writing import Refusal
+from rowtide.merge.nodes.rows import Holder, Refusal, read_all
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.partition_membership import (
     FROM_THERE,

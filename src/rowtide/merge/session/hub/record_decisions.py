@@ -15,8 +15,7 @@ from rowtide.merge.conflicts.lost_rows import Lost
 from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_contested, is_live, kind_of, settle
 from rowtide.merge.conflicts.records import AS_WON, ConflictRecord, ConflictType, identify, names_lost, reason_of
 from rowtide.merge.conflicts.resolution import Winner
-from rowtide.merge.nodes.roles.rows import Place, by_nickname
-from rowtide.merge.nodes.roles.writing import Refusal
+from rowtide.merge.nodes.rows import Place, Refusal, by_nickname
 from rowtide.merge.partitions.belonging import RecordType
 from rowtide.merge.session.exchange import Counts, Part, count_writes, transact
 from rowtide.merge.session.hub.decisions import instead

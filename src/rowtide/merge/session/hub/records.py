@@ -11,7 +11,7 @@ from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, failur
 from rowtide.merge.conflicts.resolution import Winner, withdrawal
 from rowtide.merge.errors.rows import CHILDREN_NOT_SEEN, FOREIGN_KEY_CODES, ParentNotThere
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.roles.rows import Place, by_nickname
+from rowtide.merge.nodes.rows import Place, by_nickname
 from rowtide.merge.partitions.belonging import RecordType, find_record_types
 from rowtide.merge.progress import list_retries, put_retry
 from rowtide.merge.session.exchange import Counts, Refused

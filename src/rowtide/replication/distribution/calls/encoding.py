@@ -18,11 +18,10 @@ from rowtide.core.tables import ImageKind, TableShape
 from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import ArgumentGroup, CallFormat, KeyUpdates, parts_of
-from rowtide.replication.distribution.calls.arguments import CallArguments, InsertedRows, Matrix
-from rowtide.replication.distribution.calls.bitmaps import bitmap_texts
+from rowtide.replication.distribution.calls.arguments import CallArguments, InsertedRows, Matrix, bitmap_texts
 from rowtide.replication.distribution.calls.ordered import Calls, key_indexes
 from rowtide.replication.errors.publishing import ColumnNotLogged
-from rowtide.replication.filters.verdict import find_transitions, matches
+from rowtide.replication.filters.evaluation import find_transitions, matches
 from rowtide.replication.snapshot.agent import ArticleCopy
 
 _DELIVERED = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
@@ -50,12 +49,12 @@ def encode(
     for operation in _DELIVERED:
         chosen = filtered(records, operations == operation)
         if article.command(operation).call_format is not CallFormat.NONE and chosen.num_rows:
-            places = _find_indexes(article, shape, may_lack_columns=may_lack_columns)
-            if operation is Operation.INSERT and article.condition is None and copy is None and None not in places:
-                rows = InsertedRows.of_images(chosen["after"], [place for place in places if place is not None])
+            indexes = _find_indexes(article, shape, may_lack_columns=may_lack_columns)
+            if operation is Operation.INSERT and article.condition is None and copy is None and None not in indexes:
+                rows = InsertedRows.of_images(chosen["after"], [index for index in indexes if index is not None])
                 yield _calls(article, operation, chosen, rows)
             else:
-                yield from _routed(article, operation, chosen, _Images.of(chosen, places), copy)
+                yield from _routed(article, operation, chosen, _Images.of(chosen, indexes), copy)
     truncates = records.filter(operations == Operation.TRUNCATE)
     if copy is not None and truncates.num_rows:
         truncates = truncates.filter(copy.lacks_all(truncates["xid"].to_numpy()))
@@ -111,7 +110,7 @@ def _route(
             transitions = find_transitions(loses, gains)
             divided = transitions.updates & _find_divided(article, images, keys)
             yield Operation.UPDATE, transitions.updates & ~divided
-            # The old row goes first: their place in the log is one.
+            # The old row goes first: their position in the log is the same.
             yield Operation.DELETE, transitions.deletes | divided
             yield Operation.INSERT, transitions.inserts | divided
 
@@ -128,7 +127,7 @@ def _find_published(article: Article, rows: Matrix) -> _Facts:
     condition = article.condition
     if condition is None:
         return np.ones(rows.shape[0], dtype=np.bool_)
-    return matches(condition, {place: rows[:, place] for place in range(rows.shape[1])})
+    return matches(condition, {index: rows[:, index] for index in range(rows.shape[1])})
 
 
 def _calls(article: Article, operation: Operation, records: pa.Table, arguments: CallArguments) -> Calls:
@@ -146,13 +145,13 @@ class _Images:
     has_keys_before: _Facts
 
     @classmethod
-    def of(cls, records: pa.Table, places: Sequence[int | None]) -> _Images:
+    def of(cls, records: pa.Table, indexes: Sequence[int | None]) -> _Images:
         kinds = records["image"].to_numpy()
-        after = _matrix(records["after"], places)
+        after = _matrix(records["after"], indexes)
         return cls(
-            before=_matrix(records["before"], places),
+            before=_matrix(records["before"], indexes),
             after=after,
-            is_carried=_carried(records["absent"], after.shape[0], places),
+            is_carried=_carried(records["absent"], after.shape[0], indexes),
             has_rows_before=kinds == ImageKind.FULL,
             has_keys_before=kinds == ImageKind.KEY,
         )
@@ -178,10 +177,10 @@ class _Images:
             has_keys_before=self.has_keys_before[chosen],
         )
 
-    def old_key(self, places: Sequence[int]) -> Matrix:
+    def old_key(self, indexes: Sequence[int]) -> Matrix:
         """The key before a change: the log carries it only if it changed, or with the whole row."""
         known = self.has_rows_before | self.has_keys_before
-        return np.where(known[:, np.newaxis], self.before[:, places], self.after[:, places])
+        return np.where(known[:, np.newaxis], self.before[:, indexes], self.after[:, indexes])
 
 
 def _arguments(article: Article, operation: Operation, images: _Images) -> CallArguments:
@@ -211,37 +210,37 @@ def _find_indexes(article: Article, shape: TableShape, *, may_lack_columns: bool
 
     None for a column that the images lack. Raises `ColumnNotLogged` unless they may.
     """
-    numbered = {column.number: place for place, column in enumerate(shape.columns) if column.number is not None}
-    named = {column.name: place for place, column in enumerate(shape.columns) if column.number is None}
+    numbered = {column.number: index for index, column in enumerate(shape.columns) if column.number is not None}
+    named = {column.name: index for index, column in enumerate(shape.columns) if column.number is None}
     found = [numbered.get(column.number, named.get(column.name)) for column in article.columns]
-    missing = [column.name for column, place in zip(article.columns, found, strict=True) if place is None]
+    missing = [column.name for column, index in zip(article.columns, found, strict=True) if index is None]
     if missing and not may_lack_columns:
         raise ColumnNotLogged(shape.qualified_name, ", ".join(missing))
     return found
 
 
-def _matrix(images: pa.ChunkedArray[Any], places: Sequence[int | None]) -> Matrix:
+def _matrix(images: pa.ChunkedArray[Any], indexes: Sequence[int | None]) -> Matrix:
     """Return row images as a matrix of the columns at these positions; all None for rows without an image."""
     lists = pa.concat_arrays(images.chunks) if images.num_chunks else pa.array([], images.type)
     assert isinstance(lists, pa.ListArray)
     rows = len(lists)
-    matrix = np.full((rows, len(places)), None, dtype=object)
+    matrix = np.full((rows, len(indexes)), None, dtype=object)
     present = np.flatnonzero(lists.is_valid().to_numpy(zero_copy_only=False))
     if present.size:
         values = lists.flatten().cast(pa.binary())
         whole = values.to_numpy(zero_copy_only=False).reshape(present.size, -1)
         matrix[present] = np.where(
-            [place is None for place in places], _NULL, whole[:, [place or 0 for place in places]]
+            [index is None for index in indexes], _NULL, whole[:, [index or 0 for index in indexes]]
         )
     return matrix
 
 
-def _carried(absent: pa.ChunkedArray[Any], rows: int, places: Sequence[int | None]) -> npt.NDArray[np.bool_]:
-    is_there = [place is not None for place in places]
-    carried = np.broadcast_to(np.array(is_there, dtype=np.bool_), (rows, len(places))).copy()
+def _carried(absent: pa.ChunkedArray[Any], rows: int, indexes: Sequence[int | None]) -> npt.NDArray[np.bool_]:
+    is_there = [index is not None for index in indexes]
+    carried = np.broadcast_to(np.array(is_there, dtype=np.bool_), (rows, len(indexes))).copy()
     if absent.null_count < rows:
         for row, bitmap in enumerate(absent.to_pylist()):
             if bitmap is not None:
                 bits = np.unpackbits(np.frombuffer(bitmap, dtype=np.uint8), bitorder="little")
-                carried[row] = [place is not None and (place >= len(bits) or not bits[place]) for place in places]
+                carried[row] = [index is not None and (index >= len(bits) or not bits[index]) for index in indexes]
     return carried

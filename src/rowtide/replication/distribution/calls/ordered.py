@@ -38,8 +38,8 @@ class ProcedureCall(NamedTuple):
 class Calls:
     """Changes of one article and operation, as calls of one statement, in log order.
 
-    `commit_lsn` and `seqval` are their places in the log, `arguments` the arguments of each: rows where the change is
-    the new row as the log has it.
+    `commit_lsn` and `seqval` are their positions in the log, `arguments` the arguments of each call: rows where the
+    change is the new row as the log has it.
     """
 
     article: Article
@@ -51,20 +51,20 @@ class Calls:
     def __len__(self) -> int:
         return len(self.commit_lsn)
 
-    def one(self, place: int) -> ProcedureCall:
+    def one(self, index: int) -> ProcedureCall:
         """Return a single call."""
-        lsn, seqval = int(self.commit_lsn[place]), int(self.seqval[place])
-        return ProcedureCall(lsn, seqval, self.article, self.operation, self.arguments.rows[place])
+        lsn, seqval = int(self.commit_lsn[index]), int(self.seqval[index])
+        return ProcedureCall(lsn, seqval, self.article, self.operation, self.arguments.rows[index])
 
     def between(self, start: int, end: int) -> Calls:
         """Return some calls, without copying them."""
         lsns, seqvals = self.commit_lsn[start:end], self.seqval[start:end]
         return Calls(self.article, self.operation, lsns, seqvals, self.arguments.between(start, end))
 
-    def take(self, places: _Numbers) -> Calls:
-        """Return the calls at these places."""
-        lsns, seqvals = self.commit_lsn[places], self.seqval[places]
-        return Calls(self.article, self.operation, lsns, seqvals, self.arguments.take(places))
+    def take(self, indexes: _Numbers) -> Calls:
+        """Return the calls at these indexes."""
+        lsns, seqvals = self.commit_lsn[indexes], self.seqval[indexes]
+        return Calls(self.article, self.operation, lsns, seqvals, self.arguments.take(indexes))
 
     @classmethod
     def joined(cls, parts: Sequence[Calls]) -> Calls:
@@ -82,7 +82,7 @@ class Calls:
 
 @frozen
 class OrderedCalls:
-    """Calls of several articles and operations in log order: of each its place in the log, its group, its place there.
+    """Calls of several articles and operations in log order: each one's position, group, and index in the group.
 
     `moves`: which change the key of their row. This is what a delivery is given: one value for all that a segment has,
     or a batch of it.
@@ -92,21 +92,21 @@ class OrderedCalls:
     lsns: _Numbers
     seqvals: _Numbers
     owners: _Numbers
-    places: _Numbers
+    indexes: _Numbers
     moves: npt.NDArray[np.bool_]
 
     @classmethod
     def of(cls, calls: Iterable[Calls]) -> OrderedCalls:
-        """Sort calls; where two have one place in the log, the group that is given first is first."""
+        """Sort calls; where two have one position in the log, the group that is given first is first."""
         groups = list(calls)
         none = np.empty(0, dtype=np.int64)
         lsns = np.concatenate([none, *(group.commit_lsn for group in groups)])
         seqvals = np.concatenate([none, *(group.seqval for group in groups)])
         owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
-        places = np.concatenate([none, *(np.arange(len(group)) for group in groups)])
+        indexes = np.concatenate([none, *(np.arange(len(group)) for group in groups)])
         moves = np.concatenate([none.astype(np.bool_), *map(_find_moves, groups)])
         order = np.lexsort((seqvals, lsns))
-        return cls(groups, lsns[order], seqvals[order], owners[order], places[order], moves[order])
+        return cls(groups, lsns[order], seqvals[order], owners[order], indexes[order], moves[order])
 
     def __len__(self) -> int:
         return len(self.lsns)
@@ -115,10 +115,10 @@ class OrderedCalls:
         """Yield them one by one."""
         present = set(self.owners.tolist())
         rows = [group.arguments.rows if owner in present else [] for owner, group in enumerate(self.groups)]
-        columns = (column.tolist() for column in (self.lsns, self.seqvals, self.owners, self.places))
-        for lsn, seqval, owner, place in zip(*columns, strict=True):
+        columns = (column.tolist() for column in (self.lsns, self.seqvals, self.owners, self.indexes))
+        for lsn, seqval, owner, index in zip(*columns, strict=True):
             group = self.groups[owner]
-            yield ProcedureCall(lsn, seqval, group.article, group.operation, rows[owner][place])
+            yield ProcedureCall(lsn, seqval, group.article, group.operation, rows[owner][index])
 
     def between(self, start: int, end: int) -> OrderedCalls:
         """Return some of them, without copying them."""
@@ -130,7 +130,7 @@ class OrderedCalls:
             self.lsns[chosen],
             self.seqvals[chosen],
             self.owners[chosen],
-            self.places[chosen],
+            self.indexes[chosen],
             self.moves[chosen],
         )
 
@@ -141,7 +141,7 @@ class OrderedCalls:
             self.lsns[is_chosen],
             self.seqvals[is_chosen],
             self.owners[is_chosen],
-            self.places[is_chosen],
+            self.indexes[is_chosen],
             self.moves[is_chosen],
         )
 
@@ -152,9 +152,9 @@ class OrderedCalls:
     def find_first(self, operation: Operation) -> Iterator[tuple[Article, int]]:
         """Yield where the first call of an operation is, for each article that has one; in log order."""
         owners, firsts = np.unique(self.owners, return_index=True)
-        for place, owner in sorted(zip(firsts.tolist(), owners.tolist(), strict=True)):
+        for index, owner in sorted(zip(firsts.tolist(), owners.tolist(), strict=True)):
             if self.groups[owner].operation is operation:
-                yield self.groups[owner].article, place
+                yield self.groups[owner].article, index
 
     def transactions(self) -> Iterator[tuple[int, int, int]]:
         """Yield each transaction's commit LSN, and where its calls begin and end."""
@@ -165,18 +165,18 @@ class OrderedCalls:
         yield from zip(self.lsns[starts].tolist(), starts, ends, strict=True)
 
     def stretches(self) -> Iterator[tuple[int, int, int, bool]]:
-        """Yield the ranges of one group's calls that follow each other: the group, its first place, their number, and
+        """Yield the ranges of one group's calls that follow each other: the group, its first index, their number, and
         whether it is a change of a key, which is a range of its own.
         """
         if not len(self):
             return
-        breaks = (self.owners[1:] != self.owners[:-1]) | (self.places[1:] != self.places[:-1] + 1)
+        breaks = (self.owners[1:] != self.owners[:-1]) | (self.indexes[1:] != self.indexes[:-1] + 1)
         breaks |= self.moves[1:] | self.moves[:-1]
         starts = [0, *(np.flatnonzero(breaks) + 1).tolist()]
         sizes = map(operator.sub, [*starts[1:], len(self)], starts)
-        columns = (column[starts].tolist() for column in (self.owners, self.places, self.moves))
-        owners, places, moves = columns
-        yield from zip(owners, places, sizes, moves, strict=True)
+        columns = (column[starts].tolist() for column in (self.owners, self.indexes, self.moves))
+        owners, indexes, moves = columns
+        yield from zip(owners, indexes, sizes, moves, strict=True)
 
     def count_bulk(self) -> int:
         """Return how many are inserts of one article that follow each other within a transaction, many at a time."""
@@ -191,8 +191,8 @@ def _find_moves(calls: Calls) -> npt.NDArray[np.bool_]:
     """Return which calls change the key of their row."""
     found = np.zeros(len(calls), dtype=np.bool_)
     if calls.operation is Operation.UPDATE:
-        places, matrix = indexes_of_keys(calls.article, calls.operation), calls.arguments.matrix
-        for old, new in zip(places.old, places.new, strict=True) if places.new else ():
+        indexes, matrix = indexes_of_keys(calls.article, calls.operation), calls.arguments.matrix
+        for old, new in zip(indexes.old, indexes.new, strict=True) if indexes.new else ():
             # None where nothing changed: a key is never null.
             found |= (matrix[:, new] != matrix[:, old]) & (matrix[:, new] != _UNCHANGED)
     return found
@@ -221,8 +221,8 @@ def indexes_of_keys(article: Article, operation: Operation) -> KeyIndexes:
     old = range(len(in_row)) if ArgumentGroup.OLD_KEY in starts else in_row
     first = starts.get(ArgumentGroup.OLD_KEY, starts.get(ArgumentGroup.OLD))
     return KeyIndexes(
-        old=tuple(first + place for place in old) if first is not None else (),
-        new=tuple(new + place for place in in_row) if new is not None else (),
+        old=tuple(first + index for index in old) if first is not None else (),
+        new=tuple(new + index for index in in_row) if new is not None else (),
     )
 
 

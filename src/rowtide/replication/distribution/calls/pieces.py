@@ -21,7 +21,7 @@ _MOST = 1024
 class Failure:
     """The first failing call of a piece, from 0, and its error."""
 
-    place: int
+    index: int
     error: RowtideError
 
 
@@ -64,9 +64,9 @@ class Pieces:
             return len(piece)
         if len(piece) > 1:
             self._size = 1
-            # Without the failing one they went well; should they not now, they are begun again one by one.
-            has_run = failure.place > 0 and self._run_piece(piece[: failure.place]) is None
-            return failure.place if has_run else 0
+            # They succeeded before the failing one; if they do not now, they are begun again one by one.
+            has_run = failure.index > 0 and self._run_piece(piece[: failure.index]) is None
+            return failure.index if has_run else 0
         error = failure.error
         if self._skips.covers(error):
             self._skipped.append(error)

@@ -9,8 +9,7 @@ import numpy as np
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import ArgumentGroup, parts_of
-from rowtide.replication.distribution.calls.arguments import Arguments, CallArguments, InsertedRows
-from rowtide.replication.distribution.calls.bitmaps import columns_of, unite
+from rowtide.replication.distribution.calls.arguments import Arguments, CallArguments, InsertedRows, columns_of, unite
 from rowtide.replication.distribution.calls.ordered import Calls, OrderedCalls, ProcedureCall, indexes_of_keys
 
 MAX_CALLS = 1000
@@ -37,8 +36,8 @@ class CallRun:
     def calls(self) -> Iterator[ProcedureCall]:
         """Yield them one by one, in log order."""
         for calls, start, end in self.parts:
-            for place in range(start, end):
-                yield calls.one(place)
+            for index in range(start, end):
+                yield calls.one(index)
 
     def inserted(self) -> Sequence[InsertedRows] | None:
         """Return the rows that it inserts as the log has them; None if they are not."""
@@ -72,8 +71,8 @@ class CallRun:
 
 def _keys_of(calls: Calls) -> Sequence[object]:
     """Return the keys of the rows that calls are about, before them."""
-    places = indexes_of_keys(calls.article, calls.operation).old
-    columns = [calls.arguments.matrix[:, place].tolist() for place in places]
+    indexes = indexes_of_keys(calls.article, calls.operation).old
+    columns = [calls.arguments.matrix[:, index].tolist() for index in indexes]
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
 
@@ -81,19 +80,19 @@ def _by_occurrence(calls: Calls, keys: Sequence[object]) -> Iterator[Calls]:
     """Yield the first call for each row, then the second ones, and so on."""
     occurrences: dict[object, int] = {}
     rounds: list[list[int]] = []
-    for place, key in enumerate(keys):
+    for index, key in enumerate(keys):
         number = occurrences.get(key, 0)
         occurrences[key] = number + 1
         if number == len(rounds):
             rounds.append([])
-        rounds[number].append(place)
-    for places in rounds:
-        yield calls.take(np.array(places, dtype=np.int64))
+        rounds[number].append(index)
+    for indexes in rounds:
+        yield calls.take(np.array(indexes, dtype=np.int64))
 
 
 def _folded(calls: Calls, keys: Sequence[object]) -> Calls:
     """Return one update for each row, which has the result of all of them."""
-    last = {key: place for place, key in enumerate(keys)}
+    last = {key: index for index, key in enumerate(keys)}
     if len(last) == len(keys):
         return calls
     folded = calls.take(np.array(list(last.values()), dtype=np.int64))
@@ -145,8 +144,8 @@ class Gatherer:
             if group is None:
                 yield from self._add_all(ranges)
                 yield from self.end()
-                for place in range(first, end):
-                    yield _alone(part, place)
+                for index in range(first, end):
+                    yield _alone(part, index)
                 continue
             before = ranges.get(group)
             if before is not None and before[0] is part and before[2] == first and not is_move:
@@ -204,7 +203,7 @@ class Gatherer:
                     yield run
 
 
-def _alone(calls: Calls, place: int) -> CallRun:
+def _alone(calls: Calls, index: int) -> CallRun:
     run = CallRun(calls.article, calls.operation)
-    run.add(calls, place, place + 1)
+    run.add(calls, index, index + 1)
     return run

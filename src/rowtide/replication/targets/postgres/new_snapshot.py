@@ -24,7 +24,7 @@ from rowtide.replication.articles.schema_changes import (
 )
 from rowtide.replication.errors.delivery import CopyRefused
 from rowtide.replication.errors.subscribers import SubscriberTableExists
-from rowtide.replication.snapshot.scripts import Script
+from rowtide.replication.snapshot.objects import Script
 from rowtide.replication.snapshot.target import SnapshotStatus, TableDetails
 from rowtide.replication.subscription_settings import IfExists
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
@@ -189,7 +189,7 @@ def renew_constraints(connection: _Connection, guid: str, details: Sequence[tupl
 
 
 def _add_statements(connection: _Connection, guid: str, statements: Iterable[tuple[str | None, str]]) -> None:
-    _insert_all(connection, _ADD_STATEMENT, ((guid, place, *known) for place, known in enumerate(statements)))
+    _insert_all(connection, _ADD_STATEMENT, ((guid, index, *known) for index, known in enumerate(statements)))
 
 
 def _insert_all(connection: _Connection, statement: str, rows: Iterable[Sequence[object]]) -> None:

@@ -102,7 +102,7 @@ def mark_session(connection: psycopg.Connection, guid: str, part: str = "", *, p
     """Give the session a replication origin of a part of the subscription, as a stream is one; return why it has none,
     if it cannot.
 
-    Another session may still have it, for which it waits so long: an origin is of one session at a time.
+    Another session may still have it, for which it waits that long: an origin is of one session at a time.
     """
     name = ORIGIN_PREFIX + guid + (f"_{part}" if part else "")
     try:
@@ -233,3 +233,4 @@ _LIST_ORIGINS = "select roname from pg_replication_origin where starts_with(rona
 _HAS_ORIGIN = "select exists (select from pg_replication_origin where roname = %s)"
 _PATIENCE_S, _PAUSE_S = 5.0, 0.1
 _COPY_PATIENCE_S = 600.0
+"""An origin is of one session at a time: a chunk waits until the other workers have committed theirs."""

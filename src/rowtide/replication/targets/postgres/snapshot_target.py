@@ -178,7 +178,7 @@ class PostgresSnapshotTarget:
     ) -> Iterator[Callable[[bytes], None]]:
         """Yield what takes the rows of a chunk."""
         if self._written.of(article).is_others:
-            staging = Staging(connection, article, self._written, watch)
+            staging = ChunkStaging(connection, article, self._written, watch)
             yield staging.write
             staging.end()
             return
@@ -349,7 +349,7 @@ _FORGET = (
 )
 
 
-class Staging:
+class ChunkStaging:
     """Rows for a table of another role, which COPY cannot write with that role's rights.
 
     They are copied to a temporary table as texts, and inserted from there by the function of the table's writer.
@@ -364,7 +364,7 @@ class Staging:
         self._watch = watch
         self._waiting: list[bytes] = []
         self._size = 0
-        columns = ", ".join(f"c{place} text" for place in range(1, len(article.columns) + 1))
+        columns = ", ".join(f"c{index} text" for index in range(1, len(article.columns) + 1))
         inserting, values = statements.copying(article, _STAGED)
         self._insert = f"select {written.writer_of(article).executing}(%s, {values})", inserting
         connection.prepare_threshold = None

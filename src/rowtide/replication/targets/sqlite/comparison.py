@@ -43,7 +43,7 @@ _ROWS_FETCHED = 5000
 
 
 @frozen
-class SqliteRows:
+class SqliteComparedRows:
     """See `ComparedRows`; all rows of an article's table count."""
 
     file: SubscriberFile
@@ -120,8 +120,8 @@ def read_subscribed(file: SubscriberFile, subscription: Subscription, articles: 
     known, status = progress.read(file.connection, subscription.guid)
     held = progress.read_articles(file.connection, subscription.guid, articles)
     described = ((article.article_id, _find_constraint(file, article)) for article in held)
-    obstacles = {article_id: obstacle for article_id, obstacle in described if obstacle is not None}
-    return SubscribedRows(SqliteRows(file), known, status, held, obstacles)
+    constraints = {article_id: constraint for article_id, constraint in described if constraint is not None}
+    return SubscribedRows(SqliteComparedRows(file), known, status, held, constraints)
 
 
 def _find_constraint(file: SubscriberFile, article: Article) -> str | None:

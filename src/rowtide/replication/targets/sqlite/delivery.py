@@ -37,8 +37,8 @@ from rowtide.replication.errors.delivery import (
     RowNotFound,
 )
 from rowtide.replication.targets.sqlite import progress
+from rowtide.replication.targets.sqlite.alterations import ChangeNotMade, follow
 from rowtide.replication.targets.sqlite.files import SubscriberFile, code_of
-from rowtide.replication.targets.sqlite.schema.altering import ChangeNotMade, follow
 from rowtide.replication.targets.sqlite.subscriber import require_streams
 
 # Statements that replace procedures at a SQLite subscriber. For every call format, a statement takes the call's
@@ -103,7 +103,7 @@ def describe_key(article: Article, operation: Operation, arguments: Arguments) -
 def _insert(article: Article) -> Statement:
     names = ", ".join(quote(column.name) for column in article.columns)
     marks = ", ".join("?" * len(article.columns))
-    parameters = tuple(_parameter(column, place) for place, column in enumerate(article.columns))
+    parameters = tuple(_parameter(column, index) for index, column in enumerate(article.columns))
     return Statement(f"insert into {quote(article.table)} ({names}) values ({marks})", parameters)
 
 
@@ -111,9 +111,9 @@ def _update(article: Article, bitmap: bytes | None) -> Statement:
     parts = parts_of(Operation.UPDATE, article.update.call_format)
     first = len(article.columns) if parts[0] is ArgumentGroup.OLD else 0
     given = [
-        (column, first + place)
-        for place, column in enumerate(article.columns)
-        if bitmap is None or _is_set(bitmap, place)
+        (column, first + index)
+        for index, column in enumerate(article.columns)
+        if bitmap is None or _is_set(bitmap, index)
     ]
     values = [f"{quote(column.name)} = ?" for column, _ in given] or [_itself(article)]
     change = f"update {quote(article.table)} as t set {', '.join(values)}"

@@ -22,10 +22,10 @@ from rowtide.replication.errors.subscribers import SubscriberTableExists, Subscr
 from rowtide.replication.snapshot.target import SnapshotStatus, TableDetails, UniqueConstraint
 from rowtide.replication.subscription_settings import IfExists
 from rowtide.replication.targets.sqlite import restorations
+from rowtide.replication.targets.sqlite.alterations import ChangeNotMade, follow
 from rowtide.replication.targets.sqlite.files import code_of
 from rowtide.replication.targets.sqlite.progress import CHUNKS, STATEMENTS, SUBSCRIPTIONS
 from rowtide.replication.targets.sqlite.restorations import SqliteRestoration
-from rowtide.replication.targets.sqlite.schema.altering import ChangeNotMade, follow
 from rowtide.replication.targets.subscriber_kind import NewSnapshot, NewSubscription
 
 # Tables that a SQLite file had before it subscribed: whether they fit, and their triggers, off while they are copied.
@@ -171,7 +171,7 @@ def _add_constraints(
     statements = [(article.article_id, text) for article, found in details for text in constrain(article, found)]
     connection.executemany(
         f"insert into {STATEMENTS} (subscription_guid, place, article_id, statement) values (?, ?, ?, ?)",
-        [(guid, place, *known) for place, known in enumerate(statements)],
+        [(guid, index, *known) for index, known in enumerate(statements)],
     )
 
 

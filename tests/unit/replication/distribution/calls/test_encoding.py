@@ -21,8 +21,13 @@ from rowtide.core.tables import BeforeImages, ImageKind, TableShape
 from rowtide.databases.source_table import SourceTable
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import KeyUpdates
-from rowtide.replication.distribution.calls.arguments import Arguments, InsertedRows
-from rowtide.replication.distribution.calls.bitmaps import bitmap_length, bitmap_texts, pack_bitmaps
+from rowtide.replication.distribution.calls.arguments import (
+    Arguments,
+    InsertedRows,
+    bitmap_length,
+    bitmap_texts,
+    pack_bitmaps,
+)
 from rowtide.replication.distribution.calls.encoding import encode, filtered
 from rowtide.replication.distribution.calls.ordered import Calls
 from rowtide.replication.errors.publishing import ColumnNotLogged

@@ -34,7 +34,7 @@ _MEMBERS = f"{SCHEMA}.partition_members"
 _HOST_NAME, _LOGIN = "rowtide host_name()", "rowtide suser_name()"
 """What stands for a partition's values in the queries of `partition_members`."""
 _PINNED = "set search_path = pg_catalog, pg_temp set standard_conforming_strings = on"
-"""The settings of the functions: whoever reads the tables calls them, under any path."""
+"""The settings of the functions: any session that reads the tables calls them, under any path."""
 _PARTITION_ID, _PUBID = "rowtide_partition", "rowtide_pubid"
 
 

@@ -216,8 +216,8 @@ class _PostgresDialect:
 
     def own_columns(self, changed: Sequence[str]) -> str:
         stamps = (
-            f"case when {condition} then l.stamp else c.own_columns[{place}] end"
-            for place, condition in enumerate(changed, 1)
+            f"case when {condition} then l.stamp else c.own_columns[{index}] end"
+            for index, condition in enumerate(changed, 1)
         )
         return f"array[{', '.join(stamps)}]"
 

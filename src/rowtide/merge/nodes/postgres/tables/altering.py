@@ -280,8 +280,8 @@ class PostgresTableAlteration:
         renamed = self._change.renamed
         steps = list(renamed.items())
         if set(renamed) & set(renamed.values()):
-            steps = [(was, f"{_LATER}{place}") for place, was in enumerate(renamed)]
-            steps += [(f"{_LATER}{place}", now) for place, now in enumerate(renamed.values())]
+            steps = [(was, f"{_LATER}{index}") for index, was in enumerate(renamed)]
+            steps += [(f"{_LATER}{index}", now) for index, now in enumerate(renamed.values())]
         for was, now in steps:
             self._alter(f"rename column {quote(was)} to {quote(now)}")
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 import psycopg
@@ -17,11 +16,10 @@ from rowtide.databases.postgres.catalogue import find_table_ids, read_tables
 from rowtide.databases.postgres.functions import guard_schema
 from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
-from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_made_here, is_uuid, make_rowguid
+from rowtide.databases.postgres.rowguid import identifies_rows, is_made_here, is_uuid, make_rowguid
 from rowtide.databases.run_as import RunAs
 from rowtide.databases.source_table import SourceTable
-from rowtide.databases.urls import DatabaseKind
-from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
+from rowtide.merge.articles import ROWGUID, Article, JoinFilter
 from rowtide.merge.catalogue import select_articles
 from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.errors.nodes import NodeOutdated
@@ -33,13 +31,10 @@ from rowtide.merge.errors.publishing import (
     UnsupportedColumnType,
 )
 from rowtide.merge.nodes.node_tables import (
-    NOT_THERE,
     Examination,
     Original,
     RewritingTrigger,
     TableDescription,
-    TableReference,
-    say_damage,
 )
 from rowtide.merge.nodes.postgres.execution import TRUSTED
 from rowtide.merge.nodes.postgres.metadata import completing, system_tables
@@ -50,24 +45,26 @@ from rowtide.merge.nodes.postgres.session import PostgresSession
 from rowtide.merge.nodes.postgres.stored_tables import advance_sequences, find_sequences, highest_in_table
 from rowtide.merge.nodes.postgres.tables.altering import (
     PostgresTableAlteration,
-    collation_of,
-    keys_of_parts,
     make_parts,
-    parts_requests,
-    read_parts,
 )
+from rowtide.merge.nodes.postgres.tables.description import (
+    damage_request,
+    description_requests,
+    names_of,
+    read_damages,
+    read_description,
+)
+from rowtide.merge.nodes.postgres.tables.making import creation, foreign_keys
 from rowtide.merge.nodes.postgres.tables.rebuilt import attach_partitions
 from rowtide.merge.nodes.postgres.tables.triggers import (
     find_rewriting,
     function_name,
     function_statements,
-    partition_trigger_names,
     removal_statements,
-    trigger_names,
     trigger_statements,
     unbounding,
 )
-from rowtide.merge.nodes.postgres.writing.filling import load
+from rowtide.merge.nodes.postgres.writing.writer import load
 from rowtide.merge.nodes.table_changes import Omission, TableChange
 from rowtide.merge.nodes.untyped_values import server_type
 from rowtide.merge.partitions.filters import parent_name
@@ -75,8 +72,6 @@ from rowtide.merge.versions.changes import Row
 
 MAKER = "rowtide merge replication"
 """Noted at a column `rowguid` that was added, and goes with the article."""
-_SYSTEM = "__sys"
-"""What the columns of change tracking begin with."""
 
 
 class PostgresTables:
@@ -169,12 +164,12 @@ class PostgresTables:
                 raise ArticleTableNotFound(name)
         known = [table_id for table_id in ids if table_id is not None]
         tables = {table.source_id: table for table in read_tables(self._connection, known, execute_together)}
-        requests = [request for table_id in known for request in _description_requests(table_id)]
+        requests = [request for table_id in known for request in description_requests(table_id)]
         answers = execute_together(self._connection, requests) if requests else []
         width = len(answers) // max(1, len(known))
         return [
-            _description(tables[table_id], *answers[place * width : (place + 1) * width])
-            for place, table_id in enumerate(known)
+            read_description(tables[table_id], *answers[index * width : (index + 1) * width])
+            for index, table_id in enumerate(known)
         ]
 
     @here
@@ -189,7 +184,7 @@ class PostgresTables:
     def examine(self, articles: Sequence[Article]) -> Examination:
         try:
             (found,), owners, *parts = self._session.read(
-                (system_tables.REQUEST, None), self._executions.request(articles), *map(_parts_request, articles)
+                (system_tables.REQUEST, None), self._executions.request(articles), *map(damage_request, articles)
             )
         except psycopg.errors.InsufficientPrivilege:
             # The role may not read which server this is.
@@ -199,11 +194,11 @@ class PostgresTables:
         found_columns = {article.nickname: answer[0] for article, answer in zip(articles, parts, strict=True)}
         return Examination(
             original,
-            _damages(articles, parts),
+            read_damages(articles, parts),
             is_recorded,
             {nickname: fingerprint for nickname, (*_, fingerprint, _) in found_columns.items() if fingerprint},
             {
-                article.nickname: sorted(set(found_columns[article.nickname][-1]) - _names_of(article))
+                article.nickname: sorted(set(found_columns[article.nickname][-1]) - names_of(article))
                 for article in articles
             },
         )
@@ -240,7 +235,7 @@ class PostgresTables:
         return PostgresTableAlteration(self._connection, self._session, change, self._executions.of(change.before))
 
     def _find_damages(self, articles: Sequence[Article]) -> Mapping[int, str]:
-        return _damages(articles, self._session.read(*map(_parts_request, articles)))
+        return read_damages(articles, self._session.read(*map(damage_request, articles)))
 
     @here
     def attach_partitions(self, article: Article) -> bool:
@@ -265,7 +260,7 @@ class PostgresTables:
             self._require_types(article)
             if article.schema:
                 self._run(f"create schema if not exists {quote(article.schema)}")
-            self._run(_creation(article, description))
+            self._run(creation(article, description))
             omissions += make_parts(self._session, article, description)
         if not refers_later:
             self._refer(tables, present, "")
@@ -282,7 +277,7 @@ class PostgresTables:
         names = {article.qualified_name: article for article, _ in tables}
         for article, description in tables:
             if article not in present:
-                for constraint in _foreign_keys(article, description, names):
+                for constraint in foreign_keys(article, description, names):
                     self._run(constraint + validity)
 
     @here
@@ -320,7 +315,7 @@ class PostgresTables:
     def _require_types_of_filter(self, article: Article, written: str, condition: str, of: Article) -> None:
         """Raise `FilterRefused` if a filter uses types whose casts and operators another role defines.
 
-        They would run with the rights of whoever evaluates the filter.
+        They would run with the rights of the role that evaluates the filter.
         """
         if self._executions.of(of) == TRUSTED:
             return
@@ -405,107 +400,6 @@ class PostgresTables:
         self._connection.execute(statement(each))
 
 
-def _description_requests(table_id: int) -> list[tuple[str, Mapping[str, Any]]]:
-    listed = [(query, {"table": table_id}) for query in (_UNIQUE, _REFERENCES, f"select {_FINGERPRINT}")]
-    return [*listed, *parts_requests(table_id)]
-
-
-def _description(
-    table: SourceTable,
-    unique: Sequence[Any],
-    references: Sequence[Any],
-    fingerprint: Sequence[Any],
-    *parts: Sequence[Any],
-) -> TableDescription:
-    """Return a table from the rows of `_description_requests`."""
-    primary = {column.name for column in table.key_columns}
-    keys = [tuple(row.columns) for row in unique]
-    return TableDescription(
-        kind=DatabaseKind.POSTGRESQL,
-        name=table.qualified_name,
-        schema=table.schema,
-        table=table.name,
-        columns=tuple(
-            ArticleColumn(
-                column.name,
-                column.value_type_text,
-                column.is_nullable,
-                column.key_ordinal,
-                attnum=column.number,
-            )
-            for column in table.columns
-            if not (column.is_generated or column.name == ROWGUID or column.name.startswith(_SYSTEM))
-        ),
-        unique_keys=tuple(key for key in keys if set(key) != primary and key != (ROWGUID,)),
-        references=tuple(
-            TableReference(
-                tuple(row.columns),
-                row.referenced,
-                tuple(row.referenced_columns),
-                _ACTIONS[row.on_delete],
-                _ACTIONS[row.on_update],
-            )
-            for row in references
-        ),
-        parts=tuple(read_parts(*parts)),
-        table_id=str(table.source_id),
-        fingerprint=str(fingerprint[0][0]),
-    )
-
-
-def _parts_request(article: Article) -> tuple[str, Sequence[object]]:
-    names = list(partition_trigger_names(article))
-    return _PARTS, [names, names, table_of(article)]
-
-
-def _damages(articles: Sequence[Article], answers: Sequence[Sequence[tuple[Any, ...]]]) -> Mapping[int, str]:
-    said = {article.nickname: _damage(article, *answer[0]) for article, answer in zip(articles, answers, strict=True)}
-    return {nickname: damage for nickname, damage in said.items() if damage is not None}
-
-
-def _names_of(article: Article) -> set[str]:
-    return {column.name for column in article.columns}
-
-
-def _damage(
-    article: Article, columns: Sequence[str] | None, triggers: Sequence[str], untracked: Sequence[str], *_more: object
-) -> str | None:
-    if columns is None:
-        return NOT_THERE
-    return say_damage(
-        [name for name in (*(column.name for column in article.columns), ROWGUID) if name not in columns],
-        [name for name in trigger_names(article) if name not in triggers],
-        untracked,
-    )
-
-
-def _creation(article: Article, description: TableDescription) -> str:
-    lines = [
-        f"{quote(column.name)} {server_type(column)}{collation_of(description, column.name)}"
-        + " not null" * (not column.is_nullable)
-        for column in article.columns
-    ]
-    lines += [
-        f"{ROWGUID} uuid not null unique default {NEW_ROWGUID}",
-        f"primary key ({_names(column.name for column in article.key_columns)})",
-    ]
-    later = keys_of_parts(article, description)
-    lines += [f"unique ({_names(key)})" for key in description.unique_keys if key not in later]
-    return f"create table {table_of(article)} (\n    " + ",\n    ".join(lines) + "\n)"
-
-
-def _foreign_keys(article: Article, description: TableDescription, names: Mapping[str, Article]) -> Iterator[str]:
-    """Yield the statements that add foreign keys, deferrable to the end of the agent's transaction."""
-    for reference in description.references:
-        if reference.referenced_table in names:
-            referenced = table_of(names[reference.referenced_table])
-            yield (
-                f"alter table {table_of(article)} add foreign key ({_names(reference.columns)}) "
-                f"references {referenced} ({_names(reference.referenced_columns)}) "
-                f"on delete {reference.on_delete} on update {reference.on_update} deferrable"
-            )
-
-
 _TYPES_OF_OTHERS = """
 select a.attname::text as column_name, o.rolname::text as owner
 from pg_attribute a join pg_type t on t.oid = a.atttypid join pg_roles o on o.oid = t.typowner
@@ -513,61 +407,7 @@ where a.attrelid = to_regclass(:table) and a.attname = any(:names) and t.typtype
   and o.rolname <> current_user and not o.rolsuper
 order by a.attnum
 """
-_ACTIONS = {"a": "no action", "r": "restrict", "c": "cascade", "n": "set null", "d": "set default"}
-
-
-def _names(names: Iterable[str]) -> str:
-    return ", ".join(map(quote, names))
-
-
-def _columns(of: str, numbers: str) -> str:
-    return (
-        f"array(select a.attname::text from unnest({numbers}) with ordinality k (attnum, place) "
-        f"join pg_attribute a on a.attrelid = {of} and a.attnum = k.attnum order by place)"
-    )
-
-
-_FINGERPRINT = r"""
-md5((select string_agg(concat_ws(' ', a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
-                                 a.attidentity, a.attgenerated, a.attcollation,
-                                 pg_get_expr(d.adbin, d.adrelid)), ',' order by a.attnum)
-     from pg_attribute a left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
-     where a.attrelid = :table and a.attnum > 0 and not a.attisdropped and a.attname <> 'rowguid'
-       and a.attname not like '\_\_sys%')
-    || coalesce((select string_agg(concat_ws(' ', c.conname, pg_get_constraintdef(c.oid)), ',' order by c.conname)
-                 from pg_constraint c where c.conrelid = :table and c.contype in ('c', 'f', 'p', 'u')
-                   and c.conkey is distinct from (select array[a.attnum] from pg_attribute a
-                                                  where a.attrelid = c.conrelid and a.attname = 'rowguid')), ''))
-    || ' ' || :table
-"""
-_PARTS = r"""
-select (select array_agg(attname::text) from pg_attribute where attrelid = t.oid and attnum > 0 and not attisdropped)
-       as columns,
-       array(select tgname::text from pg_trigger where tgrelid = t.oid and tgenabled = 'A') as triggers,
-       array(select part.relid::regclass::text from pg_partition_tree(t.oid) part
-             where part.isleaf and part.relid <> t.oid and (
-                 select count(*) from pg_trigger
-                 where tgrelid = part.relid and tgenabled = 'A' and tgname = any(%s::text[])) < cardinality(%s::text[])
-             order by 1) as untracked,
-       case when t.oid is not null then {fingerprint} end as fingerprint,
-       array(select attname::text from pg_attribute where attrelid = t.oid and attnum > 0 and not attisdropped
-             and attgenerated = '' and attname <> 'rowguid' and attname not like '\_\_sys%%') as unpublished
-from (select to_regclass(%s)::oid as oid) t
-""".replace("{fingerprint}", _FINGERPRINT.replace(":table", "t.oid").replace("%", "%%"))
-
-
 _FUNCTIONS = """
 select to_regproc(:function) is not null,
        coalesce((select relkind = 'p' from pg_class where oid = to_regclass(:table)), false)
-"""
-_UNIQUE = f"""
-select {_columns("c.conrelid", "c.conkey")} as columns
-from pg_constraint c where c.conrelid = :table and c.contype = 'u' order by c.conname
-"""
-_REFERENCES = f"""
-select {_columns("c.conrelid", "c.conkey")} as columns, n.nspname || '.' || r.relname as referenced,
-       {_columns("c.confrelid", "c.confkey")} as referenced_columns,
-       c.confdeltype::text as on_delete, c.confupdtype::text as on_update
-from pg_constraint c join pg_class r on r.oid = c.confrelid join pg_namespace n on n.oid = r.relnamespace
-where c.conrelid = :table and c.contype = 'f' and c.conparentid = 0 order by c.conname
 """

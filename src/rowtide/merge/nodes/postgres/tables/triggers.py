@@ -21,12 +21,12 @@ from rowtide.databases.source_table import SourceTable, TableKind, TablePartitio
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.definitions import SCHEMA, identity_ranges
 from rowtide.merge.errors.nodes import ChangeProhibited, PlannedCodeOfOwner
+from rowtide.merge.identity_range_policy import IdentityRange
 from rowtide.merge.nodes.node_tables import RewritingTrigger
 from rowtide.merge.nodes.postgres.execution import AGENT_SETTING
 from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of
 from rowtide.merge.nodes.postgres.metadata.system_tables import LOG, LOG_ORDER
 from rowtide.merge.versions.apply import Logged
-from rowtide.merge.versions.identity_ranges import IdentityRange
 
 # Let programs at a PostgreSQL node get numbers of its identity ranges. The sequence of the key is bounded by the
 # range in use, so that no number of another node is given. A trigger before each inserting statement continues to the
@@ -378,6 +378,6 @@ order by 1"""
 
 
 def find_rewriting(session: BatchingConnection, article: Article) -> list[RewritingTrigger]:
-    """Return the triggers of an article's table that change rows which are inserted or updated, whoever writes."""
+    """Return the triggers of an article's table that change rows which are inserted or updated, by merge too."""
     (rows,) = session.read((_REQUEST, [table_of(article)]), texts=True)
     return [RewritingTrigger(name, article.name, _EXEMPTION) for (name,) in rows]

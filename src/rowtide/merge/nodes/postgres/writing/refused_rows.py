@@ -1,4 +1,4 @@
-"""The block on the server that writes the staged rows which the database takes, and lists those that it refuses.
+"""The PL/pgSQL block that writes the staged rows that the database accepts, and lists those that it refuses.
 
 Each try is a subtransaction. Its statements are restricted to its rows by `WITHIN`.
 """

@@ -82,10 +82,10 @@ class ReceivedRows:
         listed = [(one.rowguid, one.row) for one in changes if one.row is not None]
         values = rows_as_stored_by_server(article, [row for _, row in listed])
         try:
-            arrays = [array_of([row[place] for row in values]) for place in range(len(article.columns))]
+            arrays = [array_of([row[index] for row in values]) for index in range(len(article.columns))]
         except ValueError:
             return cls()
-        return cls({rowguid: (place, row) for place, (rowguid, row) in enumerate(listed, 1)}, arrays)
+        return cls({rowguid: (index, row) for index, (rowguid, row) in enumerate(listed, 1)}, arrays)
 
     def has(self, rowguid: str, row: Row | None) -> bool:
         """Whether a row was received as it is."""
@@ -96,13 +96,13 @@ def make_staging(session: BatchingConnection, article: Article, execution: Execu
     """Create the staging tables of an article, in the caller's transaction."""
     rows, known, view = rows_table(article), _known_table(article), staging_view(article)
     types = ["null::text" if execution.owner else f"t.{quote(column.name)}" for column in article.columns]
-    columns = "".join(f", {type_} as v{place}" for place, type_ in enumerate(types))
+    columns = "".join(f", {type_} as v{index}" for index, type_ in enumerate(types))
     places = (
         "null::integer as rowtide_place, null::uuid as rowtide_guid, null::integer as rowtide_number, "
         "null::bigint as rowtide_sent"
     )
     metadata = ", ".join(f"{name} {type_}" for name, type_ in _METADATA.items())
-    # Nobody else's table is taken for ours: if one is there the agent may not drop it, or does.
+    # Another role's table is not used as ours: one that is there is dropped, or the agent may not drop it and fails.
     copied = f"select {places}{columns} from {table_of(article)} t with no data"
     for statement in (
         f"drop view if exists {view}",
@@ -161,7 +161,7 @@ def stage(
     if received is not None and there:
         at = dict(there)
         listed = [(place, one) for place, one in listed if place not in at]
-        told = {
+        given = {
             "rowtide_guid": uuid_array([one.rowguid for _, one in there]),
             "rowtide_row": array_of(str(received.rows[one.rowguid][0]) for _, one in there),
             "rowtide_ordinal": array_of(str(place + 1) for place, _ in there),
@@ -170,10 +170,10 @@ def stage(
         names = _names(article)
         source = (
             f"unnest({_arrays(names)}) with ordinality r ({', '.join([*names, 'rowtide_at'])}) "
-            f"join unnest({_arrays(told)}) u ({', '.join(told)}) on r.rowtide_at = u.rowtide_row::bigint"
+            f"join unnest({_arrays(given)}) u ({', '.join(given)}) on r.rowtide_at = u.rowtide_row::bigint"
         )
         place = f"{staged.first - 1} + rowtide_ordinal::integer"
-        session.put(_insertion(staged, source, place, "number::integer"), [*received.arrays, *told.values()])
+        session.put(_insertion(staged, source, place, "number::integer"), [*received.arrays, *given.values()])
     if listed:
         _send(session, staged, listed, [numbers[place] for place, _ in listed], is_tolerant=is_tolerant)
     known = [(number, *_metadata(article, one, stamp)) for number, one in enumerate(firsts)]
@@ -199,23 +199,23 @@ def _send(
     article, names = staged.article, _names(staged.article)
     nothing = (None,) * len(names)
     values = rows_as_stored_by_server(article, [nothing if one.row is None else one.row for _, one in listed])
-    arrays = [array_of([row[place] for row in values]) for place in range(len(names))]
-    told = {"rowtide_guid": uuid_array([one.rowguid for _, one in listed])}
+    arrays = [array_of([row[index] for row in values]) for index in range(len(names))]
+    given = {"rowtide_guid": uuid_array([one.rowguid for _, one in listed])}
     number, place = "0", f"{staged.first - 1} + {_ORDINAL}"
     if any(numbers):
-        told["number"] = array_of(map(str, numbers))
+        given["number"] = array_of(map(str, numbers))
         number = "number::integer"
     if len(listed) < len(staged.writes):
-        told["rowtide_nth"] = array_of(str(nth) for nth, _ in listed)
+        given["rowtide_nth"] = array_of(str(nth) for nth, _ in listed)
         place = f"{staged.first} + rowtide_nth::integer"
-    own = [*names, *told]
+    own = [*names, *given]
     source = f"unnest({_arrays(own)}) with ordinality u ({', '.join([*own, _ORDINAL])})"
     condition = ""
     # Types of other roles are left to these: what they do not take is refused when it is written.
     if is_tolerant and staged.execution.owner is None:
         session.put(_finding_invalid(staged.table.columns, place), arrays)
         condition = f" where {place} not in (select rowtide_place from {INVALID})"
-    session.put(_insertion(staged, source, place, number) + condition, [*arrays, *told.values()])
+    session.put(_insertion(staged, source, place, number) + condition, [*arrays, *given.values()])
 
 
 def staging_view(article: Article) -> str:
@@ -238,7 +238,7 @@ def _known_table(article: Article) -> str:
 
 
 def _names(article: Article) -> list[str]:
-    return [f"v{place}" for place in range(len(article.columns))]
+    return [f"v{index}" for index in range(len(article.columns))]
 
 
 def _arrays(names: Iterable[str]) -> str:
@@ -280,7 +280,7 @@ def _finding_invalid(columns: Sequence[StoredColumn], place: str) -> str:
 
 
 def _metadata(article: Article, one: Write, stamp: int) -> tuple[object, ...]:
-    own = ",".join(str(stamp) if place in one.own_columns else "null" for place in range(len(article.columns)))
+    own = ",".join(str(stamp) if index in one.own_columns else "null" for index in range(len(article.columns)))
     return (
         one.row is None,
         one.is_live,

@@ -35,7 +35,7 @@ from rowtide.merge.nodes.postgres.writing.refused_rows import (
     retrying,
 )
 from rowtide.merge.nodes.postgres.writing.staging import Staged, digest_of, holders_table, staging_view
-from rowtide.merge.nodes.roles.writing import FIRST_TEMPORARY, TemporaryKind, temporary_kinds
+from rowtide.merge.nodes.rows import FIRST_TEMPORARY, TemporaryKind, temporary_kinds
 from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.versions.apply import Logged
 
@@ -76,7 +76,7 @@ def write_each(session: BatchingConnection, parts: Sequence[Staged], late: Colle
     if late is None:
         block = refused_rows_block(rights, statements, range(len(rowguids)))
     else:
-        waiting = [place for place, rowguid in enumerate(rowguids) if rowguid in late]
+        waiting = [index for index, rowguid in enumerate(rowguids) if rowguid in late]
         early = sorted(set(range(len(rowguids))).difference(waiting))
         retry = retrying(waiting, list(_exchanges(parts)), together.after)
         block = refused_rows_block(rights, [_in_retry(parts), *statements], early, retry)
@@ -212,7 +212,7 @@ def _staged_keys(staged: Staged, within: str) -> StagedKeys:
     return StagedKeys(
         staging_view(article),
         f"i.rowtide_live and not i.rowtide_gone and {within}",
-        {column.name: staged.value(place) for place, column in enumerate(article.columns)},
+        {column.name: staged.value(index) for index, column in enumerate(article.columns)},
         temporary,
         {column.name: column.equal for column in table.columns},
     )
@@ -230,7 +230,7 @@ def _temporary(staged: Staged, within: str) -> Iterator[str]:
     """Yield the statements of a block that give rows temporary values of unique columns that change."""
     article = staged.article
     types = {column.name: column.base_type for column in staged.table.columns}
-    places = {column.name: place for place, column in enumerate(article.columns)}
+    places = {column.name: index for index, column in enumerate(article.columns)}
     settings = ", ".join(
         f"{quote(name)} = case when row(t.{quote(name)})::record operator(pg_catalog.*<>) "
         f"row({staged.value(places[name])})::record then {_TEMPORARY[kind](types[name])} else t.{quote(name)} end"
@@ -296,7 +296,7 @@ def _row_statements(staged: Staged, within: str) -> Iterator[str]:
     article, writes, execution = staged.article, staged.writes, staged.execution
     table, staging = table_of(article), staging_view(article)
     names = [quote(column.name) for column in article.columns]
-    values = [staged.value(place) for place in range(len(names))]
+    values = [staged.value(index) for index in range(len(names))]
     if any(one.row is None and one.is_live for one in writes):
         yield from execution.in_block(f"delete from {table} where {_those(article, f'rowtide_gone and {within}')}")
     if any(one.row is not None and one.is_live for one in writes):
@@ -323,8 +323,8 @@ def _highest_inserted(staged: Staged, within: str) -> dict[str, str]:
     """Return the queries of the highest staged values of columns with a sequence, by column."""
     inserted = f"from {staging_view(staged.article)} where not rowtide_live and not rowtide_gone and {within}"
     return {
-        column.name: f"select max(v{place}::bigint) {inserted}"
-        for place, column in enumerate(staged.article.columns)
+        column.name: f"select max(v{index}::bigint) {inserted}"
+        for index, column in enumerate(staged.article.columns)
         if column.name in staged.table.sequences
     }
 
@@ -337,7 +337,7 @@ def _alterations_insertion(staged: Staged, within: str) -> str:
     """
     article, is_parsed = staged.article, staged.execution.owner is None
     names = values = ""
-    pairs = [(f"t.{quote(column.name)}", f"i.v{place}") for place, column in enumerate(article.columns)]
+    pairs = [(f"t.{quote(column.name)}", f"i.v{index}") for index, column in enumerate(article.columns)]
     if article.column_tracking:
         changed = ", ".join(
             f"row({here})::record operator(pg_catalog.*<>) row({sent})::record"

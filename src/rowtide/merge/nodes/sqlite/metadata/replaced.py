@@ -28,7 +28,7 @@ _RESTORED = "temp.rowtide_restored"
 
 
 @frozen
-class _Kept:
+class _ReplacedRow:
     """A row that a foreign key's action changed, and its values before; after, if it was not deleted."""
 
     line: int
@@ -112,7 +112,7 @@ def _united(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def _read_kept(
     session: sqlite3.Connection, log: str, articles: Sequence[Article], spans: Sequence[tuple[int, int]]
-) -> list[_Kept]:
+) -> list[_ReplacedRow]:
     """Return the rows that foreign keys changed within spans, the last first: parents before their children."""
     merged, encoding = {article.nickname: article for article in articles}, text_encoding(session)
     listed = "rowid, tablenick, rowguid, columns, base"
@@ -123,7 +123,7 @@ def _read_kept(
             named = unpack(values, encoding)
             before = {str(name): value for name, value in zip(named[::2], named[1::2], strict=True)}
             now = None if after is None else unpack(after, encoding)
-            found.append(_Kept(line, merged[nickname], rowguid, before, now, encoding))
+            found.append(_ReplacedRow(line, merged[nickname], rowguid, before, now, encoding))
     return found
 
 
@@ -132,14 +132,14 @@ def _span_of(spans: Sequence[tuple[int, int]], line: int) -> tuple[int, int] | N
     return spans[place] if place >= 0 and spans[place][0] < line < spans[place][1] else None
 
 
-def _restore(session: sqlite3.Connection, kept: Sequence[_Kept], spans: Sequence[tuple[int, int]]) -> None:
+def _restore(session: sqlite3.Connection, kept: Sequence[_ReplacedRow], spans: Sequence[tuple[int, int]]) -> None:
     """Give rows back what foreign keys' actions took, and remove the lines that say so."""
     if not kept:
         return
     before = int(session.execute(f"select max(rowid) from {LOG}").fetchone()[0])
     query = f"select rowguid, max(rowid) from {LOG} where kind = {Logged.INSERTED.value} group by rowguid"
     inserted = dict(session.execute(query).fetchall())
-    restored: list[_Kept] = []
+    restored: list[_ReplacedRow] = []
     waiting = list(kept)
     while waiting:
         # What references a row that comes back itself can come only after it.
@@ -165,7 +165,7 @@ def _restore(session: sqlite3.Connection, kept: Sequence[_Kept], spans: Sequence
         session.execute(f"drop table {_RESTORED}")
 
 
-def _undone(one: _Kept, spans: Sequence[tuple[int, int]]) -> tuple[int, str, int, int, int, int]:
+def _undone(one: _ReplacedRow, spans: Sequence[tuple[int, int]]) -> tuple[int, str, int, int, int, int]:
     """Return which line of the action is undone, and which line undoing it has made."""
     span = _span_of(spans, one.line)
     assert span is not None
@@ -173,7 +173,7 @@ def _undone(one: _Kept, spans: Sequence[tuple[int, int]]) -> tuple[int, str, int
     return one.article.nickname, one.rowguid, kinds[0].value, kinds[1].value, *span
 
 
-def _is_restored(session: sqlite3.Connection, one: _Kept, inserted: Mapping[str, int]) -> bool:
+def _is_restored(session: sqlite3.Connection, one: _ReplacedRow, inserted: Mapping[str, int]) -> bool:
     """Restore a row unless a program has changed it since, its key is taken, or what it references is gone."""
     table = quote(one.article.file_table)
     found = find_table(session, one.article.file_table)
@@ -201,7 +201,7 @@ def _is_restored(session: sqlite3.Connection, one: _Kept, inserted: Mapping[str,
     return True
 
 
-def _has_parents(session: sqlite3.Connection, one: _Kept, inserted: Mapping[str, int]) -> bool:
+def _has_parents(session: sqlite3.Connection, one: _ReplacedRow, inserted: Mapping[str, int]) -> bool:
     """Whether the rows exist that a row references: a row that was inserted since is another one with that key."""
     for parent, pairs in _references(session, one.article.file_table):
         values = [one.before.get(column) for column, _ in pairs]

@@ -36,7 +36,7 @@ _NONE = "0" * _HEX
 
 def encode_own_columns(article: Article, stamps: dict[int, int]) -> str:
     """Return stamps of columns as triggers write them."""
-    return "".join(f"{stamps.get(place, 0):0{_HEX}x}" for place in range(len(article.columns)))
+    return "".join(f"{stamps.get(index, 0):0{_HEX}x}" for index in range(len(article.columns)))
 
 
 def moved(kept: Sequence[int]) -> str:
@@ -54,8 +54,8 @@ def renewed(changed: Sequence[str]) -> str:
     """Return the expression that stamps columns whose conditions hold with `l.stamp`, and keeps the others."""
     return " || ".join(
         f"case when {condition} then printf('%0{_HEX}x', l.stamp) "
-        f"else coalesce(nullif(substr(c.own_columns, {place * _HEX + 1}, {_HEX}), ''), '{_NONE}') end"
-        for place, condition in enumerate(changed)
+        f"else coalesce(nullif(substr(c.own_columns, {index * _HEX + 1}, {_HEX}), ''), '{_NONE}') end"
+        for index, condition in enumerate(changed)
     )
 
 

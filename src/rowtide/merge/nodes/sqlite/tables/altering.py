@@ -109,8 +109,8 @@ class SqliteTableAlteration:
 
     def _rename(self) -> None:
         renamed = self._change.renamed
-        steps = [(was, f"{_LATER}{place}") for place, was in enumerate(renamed)]
-        steps += [(f"{_LATER}{place}", now) for place, now in enumerate(renamed.values())]
+        steps = [(was, f"{_LATER}{index}") for index, was in enumerate(renamed)]
+        steps += [(f"{_LATER}{index}", now) for index, now in enumerate(renamed.values())]
         if not set(renamed) & set(renamed.values()):
             steps = list(renamed.items())
         for was, now in steps:

@@ -73,10 +73,10 @@ def _checks(definition: str) -> Iterator[str]:
     """Yield the conditions of a table's checks."""
     for found in _CHECK.finditer(definition):
         depth, start = 1, found.end()
-        for place in range(start, len(definition)):
-            depth += {"(": 1, ")": -1}.get(definition[place], 0)
+        for index in range(start, len(definition)):
+            depth += {"(": 1, ")": -1}.get(definition[index], 0)
             if depth == 0:
-                yield definition[start:place]
+                yield definition[start:index]
                 break
 
 

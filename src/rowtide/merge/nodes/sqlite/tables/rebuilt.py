@@ -229,5 +229,5 @@ class SqliteRebuiltTables:
 
 
 def _key(table: Table) -> str:
-    """Return a column that tells the table's rows apart."""
+    """Return a column that distinguishes the table's rows."""
     return table.rowid or quote(table.key_columns[0].name)

@@ -250,7 +250,7 @@ def written_columns(statement: str) -> list[str]:
 
 def _in_order(article: Article, table: Table) -> list[Column]:
     """Return a table's columns, the article's first, in its order."""
-    places = {column.name: place for place, column in enumerate(article.columns)}
+    places = {column.name: index for index, column in enumerate(article.columns)}
     own = (column for column in table.columns if column.name != ROWGUID)
     return sorted(own, key=lambda column: places.get(column.name, len(places)))
 
@@ -321,7 +321,7 @@ _WRITING = frozenset(("insert", "update"))
 
 
 def find_rewriting(session: sqlite3.Connection, article: Article) -> list[RewritingTrigger]:
-    """Return the triggers of an article's table that write to it after an insert or update, whoever writes."""
+    """Return the triggers of an article's table that write to it after an insert or update, by merge too."""
     own = {name.lower() for name in all_trigger_names(article)}
     listed = "select name, sql from main.sqlite_master where type = 'trigger' and lower(tbl_name) = lower(?) order by 1"
     return [
@@ -343,9 +343,9 @@ def is_rewriting(sql: str, table: str) -> bool:
 
 def _names_written(words: list[str]) -> Iterator[str]:
     """Yield the tables that statements insert into or update."""
-    for place, word in enumerate(words):
-        if word == "into" or (word == "update" and words[place - 1 : place] != ["do"]):
-            following = words[place + 1 :]
+    for index, word in enumerate(words):
+        if word == "into" or (word == "update" and words[index - 1 : index] != ["do"]):
+            following = words[index + 1 :]
             if following[:1] == ["or"]:
                 following = following[2:]
             if following[1:2] == ["."]:

@@ -38,13 +38,13 @@ def parameters_of(article: Article, operation: Operation) -> Sequence[tuple[str,
     for part in parts_of(operation, article.command(operation).call_format):
         match part:
             case ArgumentGroup.NEW:
-                parameters += [(f"c{place}", column.type_text) for place, column in enumerate(article.columns, 1)]
+                parameters += [(f"c{index}", column.type_text) for index, column in enumerate(article.columns, 1)]
             case ArgumentGroup.CHANGED:
                 # A domain may refuse the null that stands where nothing changed.
                 columns = enumerate(article.columns, 1)
                 parameters += [(f"c{place}", column.value_type_text) for place, column in columns]
             case ArgumentGroup.OLD:
-                parameters += [(f"old_c{place}", column.type_text) for place, column in enumerate(article.columns, 1)]
+                parameters += [(f"old_c{index}", column.type_text) for index, column in enumerate(article.columns, 1)]
             case ArgumentGroup.OLD_KEY:
                 keys = enumerate(article.key_columns, 1)
                 parameters += [(f"pkc{place}", column.type_text) for place, column in keys]
@@ -124,9 +124,9 @@ def pack_wide(article: Article, operation: Operation, arguments: Arguments) -> A
 
 def _expressions_of_rows(article: Article, operation: Operation) -> Mapping[str, str]:
     return {
-        f"{prefix}{place}": read_text(f"{row}[{place}]", column.value_type_text)
+        f"{prefix}{index}": read_text(f"{row}[{index}]", column.value_type_text)
         for row, prefix in (_ROWS[part] for part in _parts(article, operation) if part in _ROWS)
-        for place, column in enumerate(article.columns, 1)
+        for index, column in enumerate(article.columns, 1)
     }
 
 
@@ -264,7 +264,7 @@ def call(article: Article, operation: Operation) -> str:
 
 def raising(article: Article, operation: Operation, key: Sequence[str]) -> str:
     """Return the call that raises 20598; `key` are expressions for the key's values, of any type, possibly null."""
-    names = (f"{', ' if place else ''}{column.name} = " for place, column in enumerate(article.key_columns))
+    names = (f"{', ' if index else ''}{column.name} = " for index, column in enumerate(article.key_columns))
     pairs = (f"{quote_literal(name)}, {value}" for name, value in zip(names, key, strict=True))
     table = quote_literal(article.qualified_name)
     given = f"{quote_literal(operation.name)}, {table}, pg_catalog.concat({', '.join(pairs)})"
@@ -285,7 +285,7 @@ def _body(article: Article, operation: Operation, table: WrittenTable) -> Sequen
 def inserting(article: Article, given: Mapping[str, str]) -> str:
     """Return the statement that inserts a row; `given` are the expressions of values, as `parameters_of` names them."""
     names = ", ".join(quote(column.name) for column in article.columns)
-    values = ", ".join(given[f"c{place}"] for place in range(1, len(article.columns) + 1))
+    values = ", ".join(given[f"c{index}"] for index in range(1, len(article.columns) + 1))
     return f"insert into {_table(article)} ({names}) overriding system value values ({values})"
 
 
@@ -317,7 +317,7 @@ def key_bits(article: Article) -> Sequence[int]:
     has_bitmap = ArgumentGroup.BITMAP in parts_of(Operation.UPDATE, article.update.call_format)
     if not has_bitmap or all(column.key_ordinal is not None for column in article.columns):
         return []
-    return [place for place, column in enumerate(article.columns) if column.key_ordinal is not None]
+    return [index for index, column in enumerate(article.columns) if column.key_ordinal is not None]
 
 
 def updating(article: Article, given: Mapping[str, str], table: WrittenTable, *, with_key: bool) -> str:
@@ -325,12 +325,12 @@ def updating(article: Article, given: Mapping[str, str], table: WrittenTable, *,
     values = (
         f"{quote(column.name)} = "
         + (
-            f"case when pg_catalog.get_bit({given['bitmap']}, {place}) {EQUALS} 1 then {given[f'c{place + 1}']} "
+            f"case when pg_catalog.get_bit({given['bitmap']}, {index}) {EQUALS} 1 then {given[f'c{index + 1}']} "
             f"else t.{quote(column.name)} end"
             if "bitmap" in given
-            else given[f"c{place + 1}"]
+            else given[f"c{index + 1}"]
         )
-        for place, column in enumerate(article.columns)
+        for index, column in enumerate(article.columns)
         if with_key or column.key_ordinal is None
     )
     has_key = _key_condition(article, Operation.UPDATE, given, table)
@@ -359,7 +359,7 @@ def old_key(article: Article, operation: Operation) -> Sequence[str]:
     """Return the parameters with the key before the change."""
     if ArgumentGroup.OLD in parts_of(operation, article.command(operation).call_format):
         return [f"old_c{article.columns.index(column) + 1}" for column in article.key_columns]
-    return [f"pkc{place}" for place in range(1, len(article.key_columns) + 1)]
+    return [f"pkc{index}" for index in range(1, len(article.key_columns) + 1)]
 
 
 def _table(article: Article) -> str:

@@ -23,7 +23,7 @@ from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.replication.articles.articles import MAX_NAME_BYTES, Article
 from rowtide.replication.articles.call_formats import CallFormat
-from rowtide.replication.distribution.calls.bitmaps import columns_of
+from rowtide.replication.distribution.calls.arguments import columns_of
 from rowtide.replication.errors.subscribers import ProcedureEndsTransaction, ProcedureUnfit
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.replication.targets.postgres.calls.procedures import (
@@ -138,17 +138,17 @@ def changing(
 
 def _insert(article: Article, values: Mapping[str, str], places: str, _written: WrittenTable) -> str:
     names = ", ".join(quote(column.name) for column in article.columns)
-    given = ", ".join(values[f"c{place}"] for place in range(1, len(article.columns) + 1))
+    given = ", ".join(values[f"c{index}"] for index in range(1, len(article.columns) + 1))
     return f"insert into {_table(article)} ({names}) overriding system value select {given} from {places}"
 
 
 def _update(article: Article, values: Mapping[str, str], places: str, table: WrittenTable) -> str:
     changes = []
-    for place, column in enumerate(article.columns):
+    for index, column in enumerate(article.columns):
         if column.key_ordinal is None:
-            name, value = quote(column.name), values[f"c{place + 1}"]
+            name, value = quote(column.name), values[f"c{index + 1}"]
             if "bitmap" in values:
-                bit = f"pg_catalog.get_bit({values['bitmap']}, {place})"
+                bit = f"pg_catalog.get_bit({values['bitmap']}, {index})"
                 value = f"case when {bit} {EQUALS} 1 then {value} else t.{name} end"
             changes.append(f"{name} = {value}")
     has_key = _key_condition(article, Operation.UPDATE, values, table)
@@ -237,7 +237,7 @@ def call(article: Article, operation: Operation) -> str:
 
 def resolving(article: Article, operation: Operation) -> str:
     """Return a call of a user's procedure with values of the published types, by which the server finds it."""
-    values = (f"${place}::{type_text}" for place, (_, type_text) in enumerate(parameters_of(article, operation), 1))
+    values = (f"${index}::{type_text}" for index, (_, type_text) in enumerate(parameters_of(article, operation), 1))
     return f"call {article.command(operation).procedure}({', '.join(values)})"
 
 
@@ -249,7 +249,7 @@ def arguments_of(article: Article, operation: Operation, arguments: Arguments, *
 
 def _unnested(names: Sequence[str]) -> str:
     """Return the relation of a statement's values, each of which is an array."""
-    arrays = (f"pg_catalog.unnest(($1)[{place}]::pg_catalog.text[])" for place in range(1, len(names) + 1))
+    arrays = (f"pg_catalog.unnest(($1)[{index}]::pg_catalog.text[])" for index in range(1, len(names) + 1))
     return f"rows from ({', '.join(arrays)}) g ({', '.join(names)})"
 
 

@@ -54,7 +54,7 @@ class ColumnEquality:
 
 @frozen
 class WrittenTable:
-    """How an article's table is written: by whom, and how its columns are compared, by name.
+    """How an article's table is written: by which role, and how its columns are compared, by name.
 
     Without a subscriber to ask, which only printing statements is, columns are compared as the publisher's types say.
     """

@@ -228,12 +228,12 @@ def statement_of(change: RowCorrection, written: WrittenTable) -> tuple[str, lis
         case Operation.INSERT:
             given = list(values)
             names = ", ".join(quote(column.name) for column in given)
-            marks = ", ".join(_mark(column, place) for place, column in enumerate(given, 1))
+            marks = ", ".join(_mark(column, index) for index, column in enumerate(given, 1))
             statement = f"insert into {table} ({names}) overriding system value values ({marks})"
             return statement, [_text(values[column]) for column in given]
         case Operation.UPDATE:
             given = [column for column in values if column.name in change.columns]
-            set_ = ", ".join(f"{quote(column.name)} = {_mark(column, place)}" for place, column in enumerate(given, 1))
+            set_ = ", ".join(f"{quote(column.name)} = {_mark(column, index)}" for index, column in enumerate(given, 1))
             where = _key_condition(article, len(given) + 1, written)
             texts = [*(values[column] for column in given), *change.key]
             return f"update {table} t set {set_} where {where}", list(map(_text, texts))

@@ -23,7 +23,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.session_settings import PINNED_SETTINGS, WHOLE_TABLES
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.conflicts import Resolution, Resolver
+from rowtide.replication.conflicts import ConflictWinner, Key, Resolution, Resolver, Row, Rows, SettledRow, Sides, plan
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import (
     ConflictOutdated,
@@ -32,7 +32,6 @@ from rowtide.replication.errors.conflicts import (
     DeliveryConflictUnknown,
     SettlingRefused,
 )
-from rowtide.replication.settling import ConflictWinner, Key, Row, Rows, SettledRow, Sides, plan
 from rowtide.replication.subscription_settings import Constraints
 from rowtide.replication.targets import compared_rows
 from rowtide.replication.targets.compared_rows import SubscribedRows
@@ -79,7 +78,7 @@ def settle_conflict(
 
 
 @frozen
-class _Kept:
+class _RecordedConflict:
     """A conflict as it is kept; `is_delivered`: one that stopped delivery was resolved by a later attempt."""
 
     table: str
@@ -96,7 +95,7 @@ class _Settlement:
     connection: _Connection
     subscription: Subscription
     decision: ConflictDecision
-    kept: _Kept
+    kept: _RecordedConflict
     sent_to: tuple[str, ...]
 
     def outcome(self, rows: tuple[SettledRow, ...], **others: Any) -> ConflictOutcome:
@@ -155,8 +154,8 @@ class _Settlement:
         if not articles:
             raise self._outdated("the table is no article of the subscription any more")
         (article,) = articles
-        if (obstacle := subscribed.constraints.get(article.article_id)) is not None:
-            raise self._outdated(obstacle)
+        if (constraint := subscribed.constraints.get(article.article_id)) is not None:
+            raise self._outdated(constraint)
         if not sides.has_values:
             raise self._outdated("they were kept without values, with --hide-keys")
         known = {column.name for column in article.columns}
@@ -211,14 +210,14 @@ def _connect(subscription: Subscription) -> _Connection:
     )
 
 
-def _read(connection: _Connection, subscription: Subscription, decision: ConflictDecision) -> _Kept:
+def _read(connection: _Connection, subscription: Subscription, decision: ConflictDecision) -> _RecordedConflict:
     """Return a conflict, about which nobody else decides until the transaction ends."""
     row = connection.execute(_READ, (decision.conflict_id, subscription.guid)).fetchone()
     if row is None:
         raise DeliveryConflictUnknown(redact(subscription.subscriber), decision.conflict_id)
     table, winner, settled_by, is_delivered, *texts = row
     chosen = None if winner is None else ConflictWinner(winner)
-    return _Kept(table, Sides.parse(*texts), chosen, settled_by, is_delivered)
+    return _RecordedConflict(table, Sides.parse(*texts), chosen, settled_by, is_delivered)
 
 
 def _find_onward(connection: _Connection, table: str) -> tuple[tuple[str, ...], bool]:

@@ -211,7 +211,7 @@ delete from {DELETED_KEYS} d where (
 
 
 def released_function(table: str) -> str:
-    """Return the name of the function that records values which a table's rows had; see `released_values`."""
+    """Return the name of the function that records values which a table's rows had; see `RELEASED_VALUES`."""
     return f"released_{sha256(table.encode()).hexdigest()[:16]}"
 
 
@@ -221,8 +221,8 @@ def _deleted_function(article: Article) -> str:
 
 # Unique values that rows of a PostgreSQL subscriber had and have no longer: last commit time compares with these,
 # too. A row that arrives late gives way to a later one that had its value meanwhile, wherever that is by now.
-# Triggers record them, whoever changes a row; a value that a row still has is found in the row. They are kept as
-# deleted keys are.
+# Triggers record them, so that it does not matter which session changes a row; a value that a row still has is found
+# in the row. They are kept as deleted keys are.
 
 RELEASED_VALUES = f'{SCHEMA}."MSreleased_values"'
 RELEASED_OBJECTS = (

@@ -243,7 +243,7 @@ def _first_new(article: Article, operation: Operation) -> int:
 
 
 def _numbered(article: Article, first: int) -> Sequence[tuple[PublishedColumn, int]]:
-    return [(column, place) for place, column in enumerate(article.columns, first)]
+    return [(column, index) for index, column in enumerate(article.columns, first)]
 
 
 def given(place: int) -> str:

@@ -21,10 +21,17 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.clock import INCARNATION
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.conflicts import ConflictKind, PresentRow, Resolution, Version
+from rowtide.replication.conflicts import (
+    DECIDED,
+    ConflictKind,
+    ConflictState,
+    ConflictWinner,
+    PresentRow,
+    Resolution,
+    Version,
+)
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import ClockSkewed, CommitTimesNotKept, OriginNeeded
-from rowtide.replication.settling import DECIDED, ConflictState, ConflictWinner
 from rowtide.replication.targets.postgres import origins
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.conflicts import former_values, statements
@@ -33,7 +40,7 @@ from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.subscriber_kind import KeptConflict
 
 _MOST_SKEW_US = 5_000_000
-"""How far the publisher's clock may be ahead; so long the subscriber waits for a commit's time to have passed."""
+"""How far the publisher's clock may be ahead; the subscriber waits up to this long until a commit's time has passed."""
 _FORGET_S = 60.0
 _PATIENCE_S = 2.0
 

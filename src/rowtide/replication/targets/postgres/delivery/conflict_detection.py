@@ -418,7 +418,7 @@ def _rows_of(call: ProcedureCall) -> Sequence[_Texts]:
     """Return a call's rows: of an update the old one and the new one."""
     texts = tuple(None if value is None else value.decode(errors="replace") for value in call.arguments)
     count = len(call.article.columns)
-    return [texts[place : place + count] for place in range(0, len(texts), count)]
+    return [texts[index : index + count] for index in range(0, len(texts), count)]
 
 
 def _as_row(article: Article, texts: Sequence[str | None]) -> dict[str, str | None]:

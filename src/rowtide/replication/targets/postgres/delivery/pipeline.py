@@ -13,11 +13,18 @@ from psycopg import pq
 from psycopg.pq import abc
 
 from rowtide.core.errors import RowtideError
+from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.copying import await_socket, begin_copy_in, end_copy_in, put_copy_data
-from rowtide.databases.postgres.errors import ConnectionFailed, translate, translated
+from rowtide.databases.postgres.encodings import can_encode
+from rowtide.databases.postgres.errors import ConnectionFailed, find_outage, translate, translated
 from rowtide.events.catalogue import DeadlocksNotWatched
 from rowtide.events.emission import emit
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.distribution.calls.arguments import Arguments
+from rowtide.replication.distribution.calls.ordered import ProcedureCall
+from rowtide.replication.errors.delivery import CommandError, CommandRefused, RowNotFound
+from rowtide.replication.targets.postgres.calls import procedures
 
 # Deadlocks with programs of the subscriber's, of which ours is to be the transaction that goes. The server looks for
 # a deadlock once for each wait, a while after it began, and ends the transaction that has looked. A program that
@@ -82,7 +89,7 @@ class DeadlockWatch:
 _SENT_BETWEEN_LOOKS = 256
 """Number of statements sent before results are read, so that neither side's buffer fills up."""
 _SILENCE_MS = 300
-"""Seconds without an answer after which a deadlock is looked for; the programs' own servers do after a second."""
+"""Without an answer for this long the agent looks for a deadlock: before a server does by itself, after a second."""
 _CANCELLED, _DEADLOCK = "57014", "40P01"
 _ENDED = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
@@ -91,7 +98,7 @@ _ENDED = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 class FailedStatement:
     """The first statement since the last synchronization that failed, by its number from 0."""
 
-    place: int
+    index: int
     sqlstate: str
     message: str
 
@@ -161,7 +168,7 @@ class Pipeline:
     def copy(self, statement: str, pieces: Iterable[bytes]) -> FailedStatement | None:
         """Execute a COPY from here with lines of text, after a synchronization; return its failure, or None.
 
-        libpq has no COPY in its pipeline mode, which ends for so long.
+        libpq has no COPY in its pipeline mode, which ends meanwhile.
         """
         with _connected(), self.paused():
             refused = begin_copy_in(self._connection, statement)
@@ -223,10 +230,10 @@ class Pipeline:
             self._answered += 1
         return False
 
-    def _explain(self, place: int, result: abc.PGresult) -> FailedStatement:
-        refused = _refused(place, result)
+    def _explain(self, index: int, result: abc.PGresult) -> FailedStatement:
+        refused = _refused(index, result)
         if refused.sqlstate == _CANCELLED and self._watch is not None and self._watch.has_ended_one:
-            return FailedStatement(place, _DEADLOCK, "a program waits for this agent, and the agent for the program")
+            return FailedStatement(index, _DEADLOCK, "a program waits for this agent, and the agent for the program")
         return refused
 
     def _take_synchronisation(self) -> bool:
@@ -245,11 +252,62 @@ def _connected() -> Iterator[None]:
         raise translate(error) from error
 
 
-def _refused(place: int, result: abc.PGresult) -> FailedStatement:
+def _refused(index: int, result: abc.PGresult) -> FailedStatement:
     def field(name: pq.DiagnosticField) -> str:
         return (result.error_field(name) or b"").decode(errors="replace")
 
     sqlstate = field(pq.DiagnosticField.SQLSTATE)
     if not sqlstate or sqlstate.startswith(("08", "57P")):
         raise ConnectionFailed(" ".join(result.error_message.decode(errors="replace").split()))
-    return FailedStatement(place, sqlstate, field(pq.DiagnosticField.MESSAGE_PRIMARY))
+    return FailedStatement(index, sqlstate, field(pq.DiagnosticField.MESSAGE_PRIMARY))
+
+
+_ROW_NOT_FOUND = "20598"
+_CHARACTER_NOT_HELD = "22P05"
+_TOO_LARGE = ("54000", "XX000")
+"""SQLSTATEs for a row that exceeds the server's memory allocation limit."""
+LARGE_BYTES = 1 << 25
+"""XX000 is any internal error: it is one of size only if the call's values have this many bytes."""
+
+
+def require_order(refused: FailedStatement) -> None:
+    """Raise the server's own failures, such as a full disk, which no command caused.
+
+    A retry needs a new session.
+    """
+    outage = find_outage(refused.sqlstate, refused.message)
+    if outage is not None:
+        raise outage
+
+
+def is_too_large(refused: FailedStatement, call: ProcedureCall) -> bool:
+    """Return whether a call was refused for the size of its values."""
+    return refused.sqlstate in _TOO_LARGE and size_of(call.arguments) >= LARGE_BYTES
+
+
+def explain_call(refused: FailedStatement, call: ProcedureCall, codec: str | None) -> CommandError:
+    """Return the error of a refused call; `codec` is of the subscriber's encoding."""
+    article, operation, arguments = call.article, call.operation, call.arguments
+    table, key = article.qualified_name, procedures.key_of(article, operation, arguments)
+    command, reason = operation.name.lower(), refused.message
+    if refused.sqlstate == _ROW_NOT_FOUND:
+        return RowNotFound(CommitLsn(call.lsn), call.seqval, table, key, command)
+    if refused.sqlstate == _CHARACTER_NOT_HELD:
+        reason += _name_columns(article, arguments, codec)
+    return CommandRefused(CommitLsn(call.lsn), call.seqval, table, key, command, refused.sqlstate, reason)
+
+
+def size_of(arguments: Arguments) -> int:
+    """Return the number of bytes of a call's arguments."""
+    return sum(len(value) for value in arguments if value is not None)
+
+
+def _name_columns(article: Article, arguments: Arguments, codec: str | None) -> str:
+    """Name the columns with values that the subscriber's encoding lacks, which the server does not do."""
+    columns = article.columns
+    named = dict.fromkeys(
+        columns[index % len(columns)].name
+        for index, value in enumerate(arguments)
+        if value is not None and not can_encode(codec, value.decode(errors="ignore"))
+    )
+    return f", in column {', '.join(named)}" if named else ""

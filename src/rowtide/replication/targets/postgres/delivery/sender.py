@@ -29,9 +29,11 @@ from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls import procedures, statements
 from rowtide.replication.targets.postgres.calls.procedures import array_literal
 from rowtide.replication.targets.postgres.calls.written_table import Writer
-from rowtide.replication.targets.postgres.delivery.pipeline import DeadlockWatch, FailedStatement, Pipeline
-from rowtide.replication.targets.postgres.delivery.refusals import (
+from rowtide.replication.targets.postgres.delivery.pipeline import (
     LARGE_BYTES,
+    DeadlockWatch,
+    FailedStatement,
+    Pipeline,
     explain_call,
     is_too_large,
     require_order,
@@ -175,8 +177,8 @@ class Sender:
     def _send_set(self, calls: Calls) -> None:
         """Send calls of one article and operation at once, which are about different rows; halved while too large."""
         if len(calls) < _FEWEST_AS_ARRAYS:
-            for place in range(len(calls)):
-                self._send_one(calls.one(place))
+            for index in range(len(calls)):
+                self._send_one(calls.one(index))
             return
         parts = [calls]
         while parts:
@@ -221,7 +223,7 @@ class Sender:
         self.synchronize()
         changed_by = self._changed_by
         self._pipeline.execute("savepoint piece")
-        places = [place for place, call in enumerate(piece) for _ in range(self._run(call))]
+        indexes = [index for index, call in enumerate(piece) for _ in range(self._run(call))]
         self._pipeline.execute("release savepoint piece")
         refused = self._pipeline.synchronize()
         if refused is None:
@@ -230,8 +232,8 @@ class Sender:
         self._pipeline.execute("rollback to savepoint piece")
         self._changed_by = changed_by
         self._pipeline.synchronize()
-        place = places[refused.place - 1] if 0 < refused.place <= len(places) else len(piece)
-        return Failure(place, self._explain(refused, place, piece))
+        index = indexes[refused.index - 1] if 0 < refused.index <= len(indexes) else len(piece)
+        return Failure(index, self._explain(refused, index, piece))
 
     def alter(
         self, altering: Sequence[str], *, calls: Sequence[tuple[Article, Operation]] = ()
@@ -281,7 +283,7 @@ class Sender:
         if self._is_repeatable and refused.sqlstate not in (progress.FENCED, DEFERRED):
             self._undo()
             raise BatchUndone
-        raise self._explain(refused, refused.place - before, sent)
+        raise self._explain(refused, refused.index - before, sent)
 
     def commit(self, guid: bytes, reached: Position) -> None:
         """Commit the batch with the position that it reaches. Raises as `synchronize`."""
@@ -430,15 +432,15 @@ class Sender:
         self._array_calls.clear()
         self._prepare_own()
 
-    def _explain(self, refused: FailedStatement, place: int, sent: Sequence[ProcedureCall]) -> RowtideError:
-        """Return the error for a refusal: of the call at that place, or of what came before or after all calls."""
+    def _explain(self, refused: FailedStatement, index: int, sent: Sequence[ProcedureCall]) -> RowtideError:
+        """Return the error for a refusal: of the call at that index, or of what came before or after all calls."""
         if refused.sqlstate == progress.FENCED:
             return AgentReplaced(self._subscriber, refused.message)
         if refused.sqlstate == DEFERRED:
             return OwnerTriggersDeferred(refused.message)
-        if not 0 <= place < len(sent):
+        if not 0 <= index < len(sent):
             return BatchRefused(refused.sqlstate, refused.message)
-        call = sent[place]
+        call = sent[index]
         if is_too_large(refused, call):
             self._refuse_size(call, f"the server says: {shown(refused.message)}")
         return explain_call(refused, call, self._codec)

@@ -18,8 +18,7 @@ from rowtide.databases.postgres.quoting import quote, quote_literal, quote_quali
 from rowtide.replication.articles.articles import Article, ArticleType
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.errors.subscribers import ScriptRefused, SubscriberLacks
-from rowtide.replication.snapshot.needs import Need, NeedKind
-from rowtide.replication.snapshot.scripts import Script
+from rowtide.replication.snapshot.objects import Need, NeedKind, Script
 from rowtide.replication.snapshot.target import ForeignKey, TableDetails
 from rowtide.replication.subscription_settings import IfExists
 from rowtide.replication.targets.postgres.connecting import connect

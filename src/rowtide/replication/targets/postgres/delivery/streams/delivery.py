@@ -142,12 +142,12 @@ class Routes:
             # Rows without key are only inserted.
             numbers = count()
             return lambda _arguments: next(numbers) % streams
-        places = indexes_of_keys(article, operation)
-        if not places.old or not places.new:
-            row = itemgetter(*(places.old or places.new))
+        indexes = indexes_of_keys(article, operation)
+        if not indexes.old or not indexes.new:
+            row = itemgetter(*(indexes.old or indexes.new))
             return lambda arguments: hash(row(arguments)) % streams
-        old, new = itemgetter(*places.old), itemgetter(*places.new)
-        is_single = len(places.old) == 1
+        old, new = itemgetter(*indexes.old), itemgetter(*indexes.new)
+        is_single = len(indexes.old) == 1
 
         def find(arguments: Arguments) -> int | None:
             before, after = old(arguments), new(arguments)

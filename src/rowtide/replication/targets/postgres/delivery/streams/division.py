@@ -45,7 +45,7 @@ NOTHING = Touched(None, None)
 
 
 class ColumnReader:
-    """Reads some columns of one article from the arguments of one operation; `columns` are places in the row."""
+    """Reads some columns of one article from the arguments of one operation; `columns` are indexes in the row."""
 
     def __init__(self, article: Article, operation: Operation, columns: Sequence[int]) -> None:
         self._operation = operation
@@ -55,7 +55,7 @@ class ColumnReader:
         for part in parts_of(operation, article.command(operation).call_format):
             starts[part] = length
             length += len(article.key_columns) if part is ArgumentGroup.OLD_KEY else len(article.columns)
-        in_key = {article.columns.index(column): place for place, column in enumerate(article.key_columns)}
+        in_key = {article.columns.index(column): index for index, column in enumerate(article.key_columns)}
         # Where an old value is: in the old row, or in the old key.
         old, old_key = starts.get(ArgumentGroup.OLD), starts.get(ArgumentGroup.OLD_KEY)
         if old is not None:
@@ -79,7 +79,7 @@ class ColumnReader:
 
     def read_old(self, arguments: Arguments) -> Side:
         """Return the values before an update or a delete, changed or not."""
-        values = tuple(arguments[place] for place in self._old if place is not None)
+        values = tuple(arguments[index] for index in self._old if index is not None)
         return values if len(values) == len(self._columns) else Unknown.VALUES
 
     def _read_update(self, arguments: Arguments) -> Touched:
@@ -220,17 +220,17 @@ class _CallReader:
         self._article, self._operation = article, operation
         self._row = _SharedValue(_KEY, article.article_id)
         self.key = self._columns(tuple(column.name for column in article.key_columns)) if article.key_columns else None
-        self._places = list(self._find_indexes(rules))
+        self._shared_values = list(self._find_indexes(rules))
 
     def read(self, call: ProcedureCall) -> _Touches:
         """Return what a call touches; the key of its row first."""
         found: _Touches = []
         if self.key is not None:
             found.append((self._row, self._read_key(call)))
-        for place, reader in self._places:
+        for shared, reader in self._shared_values:
             touched = _ANY if reader is None else reader.read(call.arguments)
             if touched.before is not None or touched.after is not None:
-                found.append((place, touched))
+                found.append((shared, touched))
         return found
 
     def _read_key(self, call: ProcedureCall) -> Touched:
@@ -244,8 +244,8 @@ class _CallReader:
     def _find_indexes(self, rules: SubscriberRules) -> Iterator[tuple[_SharedValue, ColumnReader | None]]:
         article_id = self._article.article_id
         for unique in rules.uniques.get(article_id, ()):
-            place = _SharedValue(_UNIQUE, unique.index, unique.nulls_collide)
-            yield place, None if unique.columns is None else self._columns(unique.columns)
+            shared = _SharedValue(_UNIQUE, unique.index, unique.nulls_collide)
+            yield shared, None if unique.columns is None else self._columns(unique.columns)
         for reference in rules.references:
             if reference.referencing == article_id:
                 yield _SharedValue(_REFERRING, reference.constraint), self._columns(reference.columns)
@@ -253,14 +253,14 @@ class _CallReader:
                 yield _SharedValue(_REFERRED, reference.constraint), self._columns(reference.key)
 
     def _columns(self, names: Sequence[str]) -> ColumnReader | None:
-        places = {column.name: place for place, column in enumerate(self._article.columns)}
-        if not places.keys() >= set(names):
+        indexes = {column.name: index for index, column in enumerate(self._article.columns)}
+        if not indexes.keys() >= set(names):
             return None
-        return ColumnReader(self._article, self._operation, [places[name] for name in names])
+        return ColumnReader(self._article, self._operation, [indexes[name] for name in names])
 
 
 class _ChangedValues:
-    """What a batch does to each place, which decides whose values join calls."""
+    """What a batch does to each shared value, which decides whose values join calls."""
 
     def __init__(self) -> None:
         self._brought: set[object] = set()
@@ -274,23 +274,23 @@ class _ChangedValues:
         unknown_uniques: set[object] = set()
         takes, unknown_referring, unknown_referred = set[object](), set[tuple[object, bool]](), set[object]()
         for touches in calls:
-            for place, touched in touches:
+            for shared, touched in touches:
                 is_unknown = Unknown.VALUES in (touched.before, touched.after)
-                match place.kind:
+                match shared.kind:
                     case "unique":
                         if touched.after is not None:
-                            found._brought.add(place.identity)
+                            found._brought.add(shared.identity)
                         if is_unknown:
-                            unknown_uniques.add(place.identity)
+                            unknown_uniques.add(shared.identity)
                     case "referring" if is_unknown:
-                        unknown_referring.add((place.identity, touched.after is Unknown.VALUES))
+                        unknown_referring.add((shared.identity, touched.after is Unknown.VALUES))
                     case "referred":
-                        known = found._referred.setdefault(place.identity, set())
+                        known = found._referred.setdefault(shared.identity, set())
                         known.update(value for value in (touched.before, touched.after) if isinstance(value, tuple))
                         if touched.before is not None:
-                            takes.add(place.identity)
+                            takes.add(shared.identity)
                         if is_unknown:
-                            unknown_referred.add(place.identity)
+                            unknown_referred.add(shared.identity)
         found._pinned |= {(_UNIQUE, index) for index in unknown_uniques & found._brought}
         found._pinned |= {(_REFERRED, constraint) for constraint in unknown_referred}
         found._pinned |= {
@@ -302,37 +302,37 @@ class _ChangedValues:
 
     def nodes(self, touches: _Touches) -> Iterator[_Node]:
         """Yield what joins a call to others that yield the same."""
-        for place, touched in touches:
-            if place.kind == _KEY:
+        for shared, touched in touches:
+            if shared.kind == _KEY:
                 for value in (touched.before, touched.after):
                     if value is not None:
-                        yield place.identity, value
-            elif place.kind == _UNIQUE:
-                yield from self._unique_nodes(place, touched)
+                        yield shared.identity, value
+            elif shared.kind == _UNIQUE:
+                yield from self._unique_nodes(shared, touched)
             else:
-                yield from self._reference_nodes(place, touched)
+                yield from self._reference_nodes(shared, touched)
 
-    def _unique_nodes(self, place: _SharedValue, touched: Touched) -> Iterator[_Node]:
-        if (_UNIQUE, place.identity) in self._pinned:
-            yield _UNIQUE, place.identity
+    def _unique_nodes(self, shared: _SharedValue, touched: Touched) -> Iterator[_Node]:
+        if (_UNIQUE, shared.identity) in self._pinned:
+            yield _UNIQUE, shared.identity
             return
-        if place.identity not in self._brought:
+        if shared.identity not in self._brought:
             return
         for value in (touched.before, touched.after):
-            if isinstance(value, tuple) and (place.nulls_collide or None not in value):
-                yield _UNIQUE, place.identity, value
+            if isinstance(value, tuple) and (shared.nulls_collide or None not in value):
+                yield _UNIQUE, shared.identity, value
 
-    def _reference_nodes(self, place: _SharedValue, touched: Touched) -> Iterator[_Node]:
-        referred = self._referred.get(place.identity)
+    def _reference_nodes(self, shared: _SharedValue, touched: Touched) -> Iterator[_Node]:
+        referred = self._referred.get(shared.identity)
         if referred is None:
             # No call changes a key that is referred to.
             return
-        if (_REFERRED, place.identity) in self._pinned:
-            yield _REFERRED, place.identity
+        if (_REFERRED, shared.identity) in self._pinned:
+            yield _REFERRED, shared.identity
             return
         for value in (touched.before, touched.after):
             if isinstance(value, tuple) and value in referred:
-                yield _REFERRED, place.identity, value
+                yield _REFERRED, shared.identity, value
 
 
 class _Components:

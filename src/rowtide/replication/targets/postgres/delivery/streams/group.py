@@ -164,7 +164,7 @@ class Stream:
 
 
 _LOOK_S = 0.5
-"""So often the streams are looked at for one that waits for another."""
+"""The interval at which the streams are checked for one that waits for another."""
 _SHORT_DEADLOCK_MS = 100
 
 

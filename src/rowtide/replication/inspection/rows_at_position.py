@@ -1,6 +1,6 @@
 """Published rows at a subscriber's position, and what its own programs changed that the publisher lacks.
 
-A change counts once more if it commits below the position and the snapshot does not see it; it is taken back if the
+A change counts once more if it commits below the position and the snapshot does not see it; it is undone if the
 snapshot sees it and it commits at the position or later. Neither LSN nor commit time says what a snapshot sees.
 """
 
@@ -49,7 +49,7 @@ from rowtide.replication.targets.compared_rows import (
     key_of,
 )
 from rowtide.replication.targets.postgres import progress
-from rowtide.replication.targets.postgres.comparison.rows import PostgresRows
+from rowtide.replication.targets.postgres.comparison.rows import PostgresComparedRows
 
 _CALL, _XCALL = Command(CallFormat.CALL), Command(CallFormat.XCALL)
 
@@ -260,7 +260,7 @@ class Counterflow:
         """Note how far delivery to the publisher is; what that has written, a later snapshot of the publisher sees."""
         self._readers = self._manifest.refresh().readers
 
-    def find_keys(self, article: Article, published: PostgresRows) -> frozenset[Row]:
+    def find_keys(self, article: Article, published: PostgresComparedRows) -> frozenset[Row]:
         """Return the keys of rows that the subscriber's programs have changed, and the publisher's snapshot lacks.
 
         Of rows that are locked at the subscriber, all are found. Raises `NotComparable`, and what reading the

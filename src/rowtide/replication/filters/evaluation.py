@@ -26,8 +26,8 @@ from rowtide.replication.filters.conditions import (
     NullTest,
     Range,
     columns_of,
+    find_type,
 )
-from rowtide.replication.filters.exact_types import find_type
 
 Values = npt.NDArray[np.object_]
 """A column's values by rows: the server's text as bytes, or None."""

@@ -15,7 +15,7 @@ from rowtide.databases.urls import parse_url
 from rowtide.lake.session import pinned, spark_watched
 from rowtide.lake.spark.jars import lack_named
 from rowtide.merge.articles import DeviceLimits
-from rowtide.merge.fan_out.synchronising import FanOutTarget, SyncOutcome, synchronise_target
+from rowtide.merge.fan_out import FanOutTarget, SyncOutcome, synchronise_target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

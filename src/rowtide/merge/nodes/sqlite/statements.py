@@ -12,7 +12,7 @@ from rowtide.databases.sqlite.keys import quote, quote_literal
 from rowtide.databases.sqlite.values import affinity, from_text, is_numeric, stored_type
 from rowtide.databases.types.others import ANY
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.nodes.roles.writing import TemporaryValues
+from rowtide.merge.nodes.rows import TemporaryValues
 from rowtide.merge.nodes.sqlite.actions import has_dependents, matches
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact, keep_exact
 from rowtide.merge.nodes.sqlite.key_moves import DELETING, SETTING, list_referrers, nickname_of
@@ -89,7 +89,7 @@ def _stage(session: sqlite3.Connection, article: Article, writes: Sequence[Write
     """Stage rows; most of them share their metadata, which is staged once."""
     view = _staging(article)
     rows, known = f"{view}_rows", f"{view}_known"
-    places = [f"v{place}" for place in range(len(article.columns))]
+    places = [f"v{index}" for index in range(len(article.columns))]
     joined = f"{rows} r cross join {known} k on k.id = r.known"
     for made in (
         f"table if not exists {rows} (rowguid, known, {', '.join(places)})",
@@ -164,7 +164,7 @@ def _write_rows(session: sqlite3.Connection, article: Article, staging: str, wri
         written += _update(session, article, staging, updated)
     if any(one.row is not None and not one.is_live for one in writes):
         names = ", ".join(quote(column.name) for column in article.columns)
-        values = ", ".join(f"v{place}" for place in range(len(article.columns)))
+        values = ", ".join(f"v{index}" for index in range(len(article.columns)))
         written += session.execute(
             f"insert into {table} ({names}, {ROWGUID}) select {values}, rowguid from {staging} "
             "where not live and not gone order by rowguid"
@@ -177,7 +177,7 @@ def _update(session: sqlite3.Connection, article: Article, staging: str, rows: i
 
     Keys are set only for rows whose keys change, since SQLite moves a row whose key is set.
     """
-    pairs = [(column, quote(column.name), f"i.v{place}") for place, column in enumerate(article.columns)]
+    pairs = [(column, quote(column.name), f"i.v{index}") for index, column in enumerate(article.columns)]
     same = " and ".join(
         f"t.{name} collate binary is {value} and typeof(t.{name}) = typeof({value})"
         for column, name, value in pairs

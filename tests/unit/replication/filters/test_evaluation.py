@@ -7,7 +7,7 @@ import pytest
 
 from builders.values.row_filters import column_values
 from rowtide.replication.filters import FilterColumn, parse_filter
-from rowtide.replication.filters.verdict import find_transitions, matches
+from rowtide.replication.filters.evaluation import find_transitions, matches
 
 
 def choose(type_text: str, predicate: str, *values: str | None) -> list[str | None]:

@@ -36,6 +36,7 @@ DEFAULT_WORKERS = 4
 """Synchronisations at a time, unless the caller says."""
 _MOST_TRIES = 8
 _FIRST_PAUSE_S = 0.05
+"""Of retries of a busy hub; pauses double, and are random, so that those who met do not meet again."""
 
 
 @frozen

@@ -1,6 +1,6 @@
 """Identity ranges: which numbers each node gives to new rows (SQL Server: automatic identity range management). Pure.
 
-A node has a primary range and an equal secondary one; both are taken from the publisher's pool, which only grows.
+A node has a primary range and an equal secondary one; both come from the publisher's pool, which only grows.
 
 SQLite numbers a row above all keys that its table has or had; a trigger can change neither the number nor what
 `last_insert_rowid()` returns. So a file's ranges follow each other above all its keys, and it gets new ones whenever
@@ -63,8 +63,8 @@ def renew(
 ) -> IdentityRange | None:
     """Return the ranges that a node gets at a synchronisation; None if those that it has will do.
 
-    `take` takes so many numbers from the pool, and returns the first. `ahead` is the highest key that may come to the
-    node: one that follows the highest key gets both ranges from above it.
+    `take` takes that number of values from the pool, and returns the first. `ahead` is the highest key that may
+    come to the node: one that follows the highest key gets both ranges from above it.
     """
     size = article.identity_range
     if owned is None:
@@ -87,5 +87,5 @@ def _both(begin: int, size: int) -> IdentityRange:
 
 
 def _is_used(last: int, begin: int, end: int, threshold: int) -> bool:
-    """Whether so many percent of a range are used."""
+    """Whether a percentage of a range is used."""
     return (last - begin + 1) * 100 >= (end - begin + 1) * threshold

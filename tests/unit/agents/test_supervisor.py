@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowtide.agents.restarts import HEALTHY_S, LONGEST_PAUSE_S, next_pause_s
+from rowtide.agents.supervisor import HEALTHY_S, LONGEST_PAUSE_S, next_pause_s
 
 
 def test_the_pause_doubles_up_to_a_minute() -> None:

@@ -20,7 +20,13 @@ from rowtide.core.tables import ImageKind, LoggedTable
 from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.inspection.differences import differing_keys, moved_rows
-from rowtide.replication.inspection.moving import NotComparable, PositionMove, add_to_buckets, differing, total
+from rowtide.replication.inspection.rows_at_position import (
+    NotComparable,
+    PositionMove,
+    add_to_buckets,
+    differing,
+    total,
+)
 from rowtide.replication.targets.compared_rows import Buckets, Hashed, HashedRow, Row, hash_row, key_of
 
 BUCKETS = Hashed(4)

@@ -1,4 +1,4 @@
-"""Replica identities that did not cover what calls need, and do again: whether the log has all rows nevertheless.
+"""Replica identities that did not cover what calls need, and were restored: whether the log has all rows nevertheless.
 
 Without an identity the publisher refuses updates and deletes; and a table may only have been inserted into.
 """
@@ -27,9 +27,9 @@ from rowtide.replication.errors.delivery import IdentityLost
 def require_intact(
     context: DeliveryContext, manifest: Manifest, article: Article, table_id: int, lost: IdentityLost
 ) -> None:
-    """Raise `lost` while the identity is not mended, and `CopyNeeded` if logged rows lack something.
+    """Raise `lost` while the identity is not restored, and `CopyNeeded` if logged rows lack something.
 
-    No later row of this table version lacks anything then: the log is read up to the statement that mended it. Raises
+    No later row of this table version lacks anything then: the log is read up to the statement that restored it. Raises
     `LogNotRead`.
     """
     with translated(), context.engine.begin() as connection:

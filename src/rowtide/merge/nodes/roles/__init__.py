@@ -1,1 +1,0 @@
-"""The parts of a node, by subject; each kind of database has one implementation of each."""
