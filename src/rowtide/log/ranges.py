@@ -91,6 +91,7 @@ class RangeWriter:
         """
         if not self._is_complete:
             return None
+        # Until the cut is durable: whatever is raised on the way leaves it so.
         self._is_complete = False
         cut = decoding.result()
         position = self._write(cut)
