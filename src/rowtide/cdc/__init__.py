@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.enabling.administration import Disabling, EnabledDatabase
     from rowtide.cdc.enabling.table_rules import RuledTable, TableRule
     from rowtide.cdc.enabling.table_sets import Outcome, TableOutcome
-    from rowtide.cdc.gaps.reconciling import BridgedGap, LogGap
+    from rowtide.cdc.gaps.reconciling import BridgedGap, OpenGap
     from rowtide.cdc.gaps.reinitialize import CaptureLoss
     from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn
     from rowtide.cdc.introspection import ListedColumn, ListedInstance
@@ -92,12 +92,12 @@ __all__ = [
     "ListedInstance",
     "ListedJob",
     "ListedSnapshot",
-    "LogGap",
     "MendedTable",
     "MissingTransaction",
     "NewConsumer",
     "NewInstance",
     "NewJob",
+    "OpenGap",
     "Outcome",
     "PublishedLake",
     "RecordedInstance",
@@ -161,12 +161,12 @@ _HOMES = {
     "ListedInstance": "rowtide.cdc.introspection",
     "ListedJob": "rowtide.cdc.jobs.administration",
     "ListedSnapshot": "rowtide.cdc.snapshots.administration",
-    "LogGap": "rowtide.cdc.gaps.reconciling",
     "MendedTable": "rowtide.cdc.widening_removal",
     "MissingTransaction": "rowtide.cdc.published",
     "NewConsumer": "rowtide.cdc.requests",
     "NewInstance": "rowtide.cdc.requests",
     "NewJob": "rowtide.cdc.jobs.parameters",
+    "OpenGap": "rowtide.cdc.gaps.reconciling",
     "Outcome": "rowtide.cdc.enabling.table_sets",
     "PublishedLake": "rowtide.cdc.queries.windows",
     "RecordedInstance": "rowtide.cdc.published",

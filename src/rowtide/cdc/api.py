@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.enabling.administration import Disabling, EnabledDatabase
     from rowtide.cdc.enabling.table_rules import RuledTable, TableRule
     from rowtide.cdc.enabling.table_sets import TableOutcome
-    from rowtide.cdc.gaps.reconciling import BridgedGap, LogGap
+    from rowtide.cdc.gaps.reconciling import BridgedGap, OpenGap
     from rowtide.cdc.gaps.reinitialize import CaptureLoss
     from rowtide.cdc.requests import CleanupOrder
     from rowtide.cdc.running.context import CaptureContext, Watchers
@@ -334,7 +334,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
 
         return reinitialize(self._engine, self._name, reason, on_wait)
 
-    def find_gap(self) -> LogGap:
+    def find_gap(self) -> OpenGap:
         """Return the gap that `bridge_gap` would reconcile. Raises as that, but for `LeaseHeld`."""
         from rowtide.cdc.gaps.reconciling import find_gap
 

@@ -28,9 +28,9 @@ from rowtide.cdc.capture.change_files import (
 )
 from rowtide.cdc.capture.continuity import is_behind, require_continued
 from rowtide.cdc.capture.instance_tables import AS_FITS, InstanceTables, Widening
+from rowtide.cdc.capture.lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import (
     CyclePlan,
-    InstanceLifetime,
     find_too_large,
     is_heartbeat_due,
     last_gap,

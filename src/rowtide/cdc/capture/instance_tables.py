@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rowtide.cdc.capture.planning import CyclePlan, InstanceLifetime
+from rowtide.cdc.capture.lifetimes import InstanceLifetime
+from rowtide.cdc.capture.planning import CyclePlan
 from rowtide.cdc.ddl import retyping
 from rowtide.cdc.ddl.retyping import WidenedTable
 from rowtide.cdc.instances import Instance

@@ -20,7 +20,8 @@ from rowtide.cdc.errors.capturing import TableRenamed
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.grouping import GroupingDatabase
 from rowtide.cdc.rows.conversion import texts_by_ordinal
-from rowtide.cdc.snapshots.chunk_copies import BaseRows, as_copied, captured_numbers
+from rowtide.cdc.snapshots.base_rows import BaseRows
+from rowtide.cdc.snapshots.chunk_copies import as_copied, captured_numbers
 from rowtide.copying.chunk_statements import CopyForm, copying, locking_name
 from rowtide.copying.chunks import cut
 from rowtide.copying.errors import CopiedTableUnreadable

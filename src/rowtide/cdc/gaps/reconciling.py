@@ -77,7 +77,7 @@ _SEGMENT_BYTES = 32 * 1024 * 1024
 
 
 @frozen
-class LogGap:
+class OpenGap:
     """What is reconciled: from `after` to the server's present end, for these instances.
 
     `restarted` are the others, with the reason: they begin again after the gap.
@@ -109,7 +109,7 @@ class BridgedGap:
     rows: int
 
 
-def find_gap(engine: Engine, database: str) -> LogGap:
+def find_gap(engine: Engine, database: str) -> OpenGap:
     """Return the gap that `reconcile` would reconcile, without changes. Raises as that, but `LeaseHeld`."""
     with translated(), engine.connect() as connection:
         source = read_source(connection, database)
@@ -120,7 +120,7 @@ def find_gap(engine: Engine, database: str) -> LogGap:
         recorded = read_instances(source.lake, publication.cycle) if publication is not None else {}
         state = manifest.state
         sides = _find_sides(connection, source.lake, _enabled(recorded), state.members)
-        return LogGap(
+        return OpenGap(
             after=state.position,
             server=format_log_position(slot.read_log_end(connection)),
             instances=tuple(base.instance.capture_instance for base in sides.bases.values()),

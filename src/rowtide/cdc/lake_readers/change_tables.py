@@ -259,6 +259,7 @@ class Completions:
 
     def _write(self) -> Path:
         folder = tempfile.TemporaryDirectory(prefix="rowtide-")
+        # With this object, not at the end of a stream: a reader may leave one half read, or read it again.
         weakref.finalize(self, folder.cleanup)
         path = Path(folder.name) / "completed"
         writer: Any = None

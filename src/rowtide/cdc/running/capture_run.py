@@ -135,6 +135,8 @@ class _Run:
     def open(self) -> Iterator[Agent]:
         self.recorder.reopen()
         limits, pace = self.begin()
+        # Left in reverse: copies and upkeep end before the lake's lease is resigned, and the lock is released last, so
+        # that the next holder never meets a commit of this one.
         with ExitStack() as stack:
             lease = stack.enter_context(AdvisoryLease.take(self._engine, LAKE))
             self.recorder.write_to(lease.connection)

@@ -159,6 +159,7 @@ class SnapshotRunner:
 
     def reset(self) -> None:
         """Forget what is being done, after an error: the next step continues from what the lake has."""
+        # All are stopped before the first is waited for: the others would keep reading until their turn.
         for copy in self._copies.values():
             copy.throttle.set(None, is_stopped=True)
         for copy in self._copies.values():

@@ -15,16 +15,9 @@ from psycopg.types.datetime import DateLoader, TimestampLoader, TimestamptzLoade
 from psycopg.types.string import TextLoader
 
 from rowtide.databases.passwords import read_password, with_password
-from rowtide.databases.postgres.errors import (
-    TransactionsPooled,
-    translated,
-)
+from rowtide.databases.postgres.errors import TransactionsPooled, translated
 from rowtide.databases.postgres.functions import MONITORED, map_schemas
-from rowtide.databases.postgres.poolers import (
-    PooledConnection,
-    connect_without_options,
-    require_session,
-)
+from rowtide.databases.postgres.poolers import PooledConnection, connect_without_options, require_session
 from rowtide.databases.postgres.session_settings import (
     NO_TIME_LIMITS,
     PINNED_SETTINGS,

@@ -69,6 +69,7 @@ def _compete(session: Session) -> bool:
     """Return whether a second connection's transaction gets this one's session, or this one another than before."""
     conninfo = make_conninfo(session.info.dsn, password=session.info.password or None)
     with _Competing.connect(conninfo, autocommit=True, prepare_threshold=None) as other:
+        # A pool with a free session may lend the same one again: a single match proves nothing.
         for _ in range(_TRIES):
             before = _ask_process(session)
             try:

@@ -13,15 +13,8 @@ from psycopg.pq.abc import PGconn
 
 from rowtide.databases.passwords import find_replication_url
 from rowtide.databases.postgres.connect import libpq_url, network_parameters, options_of
-from rowtide.databases.postgres.errors import (
-    ConnectionFailed,
-    NoFreeSender,
-    NoReplicationRight,
-    ReplicationPooled,
-)
-from rowtide.databases.postgres.poolers import (
-    refuses_parameters,
-)
+from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoReplicationRight, ReplicationPooled
+from rowtide.databases.postgres.poolers import refuses_parameters
 from rowtide.databases.postgres.quoting import quote
 
 if TYPE_CHECKING:

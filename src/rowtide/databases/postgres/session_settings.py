@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rowtide.databases.postgres.errors import (
-    TransactionsPooled,
-)
+from rowtide.databases.postgres.errors import TransactionsPooled
 from rowtide.databases.postgres.functions import FIND_MONITORED, MONITORED, PATH
-from rowtide.databases.postgres.poolers import (
-    PooledConnection,
-    lends_transactions,
-    place_of_pooler,
-)
+from rowtide.databases.postgres.poolers import PooledConnection, lends_transactions, place_of_pooler
 from rowtide.databases.postgres.silence import SESSION, WatchedConnection
 
 if TYPE_CHECKING:

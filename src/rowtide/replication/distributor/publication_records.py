@@ -19,13 +19,7 @@ from rowtide.databases.postgres.catalogue import find_table_id, list_existing
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.poolers import require_session
 from rowtide.replication.articles.articles import Article, decode_article, encode_article
-from rowtide.replication.distributor.definitions import (
-    articles,
-    is_made,
-    publications,
-    require_writable,
-    subscriptions,
-)
+from rowtide.replication.distributor.definitions import articles, is_made, publications, require_writable, subscriptions
 from rowtide.replication.distributor.location import distributor
 from rowtide.replication.errors.delivery import PublicationThresholdInvalid
 from rowtide.replication.errors.publishing import (

@@ -9,10 +9,10 @@ import pytest
 from builders.capture.capture_instances import alteration_of, enabled, instance, source_table, version_of
 from builders.log.log_stores import NOW, opened, range_to, segment
 from rowtide.cdc.capture import planning
+from rowtide.cdc.capture.lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import (
     LONGEST_SILENCE,
     CyclePlan,
-    InstanceLifetime,
     Skipped,
     find_misfit,
     find_too_large,

@@ -7,7 +7,7 @@ from typing import Any
 
 from builders.capture.capture_instances import instance, source_table
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.snapshots.chunk_copies import BaseRows
+from rowtide.cdc.snapshots.base_rows import BaseRows
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres import values as postgres_values
 
