@@ -8,6 +8,7 @@ from typing import Annotated
 
 import click
 
+from rowtide.agents.hangs import HangWatch, noting_events
 from rowtide.agents.supervisor import Supervisor, Task, Tasks, has_terminal
 from rowtide.cdc.scans.pace import USUAL, CaptureOptions, EngineSetting
 from rowtide.cli.cdc.running import EngineOption, MaxLatency, RewriteWidened
@@ -200,8 +201,10 @@ def run_jobs(work: AgentWork) -> None:
     """Run capture, cleanup and targets of a database until it is stopped."""
     beginning, log, at_hangup = "Starting the log reader ...", work.options.log, has_terminal()
     manager = ServiceManager.from_environment(os.environ, os.getpid())
+    hangs = HangWatch()
     with (
         requesting(work.options.spark),
+        noting_events(),
         watching(beginning, log, work.url, "agent", at_hangup=at_hangup, manager=manager) as stop,
     ):
         if work.options.upgrades:
@@ -209,10 +212,16 @@ def run_jobs(work: AgentWork) -> None:
         connect(work.url).run_agent(
             options=work.options.capture,
             stop=stop,
-            on_step=manager.beat,
+            on_step=lambda: _beat(manager, hangs),
             jobs=work.jobs,
             is_standby=manager.is_there,
         )
+
+
+def _beat(manager: ServiceManager, hangs: HangWatch) -> None:
+    """Report a sign of life while every worker shows one."""
+    if hangs.find_hang() is None:
+        manager.beat()
 
 
 def deliver_subscriptions(work: AgentWork) -> None:

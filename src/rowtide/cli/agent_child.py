@@ -11,8 +11,10 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import cast
 
+from rowtide.agents.hangs import HangWatch, noting_events
 from rowtide.agents.supervisor import receive_task
 from rowtide.cli.agent import AgentWork, deliver_subscriptions, run_jobs, synchronise_subscribers
+from rowtide.cli.exit_codes import FAILED
 from rowtide.cli.main import begin_logging, end_at_signals, run_reporting, start_process, telling
 from rowtide.cli.output.rows import notes
 from rowtide.configuration.settings import AgentJob
@@ -20,6 +22,7 @@ from rowtide.core.redaction import hiding
 from rowtide.databases.passwords import register_accesses
 
 _STOP_PATIENCE_S = 25.0
+_LOOK_S = 10.0
 _AGENT = ("agent", "run")
 
 
@@ -31,8 +34,9 @@ def run_child() -> int:
     begin_logging(is_debugging=work.options.is_debugging)
     register_accesses(work.accesses)
     threading.Thread(target=_end_with, args=(supervisor,), daemon=True).start()
+    threading.Thread(target=_end_if_hanging, daemon=True).start()
     options = work.options
-    with telling(options.level, is_debugging=options.is_debugging), hiding(wanted=options.hides_keys):
+    with noting_events(), telling(options.level, is_debugging=options.is_debugging), hiding(wanted=options.hides_keys):
         return run_reporting(lambda: _run(work), _AGENT, _say, is_debugging=options.is_debugging)
 
 
@@ -46,6 +50,14 @@ def _run(work: AgentWork) -> None:
         AgentJob.MERGE: synchronise_subscribers,
     }.get(work.jobs[0], run_jobs)
     run(work)
+
+
+def _end_if_hanging() -> None:
+    """End this process at once when a worker hangs: the supervisor starts it again, and no other process."""
+    watch = HangWatch()
+    while watch.find_hang() is None:
+        time.sleep(_LOOK_S)
+    os._exit(FAILED)
 
 
 def _end_with(supervisor: Connection) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -12,6 +15,9 @@ from builders.capture.captured_databases import wait_until
 from builders.commands.command_lines import rowtide, rowtide_process
 from builders.commands.configuration_files import write_file
 from builders.commands.running_agents import RunningAgent, is_running
+from rowtide.agents.hangs import HangWatch, running_step
+from rowtide.cli.agent import _beat
+from rowtide.systemd.notifying import ServiceManager
 
 
 def test_subscribers_are_synchronised_until_the_agent_is_killed(
@@ -52,6 +58,52 @@ run = []
         wait_until(lambda: not is_running(child), what="the child has ended")
 
     assert "field" not in [line.partition(":")[0] for line in agent.output.splitlines()]
+
+
+def test_quiet_is_quiet_in_every_process(tmp_path: Path) -> None:
+    """The errors that each process ends with are printed, and nothing else."""
+    files = "".join(f'[databases.{name}]\nurl = "sqlite:///{tmp_path}/{name}.db"\n' for name in ("one", "two"))
+    environment = {"ROWTIDE_CONFIG": str(write_file(tmp_path, files))}
+
+    loud, quiet = (rowtide_process("agent", "run", *words, environment=environment) for words in ((), ("--quiet",)))
+
+    assert (loud.code, quiet.code) == (78, 78)
+    assert "one: started, process" in loud.errors
+    assert "two: needs a person" in loud.errors
+    named = sorted(line.partition(" ")[2].partition(":")[0] for line in quiet.errors.splitlines() if "RT-1022" in line)
+    assert named == ["RT-1022", "RT-1022"], quiet
+    assert "started" not in quiet.errors
+    assert "needs a person, and" not in quiet.errors
+
+
+def test_a_process_with_a_worker_that_hangs_ends(tmp_path: Path) -> None:
+    program = """
+import threading
+from rowtide.agents import hangs
+from rowtide.cli import agent_child
+agent_child._LOOK_S, agent_child.HangWatch = 0.05, lambda: hangs.HangWatch(0.3)
+never = threading.Lock()
+never.acquire()
+threading.Thread(target=agent_child._end_if_hanging).start()
+with hangs.running_step():
+    never.acquire()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+
+    assert ended.returncode == 1, ended
+
+
+def test_signs_of_life_end_while_a_worker_hangs(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(str(tmp_path / "notify"))
+        receiver.settimeout(5)
+        manager = ServiceManager(str(tmp_path / "notify"))
+        with running_step():
+            _beat(manager, HangWatch(0.0))
+            manager.report_status("it works")
+        _beat(manager, HangWatch(0.0))
+
+        assert [receiver.recv(100) for _ in range(2)] == [b"STATUS=it works", b"READY=1"]
 
 
 def read_items(path: Path) -> list[int]:
