@@ -6,8 +6,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from multiprocessing.connection import Connection
 from typing import cast
 
@@ -16,6 +16,7 @@ from rowtide.agents.supervisor import receive_task
 from rowtide.cli.agent import AgentWork, deliver_subscriptions, run_jobs, synchronise_subscribers
 from rowtide.cli.exit_codes import FAILED
 from rowtide.cli.main import begin_logging, end_at_signals, run_reporting, start_process, telling
+from rowtide.cli.output.metrics import sending
 from rowtide.cli.output.rows import notes
 from rowtide.configuration.settings import AgentJob
 from rowtide.core.redaction import hiding
@@ -37,19 +38,23 @@ def run_child() -> int:
     threading.Thread(target=_end_if_hanging, daemon=True).start()
     options = work.options
     with noting_events(), telling(options.level, is_debugging=options.is_debugging), hiding(wanted=options.hides_keys):
-        return run_reporting(lambda: _run(work), _AGENT, _say, is_debugging=options.is_debugging)
+        return run_reporting(lambda: _run(work, supervisor), _AGENT, _say, is_debugging=options.is_debugging)
 
 
 def _say(text: str) -> None:
     notes.print(text, soft_wrap=True, is_error=True)
 
 
-def _run(work: AgentWork) -> None:
-    run: Callable[[AgentWork], None] = {
-        AgentJob.SUBSCRIPTIONS: deliver_subscriptions,
-        AgentJob.MERGE: synchronise_subscribers,
-    }.get(work.jobs[0], run_jobs)
-    run(work)
+def _run(work: AgentWork, supervisor: Connection) -> None:
+    run, job = _WORK.get(work.jobs[0], (run_jobs, "agent"))
+    with sending(supervisor.send, work.database, job) if work.options.measures else nullcontext():
+        run(work)
+
+
+_WORK: Mapping[AgentJob, tuple[Callable[[AgentWork], None], str]] = {
+    AgentJob.SUBSCRIPTIONS: (deliver_subscriptions, "replication"),
+    AgentJob.MERGE: (synchronise_subscribers, "merge"),
+}
 
 
 def _end_if_hanging() -> None:

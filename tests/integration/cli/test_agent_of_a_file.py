@@ -15,8 +15,10 @@ from builders.capture.captured_databases import wait_until
 from builders.commands.command_lines import rowtide, rowtide_process
 from builders.commands.configuration_files import write_file
 from builders.commands.running_agents import RunningAgent, is_running
+from builders.monitor.scrapes import Scrape, scrape_until
 from rowtide.agents.hangs import HangWatch, running_step
 from rowtide.cli.agent import _beat
+from rowtide.core.addresses import Address
 from rowtide.systemd.notifying import ServiceManager
 
 
@@ -109,6 +111,41 @@ def test_signs_of_life_end_while_a_worker_hangs(tmp_path: Path) -> None:
 def read_items(path: Path) -> list[int]:
     with closing(sqlite3.connect(path)) as opened:
         return [number for (number,) in opened.execute("select id from item")]
+
+
+def test_metrics_of_all_processes_are_published_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("north", "south")
+    text = "".join(
+        f'[databases.{name}]\nurl = "sqlite:///{tmp_path}/{name}.db"\nrun = ["merge"]\n'
+        f'[databases.device-{name}]\nurl = "sqlite:///{tmp_path}/device-{name}.db"\nrun = []\n'
+        for name in names
+    )
+    monkeypatch.setenv("ROWTIDE_CONFIG", str(write_file(tmp_path / "configuration", text)))
+    monkeypatch.delenv("ROWTIDE_DB", raising=False)
+    for name in names:
+        with closing(sqlite3.connect(tmp_path / f"{name}.db")) as opened:
+            opened.execute("create table item (id integer primary key)")
+        for command in (
+            ["add-publication", "p"],
+            ["add-article", "p", "item"],
+            ["add-subscription", "p", "--subscriber", f"device-{name}"],
+        ):
+            assert rowtide("merge", *command, "--db", name).code == 0
+    path = tmp_path / "rowtide.prom"
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        listen = Address("127.0.0.1", taken.getsockname()[1])
+    with RunningAgent("--metrics-listen", str(listen), "--metrics-file", str(path)) as agent:
+        counted = "rowtide_merge_sync_duration_seconds_count"
+        wait_until(path.exists, what="the file is written")
+        found = scrape_until(
+            listen, lambda found: {bool(found.values(counted, database=name)) for name in names} == {True}
+        )
+        assert found.values("rowtide_build_info") == [1]
+        agent.process.terminate()
+        agent.process.wait()
+    written = Scrape(path.read_text())
+    assert [written.value("rowtide_job_failed", database=name, job="merge") for name in names] == [0, 0]
 
 
 def test_without_a_database_it_is_wrong_usage(tmp_path: Path) -> None:
