@@ -16,7 +16,9 @@ from benchmarks.reading import READING
 from benchmarks.reading_changes import CHANGES
 from benchmarks.replication import REPLICATION
 from benchmarks.report import describe_goals, describe_latency, describe_table, describe_throughput
+from benchmarks.sizing import SIZING
 from benchmarks.spark_start import SPARK_START
+from benchmarks.stops import STOPS
 from benchmarks.table import Sizes, Table
 from benchmarks.tables_as_of import TABLES_AS_OF
 from benchmarks.targets import TARGETS
@@ -28,7 +30,7 @@ from rowtide.lake.session import build_session
 
 _KNOWN = [
     *(*WORKLOADS, LATENCY, *CYCLES, *CHANGES, *READING, *TABLES_AS_OF, *TRACKING, *REPLICATION, *MERGE, *COMMANDS),
-    *(*OBJECT_STORE, *SPARK_START, *WORKERS, *TARGETS, *INITIAL_COPY, *KEEPING),
+    *(*OBJECT_STORE, *SPARK_START, *WORKERS, *TARGETS, *INITIAL_COPY, *KEEPING, *STOPS, *SIZING),
 ]
 
 _LAKES = {**READING, **TABLES_AS_OF}
@@ -48,7 +50,7 @@ def main() -> None:
     tables = [*_read([name for name in names if name in _LAKES])]
     sizes = Sizes(arguments.rows, arguments.runs, arguments.seconds)
     compared = (CYCLES, CHANGES, TRACKING, REPLICATION, MERGE, COMMANDS, OBJECT_STORE, WORKERS, TARGETS, INITIAL_COPY)
-    for workloads in (*compared, SPARK_START, KEEPING):
+    for workloads in (*compared, SPARK_START, KEEPING, STOPS, SIZING):
         tables += _compare(workloads, [name for name in names if name in workloads], sizes)
     _print(describe_goals(throughputs, latency, tables))
 

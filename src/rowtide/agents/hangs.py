@@ -30,7 +30,8 @@ class _Step:
     of: Scope
     native_id: int
     shown_at: float
-    switches: int | None
+    switches: int | None = None
+    """How often its thread had given up the processor at the last look."""
 
 
 _running: dict[int, _Step] = {}
@@ -42,8 +43,7 @@ def running_step() -> Iterator[None]:
     """Watch the block as a step of this thread; inside another one, that one shows life by it."""
     thread = threading.get_ident()
     before = _running.get(thread)
-    native_id = threading.get_native_id()
-    _running[thread] = _Step(current_scope(), native_id, time.monotonic(), count_switches(native_id))
+    _running[thread] = _Step(current_scope(), threading.get_native_id(), time.monotonic())
     try:
         yield
     finally:

@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import Enum, StrEnum
 from typing import Protocol
 
+from rowtide.agents.hangs import running_step
 from rowtide.core.errors import Remedy, RowtideError, describe
 from rowtide.core.values import frozen
 from rowtide.events.catalogue import AgentRetries, JobBroken
@@ -169,7 +170,8 @@ def run_agent(
             with open_agent() as agent:
                 has_run = True
                 while not stop.is_set():
-                    has_worked = agent.step()
+                    with running_step():
+                        has_worked = agent.step()
                     on_step()
                     if has_worked:
                         pauses = pauses_s()

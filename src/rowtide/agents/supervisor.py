@@ -1,8 +1,8 @@
 """A supervisor of processes: each does one task, and none is ended by what another does.
 
-A child gets its task over a socket pair, since `ps` shows arguments. It ends when the pair is closed: with the
-supervisor, however that ends. A child that ends is started again after a pause, unless its exit code says that a person
-must act. The supervisor has one thread, and waits for signals: SIGCHLD is one of them.
+A child gets its task over a socket pair, since `ps` shows arguments, and reports over it. It ends when the pair is
+closed: with the supervisor, however that ends. A child that ends is started again after a pause, unless its exit code
+says that a person must act. The supervisor has one thread, and waits for signals: SIGCHLD is one of them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -76,6 +77,8 @@ class _Child:
     started_at: float
     killed_at: float | None = None
     """When it is killed; None while it is not asked to end."""
+    may_report: bool = True
+    """Whether its end of the connection is open."""
 
 
 @dataclass(slots=True)
@@ -100,6 +103,8 @@ class Supervisor:
     on_step: Callable[[], None] = ignore
     """Called at least every `longest_wait_s`: the supervisor's sign of life."""
     longest_wait_s: float = 10.0
+    on_report: Callable[[str, object], None] = ignore
+    """Called with a child's name and what it sent over its connection, a value that pickles."""
     _kept: dict[str, _KeptTask] = field(default_factory=dict)
     _is_stopping: bool = False
 
@@ -119,13 +124,27 @@ class Supervisor:
                     if timeout_s is None:
                         raise AllNeedPerson(", ".join(self._kept))
                 self.on_step()
-                for number in receive(
-                    self.longest_wait_s if timeout_s is None else min(timeout_s, self.longest_wait_s)
-                ):
+                wait_s = self.longest_wait_s if timeout_s is None else min(timeout_s, self.longest_wait_s)
+                for number in receive(wait_s, self._list_connections()):
                     if number == signal.SIGHUP and reload is not None:
                         self._reload(reload)
                     elif number in (*_STOPPING, signal.SIGHUP):
                         self._stop()
+                self._take_reports()
+
+    def _list_connections(self) -> Sequence[Connection]:
+        children = (kept.child for kept in self._kept.values())
+        return [child.connection for child in children if child is not None and child.may_report]
+
+    def _take_reports(self) -> None:
+        for name, kept in self._kept.items():
+            child = kept.child
+            while child is not None and child.may_report and child.connection.poll():
+                try:
+                    self.on_report(name, child.connection.recv())
+                except (EOFError, OSError):
+                    # It has ended, or ends: SIGCHLD tells the rest.
+                    child.may_report = False
 
     def _want(self, tasks: Tasks) -> None:
         """Start tasks that are new, stop those that are gone, and do both with those that have changed."""
@@ -238,16 +257,17 @@ def _describe(code: int) -> str:
 
 
 @contextmanager
-def _signals() -> Iterator[Callable[[float | None], Sequence[int]]]:
-    """Yield what waits for signals, for some seconds at most, and returns their numbers."""
+def _signals() -> Iterator[Callable[[float, Sequence[Connection]], Sequence[int]]]:
+    """Yield what waits for signals or reports, for some seconds at most, and returns the signals' numbers."""
     numbers = [*_STOPPING, signal.SIGCHLD]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
     with receiving_signals() as received:
 
-        def receive(timeout_s: float | None) -> Sequence[int]:
-            is_readable = bool(select.select([received], [], [], timeout_s)[0])
-            return received.recv(4096) if is_readable else b""
+        def receive(timeout_s: float, connections: Sequence[Connection]) -> Sequence[int]:
+            waited_for: list[socket.socket | Connection] = [received, *connections]
+            readable = select.select(waited_for, [], [], timeout_s)[0]
+            return received.recv(4096) if received in readable else b""
 
         handlers = {number: signal.signal(number, _note) for number in numbers}
         try:

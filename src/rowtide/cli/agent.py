@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Annotated
 
 import click
 
+from rowtide.agents.hangs import HangWatch, noting_events
 from rowtide.agents.supervisor import Supervisor, Task, Tasks, has_terminal
 from rowtide.cdc.scans.pace import USUAL, CaptureOptions, EngineSetting
 from rowtide.cli.cdc.running import EngineOption, MaxLatency, RewriteWidened
-from rowtide.cli.configured import configuration, load
+from rowtide.cli.configured import configuration, label_of, load
 from rowtide.cli.exit_codes import ExitCode
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import HideKeys, Master, SharedStorage, SparkConf, Upgrade, spark_request, upgrade_first
-from rowtide.cli.output.metrics import NO_METRICS, MetricsOfSeveral, MetricsOptions, measuring
+from rowtide.cli.output.metrics import MetricsOptions, measuring, publishing
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.watching import watching
 from rowtide.configuration.settings import DEFAULT_JOBS, AgentJob, Configuration, DatabaseSettings
+from rowtide.core.exports import naming_extras
 from rowtide.core.options import Option
 from rowtide.core.redaction import are_hidden
 from rowtide.core.values import frozen
@@ -56,6 +60,8 @@ class RunOptions:
     level: Level = Level.INFO
     """Of messages: `--quiet`, `-v`."""
     is_debugging: bool = False
+    measures: bool = False
+    """Whether each process reports figures of what it does."""
     upgrades: bool = False
     """Whether each process first migrates what an earlier version stored."""
 
@@ -68,6 +74,8 @@ class AgentWork:
     jobs: tuple[AgentJob, ...]
     accesses: tuple[DatabaseAccess, ...]
     options: RunOptions
+    database: str = ""
+    """Its name in the file."""
 
 
 def make_tasks(
@@ -76,7 +84,7 @@ def make_tasks(
     """Return a task for each process of some databases of a file, by the names under which they are reported."""
     return {
         f"{name} {added}".rstrip(): Task(
-            AgentWork(str(settings.url), jobs, _accesses(read, settings), options),
+            AgentWork(str(settings.url), jobs, _accesses(read, settings), options, name),
             _environment(read, settings, environment),
         )
         for name, settings in read.databases.items()
@@ -159,7 +167,7 @@ def run(
     """
     request = spark_request(master, spark_conf, shared_storage=shared_storage)
     capture = CaptureOptions(engine, rewrite_widened, max_latency)
-    options = RunOptions(capture, request, log, are_hidden(), notes.level, notes.is_debugging, upgrade)
+    options = RunOptions(capture, request, log, are_hidden(), notes.level, notes.is_debugging, upgrades=upgrade)
     read = configuration()
     names = [name for name, settings in read.databases.items() if db in (None, str(settings.url))]
     if db is None and not names:
@@ -167,15 +175,13 @@ def run(
     if db is not None:
         run_list = read.databases[names[0]].run if names else DEFAULT_JOBS
         if list(group_jobs(run_list)) == [""]:
-            with measuring(metrics, db, "agent"):
+            with measuring(metrics, label_of(db), "agent"):
                 run_jobs(AgentWork(db, run_list, (), options))
             return
-    if metrics != NO_METRICS:
-        raise MetricsOfSeveral
-    _supervise(read, names if db is not None else None, options)
+    _supervise(read, names if db is not None else None, replace(options, measures=metrics.is_asked), metrics)
 
 
-def _supervise(read: Configuration, names: Sequence[str] | None, options: RunOptions) -> None:
+def _supervise(read: Configuration, names: Sequence[str] | None, options: RunOptions, metrics: MetricsOptions) -> None:
     """Run databases of a file in processes; without names, those that the file has."""
 
     def tasks_of(read: Configuration) -> Tasks:
@@ -192,16 +198,40 @@ def _supervise(read: Configuration, names: Sequence[str] | None, options: RunOpt
         manager.beat,
         manager.pause_s,
     )
-    with watching("Starting the databases' processes ...", options.log, "", "supervisor", manager=manager):
+    with (
+        _publishing_all(supervisor, metrics),
+        watching("Starting the databases' processes ...", options.log, "", "supervisor", manager=manager),
+    ):
         supervisor.run(tasks_of(read), None if has_terminal() else reload)
+
+
+@contextmanager
+def _publishing_all(supervisor: Supervisor, metrics: MetricsOptions) -> Iterator[None]:
+    """Publish together what the processes of a supervisor count."""
+    if not metrics.is_asked:
+        yield
+        return
+    with naming_extras():
+        from rowtide.monitor.agent_figures import AgentFigures, merge_figures
+    reported: dict[str, AgentFigures] = {}
+
+    def take(name: str, report: object) -> None:
+        if isinstance(report, AgentFigures):
+            reported[name] = report
+
+    supervisor.on_report = take
+    with publishing(metrics, lambda: merge_figures([*reported.values()])):
+        yield
 
 
 def run_jobs(work: AgentWork) -> None:
     """Run capture, cleanup and targets of a database until it is stopped."""
     beginning, log, at_hangup = "Starting the log reader ...", work.options.log, has_terminal()
     manager = ServiceManager.from_environment(os.environ, os.getpid())
+    hangs = HangWatch()
     with (
         requesting(work.options.spark),
+        noting_events(),
         watching(beginning, log, work.url, "agent", at_hangup=at_hangup, manager=manager) as stop,
     ):
         if work.options.upgrades:
@@ -209,10 +239,16 @@ def run_jobs(work: AgentWork) -> None:
         connect(work.url).run_agent(
             options=work.options.capture,
             stop=stop,
-            on_step=manager.beat,
+            on_step=lambda: _beat(manager, hangs),
             jobs=work.jobs,
             is_standby=manager.is_there,
         )
+
+
+def _beat(manager: ServiceManager, hangs: HangWatch) -> None:
+    """Report a sign of life while every worker shows one."""
+    if hangs.find_hang() is None:
+        manager.beat()
 
 
 def deliver_subscriptions(work: AgentWork) -> None:

@@ -6,20 +6,24 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from multiprocessing.connection import Connection
 from typing import cast
 
+from rowtide.agents.hangs import HangWatch, noting_events
 from rowtide.agents.supervisor import receive_task
 from rowtide.cli.agent import AgentWork, deliver_subscriptions, run_jobs, synchronise_subscribers
+from rowtide.cli.exit_codes import FAILED
 from rowtide.cli.main import begin_logging, end_at_signals, run_reporting, start_process, telling
+from rowtide.cli.output.metrics import sending
 from rowtide.cli.output.rows import notes
 from rowtide.configuration.settings import AgentJob
 from rowtide.core.redaction import hiding
 from rowtide.databases.passwords import register_accesses
 
 _STOP_PATIENCE_S = 25.0
+_LOOK_S = 10.0
 _AGENT = ("agent", "run")
 
 
@@ -31,21 +35,34 @@ def run_child() -> int:
     begin_logging(is_debugging=work.options.is_debugging)
     register_accesses(work.accesses)
     threading.Thread(target=_end_with, args=(supervisor,), daemon=True).start()
+    threading.Thread(target=_end_if_hanging, daemon=True).start()
     options = work.options
-    with telling(options.level, is_debugging=options.is_debugging), hiding(wanted=options.hides_keys):
-        return run_reporting(lambda: _run(work), _AGENT, _say, is_debugging=options.is_debugging)
+    with noting_events(), telling(options.level, is_debugging=options.is_debugging), hiding(wanted=options.hides_keys):
+        return run_reporting(lambda: _run(work, supervisor), _AGENT, _say, is_debugging=options.is_debugging)
 
 
 def _say(text: str) -> None:
     notes.print(text, soft_wrap=True, is_error=True)
 
 
-def _run(work: AgentWork) -> None:
-    run: Callable[[AgentWork], None] = {
-        AgentJob.SUBSCRIPTIONS: deliver_subscriptions,
-        AgentJob.MERGE: synchronise_subscribers,
-    }.get(work.jobs[0], run_jobs)
-    run(work)
+def _run(work: AgentWork, supervisor: Connection) -> None:
+    run, job = _WORK.get(work.jobs[0], (run_jobs, "agent"))
+    with sending(supervisor.send, work.database, job) if work.options.measures else nullcontext():
+        run(work)
+
+
+_WORK: Mapping[AgentJob, tuple[Callable[[AgentWork], None], str]] = {
+    AgentJob.SUBSCRIPTIONS: (deliver_subscriptions, "replication"),
+    AgentJob.MERGE: (synchronise_subscribers, "merge"),
+}
+
+
+def _end_if_hanging() -> None:
+    """End this process at once when a worker hangs: the supervisor starts it again, and no other process."""
+    watch = HangWatch()
+    while watch.find_hang() is None:
+        time.sleep(_LOOK_S)
+    os._exit(FAILED)
 
 
 def _end_with(supervisor: Connection) -> None:

@@ -92,6 +92,19 @@ def database_url(text: str) -> str:
     return str(named.url)
 
 
+def label_of(url: str) -> str:
+    """Return the name by which metrics know a database: the file's, else its own, as the monitor's `--db` does."""
+    from rowtide.core.exports import naming_extras
+
+    for name, settings in _read[0].databases.items() if _read else ():
+        if str(settings.url) == url:
+            return name
+    with naming_extras():
+        from rowtide.monitor.databases import name_databases
+    (database,) = name_databases([url])
+    return database.name
+
+
 def defaults_for(parameters: Mapping[str, str], arguments: Sequence[str]) -> dict[str, Any]:
     """Return the file's values of a command's options, given their names by the names of parameters.
 

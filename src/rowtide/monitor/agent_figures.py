@@ -7,6 +7,7 @@ counters.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from rowtide.agents.runs import RunOutcome
@@ -41,6 +42,16 @@ class AgentFigures:
 
     values: dict[AgentSeries, float]
     histograms: dict[AgentSeries, Histogram]
+
+
+def merge_figures(found: Iterable[AgentFigures]) -> AgentFigures:
+    """Return the figures of several processes, of which no two have one series."""
+    values: dict[AgentSeries, float] = {}
+    histograms: dict[AgentSeries, Histogram] = {}
+    for one in found:
+        values |= one.values
+        histograms |= one.histograms
+    return AgentFigures(values, histograms)
 
 
 class AgentCounter:

@@ -60,7 +60,7 @@ _EVERYTHING = _all(
 )
 _READ = ("membership in the gating role", "select on the table")
 
-_READERS = ("changes", "as-of", "lsn min", "generate-wrapper")
+_READERS = ("changes", "lsn min", "generate-wrapper")
 _BY_ANYONE = ("instances", "has-column-changed", "column-ordinal", "lsn max", "lsn of-time", "lsn time-of")
 _RUN_BY_OWNERS = ("cdc run", "cdc scan", "replication run")
 """They read the log, too."""
@@ -174,6 +174,7 @@ AS_OTHERS: Mapping[str, str] = {
     "apply": "cdc enable-table TABLE",
     "cdc acknowledge": "cdc changes INSTANCE",
     "cdc apply": "cdc changes INSTANCE",
+    "cdc as-of": "cdc changes INSTANCE",
     "cdc columns": "cdc changes INSTANCE",
     "cdc ddl-history": "cdc changes INSTANCE",
     "cdc follow": "cdc changes INSTANCE",

@@ -28,6 +28,8 @@ def run() -> None:
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
         threading.Thread(target=_end_with, args=(supervisor,), daemon=True).start()
     (Path(folder) / f"{name}.ready").touch()
+    while what == "report":
+        supervisor.send("x" * 1_000_000)
     while True:
         time.sleep(60)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from builders.commands.running_agents import is_running
+from rowtide.agents.runs import ignore
 from rowtide.agents.supervisor import AllNeedPerson, Supervisor, Task, Tasks
 from rowtide.core.errors import FileNotReadable
 
@@ -55,7 +56,12 @@ def starts(folder: Path, name: str) -> list[list[str]]:
     return [line.split(" ") for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def supervise(tasks: Tasks, then: Callable[[], None], reload: Callable[[], Tasks] | None = None) -> list[str]:
+def supervise(
+    tasks: Tasks,
+    then: Callable[[], None],
+    reload: Callable[[], Tasks] | None = None,
+    on_report: Callable[[str, object], None] = ignore,
+) -> list[str]:
     """Run a supervisor until another thread has done `then` and sent SIGTERM; return its events."""
     events: list[str] = []
 
@@ -67,7 +73,7 @@ def supervise(tasks: Tasks, then: Callable[[], None], reload: Callable[[], Tasks
 
     acting = threading.Thread(target=act)
     acting.start()
-    Supervisor(CHILD, (NEEDS_PERSON,), events.append).run(tasks, reload)
+    Supervisor(CHILD, (NEEDS_PERSON,), events.append, on_report=on_report).run(tasks, reload)
     acting.join()
     return events
 
@@ -83,6 +89,24 @@ def test_a_killed_child_is_started_again_and_others_run_on(tmp_path: Path) -> No
     assert "a: ended by SIGKILL; starts again in 1 s" in events
     assert len(starts(tmp_path, "b")) == 1
     assert not any(is_running(pid) for name in "ab" for pid, *_ in starts(tmp_path, name))
+
+
+def test_what_children_report_is_taken_until_they_end(tmp_path: Path) -> None:
+    """Reports larger than what a pair of sockets holds, too; and of a child that is killed while it reports."""
+    reports: list[tuple[str, object]] = []
+
+    def kill() -> None:
+        wait_for(lambda: len([one for name, one in reports if name == "a"]) > 20)
+        os.kill(int(starts(tmp_path, "a")[0][0]), signal.SIGKILL)
+        wait_for(lambda: len(starts(tmp_path, "a")) == 2 and (tmp_path / "b.ready").exists())
+
+    def take(name: str, report: object) -> None:
+        reports.append((name, report))
+
+    supervise({"a": task(tmp_path, "report"), "b": task(tmp_path, "wait")}, kill, on_report=take)
+
+    assert {name for name, _ in reports} == {"a"}
+    assert {len(str(report)) for _, report in reports} == {1_000_000}
 
 
 def test_a_child_that_needs_a_person_stops_no_other(tmp_path: Path) -> None:

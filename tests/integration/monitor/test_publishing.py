@@ -24,7 +24,7 @@ from rowtide.monitor.agent_figures import AgentCounter
 from rowtide.monitor.errors import ListeningFailed
 from rowtide.monitor.publishing import serving_figures, writing_figures
 
-URL = "postgresql://someone@db1/shop"
+DATABASE = "shop"
 ROWS = "rowtide_capture_rows_total"
 
 
@@ -62,12 +62,12 @@ def test_a_client_that_says_nothing_keeps_nobody_waiting() -> None:
 def test_two_commands_on_one_port_are_refused_before_they_work() -> None:
     options = MetricsOptions(listen=f"127.0.0.1:{free_port()}")
     with (
-        measuring(options, URL, "capture"),
+        measuring(options, DATABASE, "capture"),
         pytest.raises(ListeningFailed, match="Address already in use"),
-        measuring(options, URL, "capture"),
+        measuring(options, DATABASE, "capture"),
     ):
         raise AssertionError("it has begun")
-    with measuring(options, URL, "capture"):
+    with measuring(options, DATABASE, "capture"):
         # The port is free again at once.
         assert scrape(Address.parse(str(options.listen))).values("rowtide_build_info") == [1]
 
@@ -76,7 +76,7 @@ def test_the_file_is_whole_and_can_be_read_whatever_the_umask(tmp_path: Path) ->
     path = tmp_path / "rowtide.prom"
     before = os.umask(0o077)
     try:
-        with measuring(MetricsOptions(str(path)), URL, "capture"):
+        with measuring(MetricsOptions(str(path)), DATABASE, "capture"):
             assert "rowtide_build_info" in path.read_text()
             publish(7)
     finally:
@@ -100,7 +100,7 @@ def test_a_command_that_fails_says_so_in_its_file(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_written_ends_a_command_before_it_works(tmp_path: Path) -> None:
     options = MetricsOptions(str(tmp_path / "gone" / "rowtide.prom"))
-    with pytest.raises(FileNotWritable), measuring(options, URL, "capture"):
+    with pytest.raises(FileNotWritable), measuring(options, DATABASE, "capture"):
         raise AssertionError("it has begun")
 
 
@@ -140,7 +140,7 @@ def test_the_end_of_a_failed_command_is_not_hidden_by_its_file(tmp_path: Path) -
 
 def run(options: MetricsOptions, work: Callable[[], object], error: Exception | None = None) -> None:
     """Run what a command does, which may fail."""
-    with measuring(options, URL, "capture"):
+    with measuring(options, DATABASE, "capture"):
         work()
         if error is not None:
             raise error

@@ -50,7 +50,7 @@ def test_a_capture_that_runs_is_scraped(logged: LoggedDatabase) -> None:
         taken.bind(("127.0.0.1", 0))
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
     stop = threading.Event()
-    with measuring(MetricsOptions(listen=listen), logged.url, "capture"):
+    with measuring(MetricsOptions(listen=listen), "shop", "capture"):
         running = threading.Thread(target=logged.cdc.run, kwargs={"stop": stop})
         running.start()
         try:

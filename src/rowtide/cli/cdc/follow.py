@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from rowtide.cli.configured import label_of
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db
 from rowtide.cli.output.metrics import MetricsOptions, measuring
@@ -87,7 +88,7 @@ def follow(
 
     event_format, position = EventFormat(form), _open_position(db, instances or [], consumer, start)
     headers = _read_headers(header_env or [])
-    with measuring(metrics, db, "follow"), watching("Following ...", log, db, "follow") as stop:
+    with measuring(metrics, label_of(db), "follow"), watching("Following ...", log, db, "follow") as stop:
         if post is not None:
             sink = _open_posting(post, headers, event_format, stop)
         else:

@@ -8,6 +8,7 @@ import click
 
 from rowtide.cdc.requests import RepeatedSnapshot, RowsPerSecond
 from rowtide.cdc.scans.pace import LONGEST_LATENCY_S, USUAL, CaptureOptions, EngineSetting
+from rowtide.cli.configured import label_of
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import (
     Db,
@@ -91,7 +92,7 @@ def run(
     request = spark_request(master, spark_conf, shared_storage=shared_storage)
     with (
         requesting(request),
-        measuring(metrics, db, "capture"),
+        measuring(metrics, label_of(db), "capture"),
         watching("Starting the log reader ...", log, db, "capture", once=once) as stop,
     ):
         if upgrade:
@@ -124,7 +125,7 @@ def scan(
     request = spark_request(master, spark_conf, shared_storage=shared_storage)
     with (
         requesting(request),
-        measuring(metrics, db, "capture"),
+        measuring(metrics, label_of(db), "capture"),
         watching("Starting the log reader ...", log, db, "capture", once=True) as stop,
     ):
         connect(db).cdc.scan(

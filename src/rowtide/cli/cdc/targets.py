@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from rowtide.catalogs.entries import CatalogueKind
+from rowtide.cli.configured import label_of
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import (
     Db,
@@ -85,7 +86,7 @@ def apply(
     from rowtide.targets.running import describe_version
 
     request = spark_request(master, spark_conf, shared_storage=shared_storage)
-    with requesting(request), measuring(metrics, db, "targets"):
+    with requesting(request), measuring(metrics, label_of(db), "targets"):
         database = connect(db)
         if once:
             applied = database.targets.apply(name)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from rowtide.cli.configured import label_of
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import (
     HideKeys,
@@ -121,14 +122,14 @@ def sync(
     if upgrade:
         upgrade_first(db, None if subscriber is None else (subscriber,))
     if publication is not None and subscriber is not None:
-        with measuring(metrics, db, "merge"), logging_beside(log), _exchanging() as on_progress:
+        with measuring(metrics, label_of(db), "merge"), logging_beside(log), _exchanging() as on_progress:
             summary = connect(db).merge.sync(
                 publication, subscriber, exchange=exchange, on_progress=on_progress, limits=limits
             )
         _print_exchanged(summary, form)
         return
     request = spark_request(master, spark_conf, shared_storage=False)
-    with measuring(metrics, db, "merge"):
+    with measuring(metrics, label_of(db), "merge"):
         with requesting(request), logging_beside(log):
             outcomes = _sync_all(db, publication, workers, engine, limits)
         _print_outcomes(outcomes, form)

@@ -37,6 +37,7 @@ from rowtide.events.catalogue import (
     Synchronised,
     TableMended,
     TargetApplied,
+    WorkerHangs,
 )
 from rowtide.events.event import Emitted
 
@@ -91,6 +92,8 @@ def describe_one(emitted: Emitted) -> str | None:
             return f"{path} was damaged ({reason}) and moved to {moved_to}: history and counters begin again"
         case SampleNotKept(reason):
             return f"a sample of {emitted.scope.database} was not kept: {reason}"
+        case WorkerHangs(silent_s):
+            return f"{emitted.scope.job}: shows no life for {silent_s:g} s: it hangs"
         case MetricsNotWritten(error):
             return str(error)
         case CountersReset(reason):

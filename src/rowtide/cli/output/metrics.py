@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+from rowtide.agents.runs import ignore
 from rowtide.cli.output.rows import whole_file
 from rowtide.core.addresses import Address, as_address
-from rowtide.core.errors import Invalid, RowtideError
+from rowtide.core.errors import RowtideError
 from rowtide.core.exports import naming_extras
 from rowtide.core.options import Option
 from rowtide.core.values import frozen
 from rowtide.events.catalogue import MetricsNotWritten
 from rowtide.events.emission import emit, listening
 
+if TYPE_CHECKING:
+    from rowtide.monitor.agent_figures import AgentFigures
+
+_SEND_S = 1.0
 _READABLE = 0o644
 """node_exporter has a user of its own; the file has names, no rows and no secrets."""
 
@@ -35,6 +41,11 @@ class MetricsFile:
         ),
     ] = None
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether metrics are published."""
+        return self.file is not None
+
 
 @frozen
 class MetricsOptions(MetricsFile):
@@ -51,56 +62,91 @@ class MetricsOptions(MetricsFile):
         ),
     ] = None
 
-
-NO_METRICS = MetricsOptions()
-
-
-class MetricsOfSeveral(Invalid, number=1164):
-    """Several processes would publish metrics at one place."""
-
-    fact = "the databases of the configuration file have processes of their own, which cannot share --metrics-listen"
-    hint = "Run one database with `--db NAME` whose `run` list needs one process, or run `rowtide monitor serve`."
+    @property
+    def is_asked(self) -> bool:
+        """Whether metrics are published."""
+        return self.file is not None or self.listen is not None
 
 
 @contextmanager
-def measuring(options: MetricsFile, db: str, job: str) -> Iterator[None]:
+def measuring(options: MetricsFile, database: str, job: str) -> Iterator[None]:
     """Count what a command does during the block, and publish it as its options say; the file also after an error.
 
+    `database` is what its metrics are labelled with.
     Raises `ListeningFailed`, `FileNotWritable`, `ExtraMissing`.
     """
-    listen = options.listen if isinstance(options, MetricsOptions) else None
-    if options.file is None and listen is None:
+    if not options.is_asked:
         yield
         return
     with naming_extras():
         from rowtide.monitor.agent_figures import AgentCounter
-        from rowtide.monitor.databases import name_databases
-        from rowtide.monitor.publishing import serving_figures, writing_figures
+    counter = AgentCounter(database, job)
+    has_failed = True
+    with listening(counter.note), publishing(options, counter.copy, lambda: counter.note_end(has_failed=has_failed)):
+        yield
+        has_failed = False
 
-    (database,) = name_databases([db])
-    counter = AgentCounter(database.name, job)
+
+@contextmanager
+def publishing(
+    options: MetricsFile, read: Callable[[], AgentFigures], at_end: Callable[[], None] = ignore
+) -> Iterator[None]:
+    """Publish figures during the block as options say; after `at_end` once more, in the file. Raises as `measuring`."""
+    with naming_extras():
+        from rowtide.monitor.publishing import serving_figures, writing_figures
+    listen = options.listen if isinstance(options, MetricsOptions) else None
     with ExitStack() as published:
-        published.enter_context(listening(counter.note))
         if listen is not None:
-            published.enter_context(serving_figures(counter.copy, Address.parse(listen)))
-        write_now = None
+            published.enter_context(serving_figures(read, Address.parse(listen)))
+        write_now: Callable[[], None] = ignore
         if options.file is not None:
             path = Path(options.file)
-            write_now = published.enter_context(writing_figures(counter.copy, lambda text: _write(path, text)))
-        has_failed = True
+            write_now = published.enter_context(writing_figures(read, lambda text: _write(path, text)))
+        try:
+            yield
+        except BaseException:
+            at_end()
+            try:
+                write_now()
+            except RowtideError as error:
+                # What the command failed with is what is reported.
+                emit(MetricsNotWritten(error))
+            raise
+        at_end()
+        write_now()
+
+
+@contextmanager
+def sending(send: Callable[[AgentFigures], None], database: str, job: str) -> Iterator[None]:
+    """Count what a process does during the block, and send the figures when they have changed, and at the end.
+
+    Where nobody receives any more, `send` raises `OSError`: the process goes on.
+    """
+    with naming_extras():
+        from rowtide.monitor.agent_figures import AgentCounter
+    counter, stop = AgentCounter(database, job), threading.Event()
+
+    def repeat() -> None:
+        sent = None
+        while not stop.wait(_SEND_S):
+            if (figures := counter.copy()) != sent:
+                with suppress(OSError):
+                    send(figures)
+                sent = figures
+
+    thread = threading.Thread(target=repeat, name="rowtide metrics", daemon=True)
+    has_failed = True
+    with listening(counter.note):
+        thread.start()
         try:
             yield
             has_failed = False
         finally:
+            stop.set()
+            thread.join()
             counter.note_end(has_failed=has_failed)
-            if write_now is not None:
-                try:
-                    write_now()
-                except RowtideError as error:
-                    if not has_failed:
-                        raise
-                    # What the command failed with is what is reported.
-                    emit(MetricsNotWritten(error))
+            with suppress(OSError):
+                send(counter.copy())
 
 
 def _write(path: Path, text: bytes) -> None:

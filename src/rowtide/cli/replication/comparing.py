@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from rowtide.cli.configured import label_of
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, Listed, ListingFormat, SomePublication, Wide, listing
 from rowtide.cli.output.metrics import MetricsFile, measuring
@@ -91,7 +92,7 @@ def validate(
     for option, is_given in (("--delete-extra", delete_extra), ("--dry-run", dry_run)):
         if is_given and not repair:
             raise click.BadParameter("is for --repair", param_hint=option)
-    with measuring(metrics, db, "validate"), counted("Comparing ...") as show:
+    with measuring(metrics, label_of(db), "validate"), counted("Comparing ...") as show:
         replication, publication = connect(db).replication, validation.publication
         watched = replace(
             validation, on_compare=lambda where, name, number, of: show(f"{name} at {where}", number - 1, of)

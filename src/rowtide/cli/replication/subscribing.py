@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from rowtide.cli.configured import label_of
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import (
     Db,
@@ -278,7 +279,7 @@ def run(
     any machine, is left to it until that process ends.
     """
     with (
-        measuring(metrics, db, "replication"),
+        measuring(metrics, label_of(db), "replication"),
         watching("Starting the log reader ...", log, db, "replication", once=once) as stop,
     ):
         # Refuses what is no publisher before any subscriber is upgraded.
