@@ -6,6 +6,7 @@ What could not be read is None or missing, never 0.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import field
 from datetime import datetime
 
 from rowtide.agents.runs import RunOutcome
@@ -74,7 +75,8 @@ class DatabaseView:
     `checks` are all results, the worst first, `errors` those of the last 48 hours, newest first, `way` the stations of
     a change, `publications` the subscriptions by publication, `job_runs` the last runs, newest first. `delivered_here`
     are publications of other databases. `clock_skew_s` is how far the server's clock is ahead of this machine's, None
-    where it is not, or not known: latencies between them are then wrong by that.
+    where it is not, or not known: latencies between them are then wrong by that. `table_changes` counts the changes of
+    each table whose log is read, since the server's statistics began.
     """
 
     name: str
@@ -102,6 +104,7 @@ class DatabaseView:
     job_runs: tuple[JobRunView, ...] = ()
     delivered_here: tuple[str, ...] = ()
     clock_skew_s: float | None = None
+    table_changes: Mapping[str, int] = field(default_factory=dict)
 
 
 def make_view(snapshot: PolledSnapshot, *, unknown_since: datetime | None = None) -> DatabaseView:
@@ -141,7 +144,12 @@ def make_view(snapshot: PolledSnapshot, *, unknown_since: datetime | None = None
         job_runs=tuple(_list_runs(figures)) if figures is not None else (),
         delivered_here=_list_delivered(work),
         clock_skew_s=_find_skew(snapshot, log),
+        table_changes=_count_changes(figures),
     )
+
+
+def _count_changes(figures: PolledFigures | None) -> Mapping[str, int]:
+    return {} if figures is None or isinstance(figures.table_changes, Unread) else figures.table_changes
 
 
 def _list_agents(log: LogFacts) -> dict[str, bool]:
