@@ -61,16 +61,15 @@ def _validate(url: str, given: Arguments) -> str:
     if failed:
         raise ValidationFailed(publication, failed, len(listed))
     uncompared = sum(row.reason is not None for row in listed)
-    return f"{len(listed) - uncompared} tables have equal rows at their subscribers" + (
-        f"; {uncompared} could not be compared." if uncompared else "."
-    )
+    unknown = f" Not compared: {uncompared}." if uncompared else ""
+    return f"Comparisons of tables with equal rows: {len(listed) - uncompared}.{unknown}"
 
 
 def _reinitialize(url: str, given: Arguments) -> str:
     from rowtide.replication.api import TransactionalReplication
 
     again = TransactionalReplication(url).reinitialize(given["publication"], given.get("subscriber"))
-    return f"{len(again)} subscriptions are copied again when their agents run."
+    return f"Subscriptions that are copied again when their agents run: {len(again)}."
 
 
 def _start_job(url: str, given: Arguments) -> str:
@@ -103,7 +102,7 @@ def _validate_merge(url: str, given: Arguments) -> str:
     failed = sum(not row.is_equal for row in listed)
     if failed:
         raise MergeValidationFailed(given["subscriber"], failed, len(listed))
-    return f"{len(listed)} tables have equal rows."
+    return f"Tables with equal rows: {len(listed)}."
 
 
 def _reinitialize_merge(url: str, given: Arguments) -> str:
@@ -162,7 +161,14 @@ def _decide(url: str, given: Arguments) -> str:
     if failed:
         raise DecisionsFailed(failed, len(results))
     written = sum(one.is_written for one in results)
-    return f"{len(results)} conflicts are decided; {written} wrote rows."
+    return f"Conflicts decided: {len(results)}. Rows were written for {written}."
+
+
+def _comment(url: str, given: Arguments) -> str:
+    from rowtide.conflicts.handle import ConflictInbox
+
+    commented = ConflictInbox(url).comment(given["name"], given["text"], noted_by=given[_ACTOR])
+    return f"Conflicts with this comment: {commented}."
 
 
 _OF_ONE = frozenset({ActionKind.RESOLVE, ActionKind.VALIDATE_MERGE, ActionKind.REINITIALIZE_MERGE})
@@ -171,6 +177,7 @@ _NEEDED: Mapping[ActionKind, tuple[str, ...]] = {
     ActionKind.RESOLVE: ("winner",),
     ActionKind.RESOLVE_MERGE: ("winner",),
     ActionKind.DECIDE: ("choice",),
+    ActionKind.COMMENT: ("text",),
 }
 _OPTIONS: Mapping[ActionKind, tuple[str, ...]] = {
     ActionKind.VALIDATE: ("checksum",),
@@ -195,4 +202,5 @@ _DOING: Mapping[ActionKind, Callable[[str, Arguments], str]] = {
     ActionKind.REINITIALIZE_MERGE: _reinitialize_merge,
     ActionKind.RESOLVE_MERGE: _resolve_merge,
     ActionKind.DECIDE: _decide,
+    ActionKind.COMMENT: _comment,
 }

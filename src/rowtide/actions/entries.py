@@ -35,6 +35,7 @@ class ActionKind(StrEnum):
     REINITIALIZE_MERGE = "merge reinitialize"
     RESOLVE_MERGE = "merge resolve"
     DECIDE = "conflicts decide"
+    COMMENT = "conflicts comment"
 
 
 class Channel(StrEnum):
@@ -67,9 +68,10 @@ SUBJECTS: Mapping[ActionKind, tuple[str, ...]] = {
     ActionKind.REINITIALIZE_MERGE: ("publication", "subscriber"),
     ActionKind.RESOLVE_MERGE: ("conflict",),
     ActionKind.DECIDE: ("name",),
+    ActionKind.COMMENT: ("name",),
 }
 """The arguments that name what an action is about."""
-_SHOWN_TEXTS = frozenset({"article", "reason"})
+_SHOWN_TEXTS = frozenset({"article", "choice", "reason", "winner"})
 """Arguments that are texts and never a row's key or value."""
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,7 +13,7 @@ _AUDITED = frozenset(
         *("replication reinitialize", "replication resolve"),
         *("cdc start-job", "cdc stop-job", "cdc reinitialize"),
         *("merge validate", "merge reinitialize", "merge resolve"),
-        "conflicts decide",
+        *("conflicts decide", "conflicts comment"),
     }
 )
 """The values of `ActionKind`, which few commands import."""
@@ -24,6 +22,9 @@ _NOT_ARGUMENTS = frozenset({"db", "form", "wide", "yes", "dry_run", "hide_keys",
 
 def name_actor() -> str:
     """Return who runs this command, as far as the machine knows."""
+    import getpass
+    import socket
+
     return f"{getpass.getuser()}@{socket.gethostname()}"
 
 

@@ -53,14 +53,14 @@ class Acted:
     def get(self, path: str, cookie: str) -> Answer:
         return self.server.request(path, Cookie=cookie)
 
-    def open_form(self, path: str, cookie: str) -> dict[str, str]:
-        """Open a confirmation, and return the fields of its form."""
-        page = self.get(path, cookie)
+    def open_form(self, path: str, cookie: str) -> tuple[str, dict[str, str]]:
+        """Open a confirmation by its link, and return its address and the hidden fields of its form."""
+        led = self.get(path, cookie)
+        assert led.status == 303, led.body
+        page = self.get(led.headers["location"], cookie)
         assert page.status == 200, page.body
-        return {
-            name: unescape(value)
-            for name, value in re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', page.body)
-        }
+        found = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', page.body)
+        return led.headers["location"], {name: unescape(value) for name, value in found}
 
     def send(self, path: str, cookie: str, form: dict[str, str], **headers: str) -> Answer:
         return self.server.request(path, "POST", urlencode(form), Cookie=cookie, **headers)
@@ -68,7 +68,8 @@ class Acted:
     def act(self, path: str, **fields: str) -> Answer:
         """Act as a browser does, and return the page that it is led to."""
         cookie = self.sign_in()
-        answer = self.send(path, cookie, {**self.open_form(path, cookie), **fields})
+        at, form = self.open_form(path, cookie)
+        answer = self.send(at, cookie, {**form, **fields})
         assert answer.status == 303, answer.body
         return self.get(answer.headers["location"], cookie)
 
@@ -122,15 +123,15 @@ def test_a_token_is_posted_and_its_entry_shown(acted: Acted) -> None:
 def test_a_form_sent_twice_acts_once(acted: Acted) -> None:
     """A double click, and going back and sending the form again."""
     cookie, before = acted.sign_in(), acted.count_tokens()
-    form = acted.open_form(POST_TOKEN, cookie)
+    at, form = acted.open_form(POST_TOKEN, cookie)
     answers: list[Answer] = []
-    threads = [threading.Thread(target=lambda: answers.append(acted.send(POST_TOKEN, cookie, form))) for _ in range(3)]
+    threads = [threading.Thread(target=lambda: answers.append(acted.send(at, cookie, form))) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    answers.append(acted.send(POST_TOKEN, cookie, form))
-    assert {(one.status, one.headers["location"]) for one in answers} == {(303, f"{SHOP}/audit/{form['action_id']}")}
+    answers.append(acted.send(at, cookie, form))
+    assert {(one.status, one.headers["location"]) for one in answers} == {(303, f"{SHOP}/audit/{at[-36:]}")}
     assert acted.count_tokens() == before + 1
 
 
@@ -153,77 +154,79 @@ def test_an_error_of_an_action_is_its_result(acted: Acted) -> None:
 def test_a_reinitialization_takes_the_name(acted: Acted) -> None:
     cookie = acted.sign_in()
     path = f"{SHOP}/act/replication/reinitialize?publication={PUBLICATION}"
-    form = acted.open_form(path, cookie)
+    at, form = acted.open_form(path, cookie)
     for typed in ({}, {"typed": "other"}):
-        answer = acted.send(path, cookie, {**form, **typed})
+        answer = acted.send(at, cookie, {**form, **typed})
         assert (answer.status, "nothing was done" in answer.body) == (400, True)
-    assert all(one["action_id"] != form["action_id"] for one in acted.list_entries())
-    assert acted.send(path, cookie, {**form, "typed": PUBLICATION}).status == 303
+    assert all(one["action_id"] != at[-36:] for one in acted.list_entries())
+    assert acted.send(at, cookie, {**form, "typed": PUBLICATION}).status == 303
     assert acted.list_entries()[0]["outcome"] == "done"
 
 
 def test_forms_of_others_do_nothing(acted: Acted) -> None:
     cookie, before = acted.sign_in(), acted.list_entries()
-    form = acted.open_form(POST_TOKEN, cookie)
-    of_another_session = acted.open_form(POST_TOKEN, acted.sign_in())
-    assert acted.send(POST_TOKEN, cookie, {"action_id": form["action_id"]}).status == 403
-    assert acted.send(POST_TOKEN, cookie, {**form, "csrf": "0" * 64}).status == 403
+    at, form = acted.open_form(POST_TOKEN, cookie)
+    _, of_another_session = acted.open_form(POST_TOKEN, acted.sign_in())
+    assert acted.send(at, cookie, {}).status == 403
+    assert acted.send(at, cookie, {**form, "csrf": "0" * 64}).status == 403
     # Sessions that begin in the same instant have the same cookie.
     if of_another_session["csrf"] != form["csrf"]:
-        assert acted.send(POST_TOKEN, cookie, of_another_session).status == 403
-    assert acted.send(POST_TOKEN, cookie, form, Origin="https://evil.example.com").status == 403
-    assert acted.send(POST_TOKEN, cookie, form, **{"Sec-Fetch-Site": "cross-site"}).status == 403
+        assert acted.send(at, cookie, of_another_session).status == 403
+    assert acted.send(at, cookie, form, Origin="https://evil.example.com").status == 403
+    assert acted.send(at, cookie, form, **{"Sec-Fetch-Site": "cross-site"}).status == 403
     assert acted.list_entries() == before
 
 
 def test_viewers_do_nothing(acted: Acted) -> None:
     before = acted.list_entries()
-    operators_form = acted.open_form(POST_TOKEN, acted.sign_in())
+    at, operators_form = acted.open_form(POST_TOKEN, acted.sign_in())
     viewer = acted.sign_in(VIEWER)
     assert acted.get(POST_TOKEN, viewer).status == 403
-    assert acted.send(POST_TOKEN, viewer, operators_form).status == 403
-    assert acted.server.request(POST_TOKEN, "POST", urlencode(operators_form), Accept="*/*").status == 401
+    assert acted.send(at, viewer, operators_form).status == 403
+    assert acted.server.request(at, "POST", urlencode(operators_form), Accept="*/*").status == 401
     assert acted.list_entries() == before
 
 
 def test_a_get_never_acts(acted: Acted) -> None:
     cookie, before = acted.sign_in(), acted.list_entries()
-    form = acted.open_form(POST_TOKEN, cookie)
-    assert acted.get(f"{POST_TOKEN}&{urlencode(form)}", cookie).status == 200
+    at, form = acted.open_form(POST_TOKEN, cookie)
+    assert acted.get(f"{at}&{urlencode(form)}", cookie).status == 200
     assert acted.list_entries() == before
 
 
 def test_a_session_may_end_before_its_form_is_sent(acted: Acted) -> None:
     acted.tokens["cleo-token-0123456789"] = "cleo"
     cookie = acted.sign_in("cleo-token-0123456789")
-    form = acted.open_form(POST_TOKEN, cookie)
+    at, form = acted.open_form(POST_TOKEN, cookie)
     before = acted.list_entries()
     del acted.tokens["cleo-token-0123456789"]
-    answer = acted.send(POST_TOKEN, cookie, form)
+    answer = acted.send(at, cookie, form)
     assert answer.status == 303
-    assert answer.headers["location"] == f"/sign-in?next={quote(POST_TOKEN)}"
+    assert answer.headers["location"] == f"/sign-in?next={quote(at)}"
     assert acted.list_entries() == before
 
 
 def test_databases_that_cannot_be_acted_on_say_why(acted: Acted) -> None:
     cookie, before = acted.sign_in(), acted.count_tokens()
     path = POST_TOKEN.replace("a%2Fshop", "standby")
-    answer = acted.send(path, cookie, acted.open_form(path, cookie))
+    at, form = acted.open_form(path, cookie)
+    answer = acted.send(at, cookie, form)
     assert (answer.status, "RT-1226" in answer.body) == (409, True)
     path = POST_TOKEN.replace("a%2Fshop", "viewed")
-    answer = acted.send(path, cookie, acted.open_form(path, cookie))
+    at, form = acted.open_form(path, cookie)
+    answer = acted.send(at, cookie, form)
     assert (answer.status, "operator_url" in answer.body) == (409, True)
     assert "rowtide audit" in acted.get("/db/viewed/audit", cookie).body
     # It is in the configuration file no more, but its form is still open.
-    path = POST_TOKEN.replace("a%2Fshop", "removed")
-    assert acted.send(path, cookie, acted.open_form(POST_TOKEN, cookie)).status == 404
+    at, form = acted.open_form(POST_TOKEN, cookie)
+    assert acted.send(at.replace("a%2Fshop", "removed"), cookie, form).status == 404
     assert acted.count_tokens() == before
 
 
 def test_a_hostile_name_is_text(acted: Acted) -> None:
     path = f"{SHOP}/act/replication/post-tracer-token?{urlencode({'publication': HOSTILE})}"
-    page = acted.get(path, acted.sign_in())
-    assert "<script>alert" not in page.body
+    at, _ = acted.open_form(path, acted.sign_in())
+    assert "<script>alert" not in acted.get(at, acted.sign_in()).body
     acted.act(path)
     assert acted.list_entries()[0]["subject"] == HOSTILE
     assert "<script>alert" not in acted.get(f"{SHOP}/audit", acted.sign_in()).body
@@ -235,8 +238,8 @@ def test_two_operators_have_an_entry_each(acted: Acted) -> None:
     forms = [acted.open_form(POST_TOKEN, cookie) for cookie in cookies]
     before = acted.count_tokens()
     threads = [
-        threading.Thread(target=acted.send, args=(POST_TOKEN, cookie, form))
-        for cookie, form in zip(cookies, forms, strict=True)
+        threading.Thread(target=acted.send, args=(at, cookie, form))
+        for cookie, (at, form) in zip(cookies, forms, strict=True)
     ]
     for thread in threads:
         thread.start()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rowtide.monitor.databases import name_databases
+from rowtide.configuration.settings import DatabaseSettings
+from rowtide.databases.urls import parse_url
+from rowtide.monitor.databases import NamedUrl, find_operator_urls, name_databases
 from rowtide.monitor.errors import DatabaseGivenTwice, ListenAddressInvalid
 from rowtide.monitor.labels import without_users
 from rowtide.monitor.serving import Address
@@ -25,6 +27,16 @@ def test_databases_of_one_name_have_that_of_their_server() -> None:
 def test_a_database_is_given_once() -> None:
     with pytest.raises(DatabaseGivenTwice, match="db1/shop"):
         name_databases(["postgresql://a@db1/shop", "postgresql://b@db1/shop"])
+
+
+def test_operators_act_through_urls_of_the_same_database() -> None:
+    """A database that was given by its URL may have the name of another one in the file."""
+    url, operator = parse_url("postgresql://watcher@db1/shop"), parse_url("postgresql://anna@db1/shop")
+    settings = {"shop": DatabaseSettings(url=url, operator_url=operator), "crm": DatabaseSettings(url=url)}
+    assert find_operator_urls([NamedUrl("shop", str(url)), NamedUrl("crm", str(url))], settings) == {
+        "shop": str(operator)
+    }
+    assert find_operator_urls([NamedUrl("shop", "postgresql://watcher@db2/shop")], settings) == {}
 
 
 @pytest.mark.parametrize(

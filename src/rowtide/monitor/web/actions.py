@@ -1,8 +1,8 @@
 """Actions by a browser or a program: confirmed, done once, and answered with the entry that the audit has.
 
 A page offers an action as a link to `{base}/act/{path_of(kind)}?{arguments}`, by the macro `act` of `parts.html`, where
-`may_act` says so. The link leads to a page that says what the action does; its form has an id, so that a double click,
-or a repeat after going back, is answered with the same entry. A GET never acts.
+`may_act` says so. The link leads to an address with a new id, whose page says what the action does, and has its form: a
+double click, or a repeat after going back, has the same id, and is answered with the same entry. A GET never acts.
 
 The audit is read, and actions are done, through the operators' URL of a database: these are the requests that do not
 answer from what polls have found.
@@ -15,7 +15,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 from uuid import uuid4
 
 from starlette.concurrency import run_in_threadpool
@@ -34,7 +34,7 @@ from rowtide.monitor.web.guard import viewer_of
 from rowtide.monitor.web.offered import OFFERED, accepted, command_of, kind_of
 from rowtide.monitor.web.operating import Operating, find_subscriber
 
-ACTION_ID, TYPED = "action_id", "typed"
+ACTION_ID, TYPED = "id", "typed"
 IDEMPOTENCY_KEY = "idempotency-key"
 _PATIENCE_S = 3.0
 """How long a request waits for the end of an action; after it, the page of its entry is shown, and shown again."""
@@ -101,7 +101,10 @@ class ActionPages:
         """Show what an action does, and a form that does it."""
         self._require_operator(request)
         kind = self._find_kind(name, segments)
-        return self._show_form(request, name, kind, accepted(kind, request.query_params), str(uuid4()))
+        if ACTION_ID not in request.query_params:
+            query = urlencode([*request.query_params.multi_items(), (ACTION_ID, str(uuid4()))])
+            return RedirectResponse(f"{request.scope['raw_path'].decode('ascii')}?{query}", status_code=303)
+        return self._show_form(request, name, kind, accepted(kind, request.query_params))
 
     async def act(self, request: Request, name: str, segments: Sequence[str]) -> Response:
         """Do what a form asks for, and lead to the entry of the audit."""
@@ -114,10 +117,10 @@ class ActionPages:
 
     def _act(self, request: Request, name: str, kind: ActionKind, form: Mapping[str, str]) -> Response:
         arguments = accepted(kind, {**request.query_params, **form})
-        action_id = form.get(ACTION_ID, "")
+        action_id = request.query_params.get(ACTION_ID, "")
         wanted = self._typed_of(name, kind, arguments)
         if wanted is not None and form.get(TYPED, "") != wanted:
-            return self._show_form(request, name, kind, arguments, action_id, is_mistyped=True)
+            return self._show_form(request, name, kind, arguments, is_mistyped=True)
         try:
             doing = self._start(_Asked(name, kind, arguments, normalize_id(action_id), _actor(request), Channel.WEB))
         except RowtideError as error:
@@ -216,7 +219,6 @@ class ActionPages:
         name: str,
         kind: ActionKind,
         arguments: Mapping[str, str | bool],
-        action_id: str,
         *,
         is_mistyped: bool = False,
     ) -> Response:
@@ -231,7 +233,7 @@ class ActionPages:
             command=command_of(kind, arguments, name),
             typed=self._typed_of(name, kind, arguments),
             is_mistyped=is_mistyped,
-            hidden={CSRF: self._proofs.make(request), ACTION_ID: action_id},
+            hidden={CSRF: self._proofs.make(request)},
             refreshes=False,
         )
         page.status_code = 400 if is_mistyped else 200

@@ -15,7 +15,7 @@ class OfferedAction:
     """An action as its confirmation describes it.
 
     `typed` is the argument whose value has to be typed, `database` for the database's name; `options` are flags, with
-    what they do; `choices` are arguments that a person chooses.
+    what they do; `choices` are arguments that a person chooses, `texts` those that they write.
     """
 
     label: str
@@ -23,6 +23,7 @@ class OfferedAction:
     typed: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
 
 
 OFFERED: Mapping[ActionKind, OfferedAction] = {
@@ -93,6 +94,11 @@ OFFERED: Mapping[ActionKind, OfferedAction] = {
         },
         choices={"choice": ("keep", "otherwise", "publisher", "subscriber")},
     ),
+    ActionKind.COMMENT: OfferedAction(
+        "Comment",
+        "The comment is kept with the conflict, of a cause with all of its conflicts. The audit does not repeat it.",
+        texts={"text": "What others should know"},
+    ),
 }
 _NAMED = frozenset(
     {"subscriber", "winner", "choice", "reason", "checksum", "again", "over_later_changes", "upload_first"}
@@ -114,18 +120,18 @@ def kind_of(segments: Sequence[str]) -> ActionKind | None:
 def accepted(kind: ActionKind, given: Mapping[str, str]) -> dict[str, str | bool]:
     """Return those of the fields of a form or query that an action takes, with its flags as such."""
     offered = OFFERED[kind]
-    texts = {*SUBJECTS[kind], *offered.choices}
+    texts = {*SUBJECTS[kind], *offered.choices, *offered.texts}
     found: dict[str, str | bool] = {name: value for name, value in given.items() if name in texts and value}
     return found | {name: True for name in offered.options if given.get(name)}
 
 
 def command_of(kind: ActionKind, arguments: Mapping[str, str | bool], database: str) -> str:
-    """Return the command line that does the same."""
+    """Return the command line that does the same; a page does not know the whole URL of a subscriber."""
     words = ["rowtide", *kind.split()]
     for name, value in arguments.items():
         if name not in _NAMED:
             words.append(quote(str(value)))
         else:
             words.append(f"--{name.replace('_', '-')}")
-            words += [] if value is True else [quote(str(value))]
+            words += [] if value is True else ["URL" if name == "subscriber" else quote(str(value))]
     return " ".join([*words, "--db", quote(database)])

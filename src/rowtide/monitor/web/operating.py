@@ -29,12 +29,8 @@ class Operating:
         """Return whether a viewer may act."""
         return self.allows_actions and _is_operator(viewer)
 
-    def find_values_url(self, name: str, viewer: Viewer | None) -> str | None:
-        """Return the URL through which a viewer sees values of a database's rows; None: they see `HIDDEN_VALUE`."""
-        return self.urls.get(name) if self.sees_values(viewer) else None
-
     def sees_values(self, viewer: Viewer | None) -> bool:
-        """Return whether a viewer sees values of rows, where they can be read at all."""
+        """Return whether a viewer sees values of rows, where they can be read at all; else `HIDDEN_VALUE`."""
         return self.shows_values and _is_operator(viewer)
 
     def get_url(self, name: str) -> str:
