@@ -57,12 +57,14 @@ member. Only the owner itself, not a member, runs `replication add-publication` 
 they replace code that runs with the owner's rights (RT-1127).
 
 ## Operators
+
 Who acts, on the command line or through the monitor's `operator_url`, needs the rights of the commands: to pause, \
 resume, post tracer tokens, start and stop jobs and copy tables again, and to decide about conflicts, membership in \
 the owner of rowtide's schemas, which `rowtide grant ROLE --as publisher` grants, and `--as merge` at a hub. \
 Validations, copies and decisions connect to subscribers as the URLs that are stored say. The audit, schema \
 `rowtide_audit`, \
 belongs to the same owner ([decision 48](../decisions/0048-actions-and-their-audit.md)).
+
 ## By command
 
 *Needed*: without it the command fails, or does not see a part and says so. *Widening*: with it the command sees more.

@@ -40,6 +40,7 @@ for _name, _module in (
     ("audit", "database"),
     ("install-units", "units"),
     ("demo", "demo"),
+    ("top", "top"),
     ("completion", "completion"),
 ):
     _commands.import_on_use(_name, f"rowtide.cli.{_module}")

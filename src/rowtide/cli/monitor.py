@@ -7,6 +7,7 @@ from typing import Annotated
 
 from rowtide.cli.configured import configuration, database_url
 from rowtide.cli.groups import CommandTable
+from rowtide.cli.options import MonitoredDb
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.watching import watching
 from rowtide.configuration.settings import MonitorValues
@@ -19,17 +20,6 @@ from rowtide.systemd.notifying import ServiceManager
 
 app = CommandTable()
 _BEAT_S = 1.0
-
-MonitoredDb = Annotated[
-    list[str],
-    Option(
-        "--db",
-        metavar="URL",
-        help="A database to be polled, or its name in the configuration file; may be repeated. Default: the one in "
-        "ROWTIDE_DB, else all databases of the file.",
-        show_default=False,
-    ),
-]
 
 
 @app.command(

@@ -31,6 +31,17 @@ Db = Annotated[
         is_database=True,
     ),
 ]
+MonitoredDb = Annotated[
+    list[str],
+    Option(
+        "--db",
+        metavar="URL",
+        help="A database to be polled, or its name in the configuration file; may be repeated. Default: the one in "
+        "ROWTIDE_DB, else all databases of the file.",
+        show_default=False,
+    ),
+]
+
 AnyDb = Annotated[
     str,
     Option(

@@ -125,3 +125,10 @@ class SubscriberUnclear(NotFound, number=1234):
     shown: str
     publication: str
     count: int
+
+
+class TerminalMissing(Invalid, number=7214):
+    """The first page of databases is to be shown where there is no terminal."""
+
+    fact = "`rowtide top` needs a terminal"
+    hint = "Run it in one; `rowtide health` prints the states of a database once, for scripts."

@@ -22,7 +22,7 @@ from rowtide.monitor.errors import PollFailed
 from rowtide.monitor.exposition import Polled
 from rowtide.monitor.observations import observe
 from rowtide.monitor.ring import CHANGES_KEPT, Ring, Values
-from rowtide.monitor.series import GaugeSeries
+from rowtide.monitor.series import TABLE_CHANGES, GaugeSeries
 from rowtide.monitor.snapshot import Identity, PolledSnapshot
 from rowtide.monitor.tallies import Tallies
 from rowtide.monitor.views import DatabaseView, StateChange, find_changes, make_view
@@ -172,6 +172,8 @@ def gauges_of(view: DatabaseView) -> Values:
         if metric.source is not None and metric.keeps_history:
             for sample in metric.source(view):
                 found[GaugeSeries(metric.name, sample.labels).key] = float(sample.value)
+    for table, changes in view.table_changes.items():
+        found[GaugeSeries(TABLE_CHANGES, (table,)).key] = float(changes)
     return found
 
 

@@ -7,6 +7,9 @@ from datetime import datetime, timedelta
 
 from rowtide.core.values import frozen
 
+TABLE_CHANGES = "table_changes"
+"""The series of the changes that a server has counted of a table: no metric, since tables may be many."""
+
 
 @frozen
 class GaugeSeries:

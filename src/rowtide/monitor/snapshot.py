@@ -128,6 +128,8 @@ class PolledFigures:
     conflicts: tuple[FoundConflict, ...] | Unread
     merge_runs: tuple[MergeRun, ...] | Unread
     merged_rows: tuple[MergedRows, ...] | Unread
+    table_changes: Mapping[str, int] | Unread = field(default_factory=dict)
+    """Changes that the server has counted of each table whose log is read."""
     low_times: Mapping[CommitLsn, datetime] = field(default_factory=dict)
     """When the transactions committed that are the low endpoints of instances, as far as it is known."""
 

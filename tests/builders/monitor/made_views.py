@@ -77,6 +77,8 @@ def make_database(
     log: LogView | None = None,
     capture: CaptureView | None = None,
     errors: Sequence[ErrorView] = (),
+    delivered_here: Sequence[str] = (),
+    table_changes: Sequence[str] = (),
 ) -> DatabaseView:
     return DatabaseView(
         name=name,
@@ -99,6 +101,8 @@ def make_database(
         errors=tuple(errors),
         way=find_way(judgements, log, capture, targets, subscriptions, merges),
         publications=tuple(group_publications(["unsubscribed"] if subscriptions else [], subscriptions)),
+        delivered_here=tuple(delivered_here),
+        table_changes=dict.fromkeys(table_changes, 1000),
     )
 
 
@@ -222,6 +226,7 @@ HEALTHY = make_database(
     targets=(TargetView("items", "public_item", 2.0, is_stopped=False),),
     subscriptions=(make_subscription("stock", "//db2/shop"),),
     merges=(make_merge("field", 3),),
+    table_changes=("public.item", "public.order", *HOSTILE_NAMES),
 )
 FAILING = make_database(
     "crm",
@@ -244,6 +249,7 @@ FAILING = make_database(
         make_subscription("stock", "//db2/shop", "failed"),
         make_subscription("stock", "//db3/shop", "retrying"),
     ),
+    delivered_here=("stock",),
 )
 HOSTILE = make_database(
     HOSTILE_NAMES[0],

@@ -22,7 +22,7 @@ from rowtide.monitor.web.access import COOKIE, Access, AccessOptions
 from rowtide.monitor.web.tokens import make_access
 
 TOKEN = "anna-token-0123456789"
-SECTIONS = ("", "/capture", "/replication", "/merge", "/check", "/errors")
+SECTIONS = ("", "/capture", "/replication", "/merge", "/conflicts", "/check", "/errors")
 NAMES = [view.name for view in ALL]
 SUBSCRIPTION = "/db/crm/replication/stock/" + quote("//db2/shop", safe="")
 INSTANCES = [
@@ -30,7 +30,7 @@ INSTANCES = [
     for one in (HOSTILE.capture.instances if HOSTILE.capture else ())
 ]
 PATHS = [
-    *("/", "/sign-in", "/manual/RT-1101", "/db/later", "/db/shop/instances/public_item", SUBSCRIPTION),
+    *("/", "/topology", "/sign-in", "/manual/RT-1101", "/db/later", "/db/shop/instances/public_item", SUBSCRIPTION),
     *INSTANCES,
     *(f"/db/{quote(name, safe='')}{section}" for name in NAMES for section in SECTIONS),
 ]
@@ -43,6 +43,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
             if not 300 < minute < 380:
                 lag = 2 + math.sin(minute / 60)
                 found = {"rowtide_capture_lag_seconds": lag, "rowtide_log_read_lag_seconds": lag / 2}
+                found |= {f"table_changes\n{name}": 1440 - minute for name in ("public.item", *HOSTILE_NAMES)}
                 server.ring.save("shop", "system", Tallies(), NOW - timedelta(minutes=minute), found)
         yield server
 
@@ -90,6 +91,7 @@ def test_pages_are_for_those_who_do_not_see_them(browser: Browser, pages: PageSe
         page = context.new_page()
         for path in (
             "/",
+            "/topology",
             "/sign-in",
             "/db/shop",
             "/db/crm",

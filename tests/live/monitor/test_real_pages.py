@@ -13,7 +13,7 @@ from rowtide.monitor.databases import NamedUrl
 from rowtide.monitor.ring import Ring
 from rowtide.monitor.serving import serving
 
-SECTIONS = ("", "/capture", "/replication", "/merge", "/check", "/errors")
+SECTIONS = ("", "/capture", "/replication", "/merge", "/conflicts", "/check", "/errors")
 
 
 def test_each_page_of_a_busy_database_is_made(replicated: ReplicatedDatabase, tmp_path: Path) -> None:
@@ -39,6 +39,10 @@ def test_each_page_of_a_busy_database_is_made(replicated: ReplicatedDatabase, tm
         assert (status, "Time to catch up" in pages["a/busy one", "/replication"]) == (200, True), shown
         status, listed = get(served.address, "/api/v1/databases")
         assert (status, listed.count('"is_up":true'), listed.count('"is_up":false')) == (200, 2, 1)
+
+        status, busy_view = get(served.address, f"/api/v1/databases/{quote('a/busy one', safe='')}")
+        assert (status, '"table_changes":{"public.item":' in busy_view) == (200, True), busy_view
+        assert PUBLICATION in get(served.address, "/topology")[1]
 
     assert "public_item" in pages["a/busy one", "/capture"]
     assert "It cannot be read since" in overview

@@ -74,6 +74,7 @@ def read_figures(connection: Connection, work: PostgresWorkFacts) -> PolledFigur
         conflicts=read_if(is_subscriber, _list_conflicts, ()),
         merge_runs=read_if(is_node, _list_merge_runs, ()),
         merged_rows=read_if(is_node, _list_merged_rows, ()),
+        table_changes=read_if(is_captured or is_published, _count_table_changes, {}),
     )
 
 
@@ -242,6 +243,21 @@ def _list_merged_rows(connection: Connection) -> tuple[MergedRows, ...]:
     )
     rows = map_merge(connection).execute(query)
     return _oldest_first(MergedRows(run, _DIRECTIONS[phase], *map(int, counts)) for run, phase, *counts in rows)
+
+
+_TABLE_CHANGES = """
+select n.nspname || '.' || c.relname, s.n_tup_ins + s.n_tup_upd + s.n_tup_del
+from (select distinct prrelid from pg_catalog.pg_publication_rel) p
+join pg_catalog.pg_class c on c.oid = p.prrelid join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+join pg_catalog.pg_stat_all_tables s on s.relid = c.oid
+where n.nspname not in ('rowtide', 'cdc', 'distribution')
+order by 2 desc limit 500
+"""
+
+
+def _count_table_changes(connection: Connection) -> dict[str, int]:
+    """Return the changes of the busiest tables that publications of the log have, as statistics count them."""
+    return {name: int(changes) for name, changes in connection.execute(text(_TABLE_CHANGES))}
 
 
 def _oldest_first(found: Iterable[Known]) -> tuple[Known, ...]:

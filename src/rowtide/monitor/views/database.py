@@ -6,6 +6,7 @@ What could not be read is None or missing, never 0.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import field
 from datetime import datetime
 
 from rowtide.agents.runs import RunOutcome
@@ -76,6 +77,8 @@ class DatabaseView:
     are publications of other databases. `clock_skew_s` is how far the server's clock is ahead of this machine's, None
     where it is not, or not known: latencies between them are then wrong by that. `lists_subscriptions`: there are no
     subscriptions but these; else they could not be read.
+    where it is not, or not known: latencies between them are then wrong by that. `table_changes` counts the changes of
+    each table whose log is read, since the server's statistics began.
     """
 
     name: str
@@ -104,6 +107,7 @@ class DatabaseView:
     delivered_here: tuple[str, ...] = ()
     clock_skew_s: float | None = None
     lists_subscriptions: bool = False
+    table_changes: Mapping[str, int] = field(default_factory=dict)
 
 
 def make_view(snapshot: PolledSnapshot, *, unknown_since: datetime | None = None) -> DatabaseView:
@@ -144,6 +148,7 @@ def make_view(snapshot: PolledSnapshot, *, unknown_since: datetime | None = None
         delivered_here=_list_delivered(work),
         clock_skew_s=_find_skew(snapshot, log),
         lists_subscriptions=delivery is not None,
+        table_changes=_count_changes(figures),
     )
 
 
@@ -152,6 +157,10 @@ def _log_of(work: PostgresWorkFacts | None) -> LogFacts | None:
     if work is None or not isinstance(work.log, LogFacts) or work.server.identity.in_recovery:
         return None
     return work.log
+
+
+def _count_changes(figures: PolledFigures | None) -> Mapping[str, int]:
+    return {} if figures is None or isinstance(figures.table_changes, Unread) else figures.table_changes
 
 
 def _list_agents(log: LogFacts) -> dict[str, bool]:

@@ -38,6 +38,7 @@ from rowtide.monitor.web.api import PREFIX, Api
 from rowtide.monitor.web.charts import LineChart, draw_line
 from rowtide.monitor.web.conflicts import SECTION as CONFLICTS, ConflictPages, format_key, reason_of
 from rowtide.monitor.web.forms import read_form
+from rowtide.monitor.web.graphs import draw_topology, format_rate, list_deliveries
 from rowtide.monitor.web.guard import SIGN_IN, viewer_of
 from rowtide.monitor.web.operating import Operating
 from rowtide.monitor.web.sections import LABELS, SECTIONS, Asked, Show
@@ -115,6 +116,7 @@ class Pages:
             "skew": lambda seconds: format_duration(abs(seconds)),
             "instance_state": state_of_instance,
             "severity": severity,
+            "rate": format_rate,
             "reason": reason_of,
             "key": format_key,
             "states": lambda merge: count_states(merge).items(),
@@ -127,6 +129,7 @@ class Pages:
             Route(f"{PREFIX}/databases/{{name:names}}/actions", self._actions.list_actions),
             *Api(self._views).routes(),
             Route("/", self.show_overview),
+            Route("/topology", self.show_topology),
             Route(f"/{CONFLICTS}", self._conflicts.show_all),
             Route(f"/{CONFLICTS}/{{id}}", self._conflicts.find),
             Route("/db/{rest:names}", self.show_database, methods=["GET"]),
@@ -152,6 +155,12 @@ class Pages:
             shown_changes=overview.changes[:_MOST_CHANGES],
         )
 
+    def show_topology(self, request: Request) -> Response:
+        """Show who delivers to whom, of all databases."""
+        views = [one.view if one.view.is_up else one.last_read or one.view for one in self._polls.list_polled()]
+        graph = draw_topology(list_deliveries(views))
+        return self._render(request, "topology.html", title="Topology", graph=graph)
+
     def show_database(self, request: Request) -> Response:
         """Show a page of a database, which the segments of the path name."""
         name, *section = _segments(request)
@@ -168,7 +177,19 @@ class Pages:
             return self._render(request, "not_polled.html", title=name, database=name)
         # While a database cannot be read, its pages show what was found last, and say since when.
         view = polled.view if polled.view.is_up else polled.last_read or polled.view
-        found = show(Asked(view, section[1:], request.query_params, partial(self._draw, name)))
+        end = datetime.now(UTC)
+        begin = end - DAY
+        found = show(
+            Asked(
+                view,
+                section[1:],
+                request.query_params,
+                partial(self._draw, name),
+                lambda wanted: self._ring.list_points(name, wanted, begin),
+                begin,
+                end,
+            )
+        )
         return self._render(
             request, found.template, title=name, database=name, now_view=polled.view, view=view, **found.values
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -10,10 +11,11 @@ from starlette.exceptions import HTTPException
 from rowtide.core.values import frozen
 from rowtide.diagnosis import Area, State
 from rowtide.diagnosis.result import format_bytes, format_duration
-from rowtide.monitor.series import GaugeSeries
+from rowtide.monitor.series import TABLE_CHANGES, GaugeSeries, Point
 from rowtide.monitor.views import DatabaseView, HopKind, Judgement, count_numbers, list_worst
 from rowtide.monitor.views.judgements import WORST_FIRST
 from rowtide.monitor.web.charts import LineChart
+from rowtide.monitor.web.graphs import HeatStrip, draw_heat, draw_topology, list_deliveries
 from rowtide.monitor.web.listing import PAGE_ROWS, list_rows
 from rowtide.monitor.web.states import MONITOR_ORDER, draw_interval, state_of_instance
 
@@ -30,6 +32,10 @@ class Asked:
     rest: Sequence[str]
     query: Mapping[str, str]
     draw: _Draw
+    read_points: Callable[[Collection[GaugeSeries]], Mapping[GaugeSeries, Sequence[Point]]]
+    """Returns what is kept of series, between `begin` and `end`."""
+    begin: datetime
+    end: datetime
 
 
 @frozen
@@ -58,10 +64,20 @@ def _way(asked: Asked) -> Shown:
             "hops": hops,
             "more_readers": len(readers) - _MOST_READERS,
             "charts": asked.draw(wanted),
+            "strip": _draw_heat(asked),
             "judged": [one for one in view.judgements if one.state is not State.HEALTHY],
             "healthy": sum(one.state is State.HEALTHY for one in view.judgements),
         },
     )
+
+
+def _draw_heat(asked: Asked) -> HeatStrip | None:
+    """Return the throughput of tables, the busiest of those whose changes are counted."""
+    series = {table: GaugeSeries(TABLE_CHANGES, (table,)) for table in asked.view.table_changes}
+    if not series:
+        return None
+    points = asked.read_points([*series.values()])
+    return draw_heat({table: points[one] for table, one in series.items()}, asked.begin, asked.end)
 
 
 def _capture(asked: Asked) -> Shown:
@@ -120,6 +136,7 @@ def _replication(asked: Asked) -> Shown:
                 names=lambda one: (one.publication, one.subscriber),
                 state=lambda one: one.monitor_state,
             ),
+            "graph": draw_topology(list_deliveries([view])),
             "without": [one.name for one in view.publications if not one.subscriptions],
             "judged": _of_areas(view, Area.REPLICATION),
         },
