@@ -77,8 +77,8 @@ class Acted:
     def count_tokens(self) -> int:
         return len(connect(self.publisher.url).replication.list_tracer_tokens(PUBLICATION))
 
-    def list_entries(self) -> list[dict[str, str]]:
-        answer = self.server.request("/api/v1/databases/a%2Fshop/actions", Authorization=f"Bearer {VIEWER}")
+    def list_entries(self, token: str = VIEWER) -> list[dict[str, str]]:
+        answer = self.server.request("/api/v1/databases/a%2Fshop/actions", Authorization=f"Bearer {token}")
         assert answer.status == 200
         found: list[dict[str, str]] = json.loads(answer.body)
         return found
@@ -150,6 +150,16 @@ def test_an_error_of_an_action_is_its_result(acted: Acted) -> None:
     page = acted.act(f"{SHOP}/act/cdc/stop-job?job=capture")
     assert 'class="failing notice"' in page.body
     assert re.search(r'href="/manual/RT-\d+"', page.body)
+    # What an error says may be for operators alone, and nobody reads the users of URLs.
+    assert re.fullmatch(r"RT-\d+", acted.list_entries()[0]["result"])
+    assert len(acted.list_entries(OPERATOR)[0]["result"]) > len("RT-12345")
+    secret = connect(acted.publisher.url).actions.perform(
+        "replication pause", {"publication": PUBLICATION, "subscriber": "postgresql://eve@db9/x"}, actor="eve"
+    )
+    assert secret is not None
+    assert "eve@" in secret.subject
+    assert "eve@" not in acted.get(f"{SHOP}/audit", acted.sign_in()).body
+    assert "eve@" not in acted.get(f"{SHOP}/audit/{secret.action_id}", acted.sign_in()).body
 
 
 def test_a_reinitialization_takes_the_name(acted: Acted) -> None:
