@@ -16,6 +16,7 @@ from builders.commands.command_lines import rowtide
 from rowtide.actions import ActionEntry, ActionOutcome
 from rowtide.actions.errors import ActionIdInvalid, ActionIncomplete, ActionNotRecorded, ActionUnknown
 from rowtide.handle import connect
+from rowtide.tracking.errors import TableToTrackNotFound
 
 HUB = "shop"
 CONFLICT = {"conflict": "0f3c", "winner": "subscriber"}
@@ -127,3 +128,17 @@ def test_the_audit_is_a_store_of_the_file(hub: str) -> None:
     resolve(hub, str(uuid4()))
     listed = rowtide("upgrade", "--dry-run", "--format", "csv", "--db", hub)
     assert "audit of actions" in listed.output
+
+
+def test_the_audit_is_no_table_to_be_tracked(tmp_path: Path) -> None:
+    """It is left in a file that rowtide uses no more."""
+    path = tmp_path / "app.db"
+    with sqlite3.connect(path) as session:
+        session.execute("create table item (id integer primary key)")
+    session.close()
+    url = f"sqlite:///{path}"
+    assert rowtide("tracking", "enable", "item", "--db", url).code == 0
+    assert resolve(url, str(uuid4())).outcome is ActionOutcome.FAILED
+    assert rowtide("tracking", "disable", "item", "--db", url).code == 0
+    with pytest.raises(TableToTrackNotFound):
+        connect(url).check(["rowtide_actions"])

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from builders.capture.captured_databases import LoggedDatabase
+from builders.capture.captured_databases import LoggedDatabase, wait_until
 from builders.monitor.made_views import MadePolls, make_database, make_subscription
 from builders.monitor.page_servers import Answer, PageServer, serving_pages
 from builders.replication.replicated_databases import PUBLICATION
@@ -25,6 +25,7 @@ from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
 from rowtide.monitor.labels import without_users
+from rowtide.monitor.web import actions
 from rowtide.monitor.web.access import COOKIE, Access
 from rowtide.monitor.web.operating import Operating
 from rowtide.replication.subscription_settings import SyncType
@@ -76,8 +77,8 @@ class Acted:
     def count_tokens(self) -> int:
         return len(connect(self.publisher.url).replication.list_tracer_tokens(PUBLICATION))
 
-    def list_entries(self) -> list[dict[str, str]]:
-        answer = self.server.request("/api/v1/databases/a%2Fshop/actions", Authorization=f"Bearer {VIEWER}")
+    def list_entries(self, token: str = VIEWER) -> list[dict[str, str]]:
+        answer = self.server.request("/api/v1/databases/a%2Fshop/actions", Authorization=f"Bearer {token}")
         assert answer.status == 200
         found: list[dict[str, str]] = json.loads(answer.body)
         return found
@@ -149,6 +150,16 @@ def test_an_error_of_an_action_is_its_result(acted: Acted) -> None:
     page = acted.act(f"{SHOP}/act/cdc/stop-job?job=capture")
     assert 'class="failing notice"' in page.body
     assert re.search(r'href="/manual/RT-\d+"', page.body)
+    # What an error says may be for operators alone, and nobody reads the users of URLs.
+    assert re.fullmatch(r"RT-\d+", acted.list_entries()[0]["result"])
+    assert len(acted.list_entries(OPERATOR)[0]["result"]) > len("RT-12345")
+    secret = connect(acted.publisher.url).actions.perform(
+        "replication pause", {"publication": PUBLICATION, "subscriber": "postgresql://eve@db9/x"}, actor="eve"
+    )
+    assert secret is not None
+    assert "eve@" in secret.subject
+    assert "eve@" not in acted.get(f"{SHOP}/audit", acted.sign_in()).body
+    assert "eve@" not in acted.get(f"{SHOP}/audit/{secret.action_id}", acted.sign_in()).body
 
 
 def test_a_reinitialization_takes_the_name(acted: Acted) -> None:
@@ -275,6 +286,22 @@ def test_programs_act_with_a_key_once(acted: Acted) -> None:
     assert post(Content_Type="text/plain").status == 415
     assert post(Sec_Fetch_Site="cross-site").status == 415
     assert acted.count_tokens() == before + 1
+
+
+def test_an_action_that_takes_long_is_shown_while_it_runs(acted: Acted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actions, "_PATIENCE_S", 0.05)
+    cookie = acted.sign_in()
+    at, form = acted.open_form(f"{SHOP}/act/replication/resume?publication={PUBLICATION}", cookie)
+    with acted.publisher.transaction() as session:
+        session.execute('lock table distribution."MSsubscriptions", distribution."MSdistribution_agents"')
+        answer = acted.send(at, cookie, form)
+        assert answer.status == 303
+        wait_until(lambda: "It runs." in acted.get(answer.headers["location"], cookie).body, what="it runs")
+        assert 'hx-trigger="every 15s"' in acted.get(answer.headers["location"], cookie).body
+        # Asked for again meanwhile, it is the same one.
+        assert acted.send(at, cookie, form).headers["location"] == answer.headers["location"]
+    wait_until(lambda: "Resumed." in acted.get(answer.headers["location"], cookie).body, what="it has ended")
+    assert sum(one["action_id"] == at[-36:] for one in acted.list_entries()) == 1
 
 
 def test_nothing_acts_where_actions_are_not_allowed(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from builders.commands.configuration_files import parse
 from rowtide.configuration.errors import ConfigurationInvalid, ConfigurationNotRead
 from rowtide.configuration.parsing import find_lines
-from rowtide.configuration.settings import AgentJob, DatabaseSettings, LogSettings, MonitorSettings
+from rowtide.configuration.settings import AgentJob, DatabaseSettings, LogSettings, MonitorSettings, MonitorValues
 from rowtide.databases.passwords import CommandPassword, EnvironmentPassword, FilePassword
 from rowtide.databases.urls import parse_url
 from rowtide.events.configuration import LogFormat
@@ -23,6 +23,7 @@ destination = "/var/log/rowtide.log"
 [monitor]
 listen = "[::1]:9187"
 auth = { file = "/run/secrets/token" }
+values = "operators"
 [defaults]
 group = true
 retention = 4320
@@ -34,6 +35,8 @@ password = { env = "SHOP_PW" }
 replication_url = "postgresql://rowtide@db1/shop"
 run = ["capture", "merge", "capture"]
 lake = "/data/lake"
+operator_url = "postgresql://anna@db1/shop"
+operator_password = { env = "ANNA_PW" }
 [databases."it's a.b"]
 url = "sqlite:////data/field.db"
 [databases."東京"]
@@ -53,7 +56,9 @@ def test_a_whole_file_is_read() -> None:
     read = parse(WHOLE)
 
     assert read.log == LogSettings(format=LogFormat.JSON, level=Level.WARNING, destination="/var/log/rowtide.log")
-    assert read.monitor == MonitorSettings(listen="[::1]:9187", auth=FilePassword("/run/secrets/token"))
+    assert read.monitor == MonitorSettings(
+        listen="[::1]:9187", auth=FilePassword("/run/secrets/token"), values=MonitorValues.OPERATORS
+    )
     assert read.defaults == {"group": True, "retention": 4320, "max-latency": 2.5, "spark-conf": ("a=b", "c=d")}
     assert list(read.databases) == ["shop", "it's a.b", "東京"]
     assert read.databases["shop"] == DatabaseSettings(
@@ -62,10 +67,16 @@ def test_a_whole_file_is_read() -> None:
         replication_url=parse_url("postgresql://rowtide@db1/shop"),
         run=(AgentJob.CAPTURE, AgentJob.MERGE),
         lake="/data/lake",
+        operator_url=parse_url("postgresql://anna@db1/shop"),
+        operator_password=EnvironmentPassword("ANNA_PW"),
     )
+    assert [one.password for one in read.databases["shop"].accesses] == [
+        EnvironmentPassword("SHOP_PW"),
+        EnvironmentPassword("ANNA_PW"),
+    ]
     assert read.databases["東京"].password == CommandPassword(("pass", "東京"))
     assert read.databases["東京"].run == (AgentJob.CAPTURE, AgentJob.CLEANUP, AgentJob.TARGETS)
-    assert read.lines["databases", "it's a.b", "url"] == 21
+    assert read.lines["databases", "it's a.b", "url"] == 24
 
 
 def test_an_empty_file_has_the_defaults() -> None:
@@ -96,6 +107,7 @@ def test_everything_that_is_wrong_is_listed_with_its_line() -> None:
         ("[[log]]", "line 1: log must be a section"),
         ('[monitor]\nlisten = "9187"', "line 2: monitor.listen: write host:port"),
         ('[monitor]\nlisten = "h:70000"', "line 2: monitor.listen: write host:port"),
+        ('[monitor]\nvalues = "all"', 'line 2: monitor.values: unknown value "all"; write one of hidden, operators'),
         ("[defaults]\nretention = 2026-01-01", "line 2: defaults.retention: write a text, a number"),
         ("[defaults]\nmax_latency = 1", 'line 2: unknown option "max_latency"; did you mean "max-latency"?'),
         ("[databases]\nshop = 1", "line 2: databases.shop must be a section, [databases.shop]"),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from builders.monitor.made_views import ALL
+from rowtide.actions.entries import ActionEntry, ActionKind, ActionOutcome
 from rowtide.monitor.views import DatabaseView
 from rowtide.monitor.web.api import PREFIX, describe_api, to_json
 
@@ -52,6 +54,16 @@ def find_faults(value: Any, schema: Mapping[str, Any], path: str = "") -> list[s
         case kind:
             is_right = isinstance(value, OF_TYPES[kind]) and (kind != "integer" or not isinstance(value, bool))
             return [] if is_right and value in schema.get("enum", [value]) else [path]
+
+
+def test_an_entry_of_the_audit_is_as_described() -> None:
+    acting = API["paths"][f"{PREFIX}/databases/{{name}}/actions"]
+    schema = acting["post"]["responses"]["200"]["content"]["application/json"]["schema"]
+    entry = ActionEntry("0", datetime.now(UTC), "anna", "web", "replication pause", "shop", "{}", ActionOutcome.BEGUN)
+    assert find_faults(json.loads(json.dumps(to_json(entry))), schema) == []
+    assert acting["get"]["responses"]["200"]["content"]["application/json"]["schema"]["items"] == schema
+    asked = acting["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert set(asked["properties"]["action"]["enum"]) == set(ActionKind)
 
 
 @pytest.mark.parametrize("view", ALL, ids=lambda view: view.name)

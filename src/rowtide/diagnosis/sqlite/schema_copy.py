@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
+from rowtide.actions.entries import TABLE as ACTIONS
 from rowtide.core.values import frozen
 from rowtide.databases.sqlite.catalogue import find_table, list_relations
 from rowtide.databases.sqlite.keys import quote
@@ -21,7 +22,7 @@ from rowtide.tracking.sqlite.subject import CHANGE_BSN, SqliteSubject
 _GENERATED = (2, 3)
 OTHER_FEATURES = ("msmerge_", "sysmerge", "msreplication_", "mssnapshot_")
 """Of merge, and of what is delivered into the file."""
-_PREFIXES = ("__sys", *OTHER_FEATURES)
+_PREFIXES = ("__sys", ACTIONS, *OTHER_FEATURES)
 
 
 def is_ours(name: str) -> bool:

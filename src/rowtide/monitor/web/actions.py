@@ -14,6 +14,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 from uuid import uuid4
@@ -28,6 +29,7 @@ from rowtide.actions.errors import ActionIdInvalid, ActionIdTaken, ActionIncompl
 from rowtide.actions.handle import Actions, parse_kind
 from rowtide.core.errors import Denied, Invalid, NotFound, RowtideError
 from rowtide.core.values import frozen
+from rowtide.monitor.labels import without_row_values, without_users
 from rowtide.monitor.web.api import to_json
 from rowtide.monitor.web.forms import CSRF, FormProofs, is_own_site, read_body, read_form
 from rowtide.monitor.web.guard import viewer_of
@@ -154,7 +156,7 @@ class ActionPages:
             "action_entry.html",
             title="Action",
             database=name,
-            entry=entry,
+            entry=self._show(request, (entry,))[0] if entry is not None else None,
             is_running=is_running,
             refreshes=is_running,
         )
@@ -162,7 +164,7 @@ class ActionPages:
     def _show_entries(self, request: Request, name: str) -> Response:
         """Show the last entries; where operators have no connection, that they are listed on the command line."""
         url = self._operating.urls.get(name)
-        entries = Actions(url).list_entries(limit=_MOST_LISTED) if url is not None else None
+        entries = self._show(request, Actions(url).list_entries(limit=_MOST_LISTED)) if url is not None else None
         return self._render(
             request, "action_audit.html", title="Audit", database=name, entries=entries, most=_MOST_LISTED
         )
@@ -189,16 +191,26 @@ class ActionPages:
         entry = doing.entry or Actions(self._operating.get_url(name)).find_entry(action_id)
         if entry is None:
             return JSONResponse({"action_id": action_id, "outcome": ActionOutcome.BEGUN}, status_code=202)
-        return JSONResponse(to_json(entry), status_code=202 if entry.ended_at is None else 200)
+        return JSONResponse(
+            to_json(self._show(request, (entry,))[0]), status_code=202 if entry.ended_at is None else 200
+        )
 
     def list_actions(self, request: Request) -> Response:
         """Return the entries of a database's audit."""
         name = self._require_known(request.path_params["name"])
         try:
-            entries = Actions(self._operating.get_url(name)).list_entries(limit=_MOST_LISTED)
+            entries = self._show(request, Actions(self._operating.get_url(name)).list_entries(limit=_MOST_LISTED))
         except RowtideError as error:
             return JSONResponse({"error": str(error)}, status_code=_status_of(error))
         return JSONResponse(to_json(entries))
+
+    def _show(self, request: Request, entries: Sequence[ActionEntry]) -> Sequence[ActionEntry]:
+        """Return entries as a viewer sees them: without users of URLs, and of an error the number, unless they act."""
+        write = without_users if self._operating.may_act(viewer_of(request)) else without_row_values
+        return [
+            replace(one, subject=without_users(one.subject), result=without_users(write(one.result or "")) or None)
+            for one in entries
+        ]
 
     def _start(self, asked: _Asked) -> _Doing:
         """Return the action of an id, begun now unless it was before. Raises what refuses it before it begins."""

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from rowtide.actions.entries import ActionEntry, ActionKind
 from rowtide.core.values import frozen
 from rowtide.diagnosis import State
 from rowtide.monitor.views import DatabaseView, worst_of
@@ -95,6 +96,7 @@ def describe_api() -> dict[str, Any]:
     schemas: dict[str, Any] = {}
     listed, shown = _schema(DatabaseListed, schemas), _schema(DatabaseView, schemas)
     name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+    entry = _schema(ActionEntry, schemas)
     return {
         "openapi": "3.1.0",
         "info": {"title": "rowtide monitor", "version": version("rowtide")},
@@ -103,6 +105,11 @@ def describe_api() -> dict[str, Any]:
             f"{PREFIX}/databases/{{name}}": {
                 "parameters": [name],
                 "get": _operation("What is known of a database; 404 before its first poll.", shown),
+            },
+            f"{PREFIX}/databases/{{name}}/actions": {
+                "parameters": [name],
+                "get": _operation("The last actions on a database, newest first.", {"type": "array", "items": entry}),
+                "post": _describe_acting(entry),
             },
         },
         "components": {
@@ -116,6 +123,24 @@ def describe_api() -> dict[str, Any]:
 def _operation(summary: str, schema: Any) -> dict[str, Any]:
     content = {"application/json": {"schema": schema}}
     return {"summary": summary, "responses": {"200": {"description": summary, "content": content}}}
+
+
+def _describe_acting(entry: Any) -> dict[str, Any]:
+    key = {"name": "Idempotency-Key", "in": "header", "required": True, "schema": {"type": "string", "format": "uuid"}}
+    asked = {
+        "type": "object",
+        "properties": {
+            "action": {"type": "string", "enum": [str(one) for one in ActionKind]},
+            "arguments": {"type": "object", "additionalProperties": {"type": ["string", "boolean"]}},
+        },
+        "required": ["action"],
+    }
+    summary = "Do an action once, for each key, and return its entry; 202 while it runs."
+    return {
+        **_operation(summary, entry),
+        "parameters": [key],
+        "requestBody": {"required": True, "content": {"application/json": {"schema": asked}}},
+    }
 
 
 _JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}
