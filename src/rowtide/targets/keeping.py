@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import RecordedInstance, change_table_path
-from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.windows import require_key
 from rowtide.cdc.rows.change_columns import TRUNCATE, column_type
 from rowtide.cdc.spark_changes import Changes
@@ -23,9 +22,8 @@ from rowtide.delta.snapshot import open_snapshot
 from rowtide.delta.statistics import Between
 from rowtide.lake.sql_text import literal, quote
 from rowtide.lake.stores import locate
-from rowtide.targets.applying import Due
 from rowtide.targets.columns import TargetColumns
-from rowtide.targets.errors import KeyUnfit, TargetAhead, TargetPassed
+from rowtide.targets.errors import KeyUnfit, TargetPassed
 from rowtide.targets.table_format import FoundTable
 
 if TYPE_CHECKING:
@@ -52,19 +50,6 @@ def find_drops(instance: Instance, after: CommitLsn | None, end: CommitLsn) -> l
     """Return the LSNs behind one, up to another, at which columns were dropped: in all rows, without change rows."""
     dropped = {column.dropped_at for column in instance.columns if column.dropped_at is not None}
     return [CommitLsn(lsn) for lsn in sorted(dropped) if (after is None or after.value < lsn) and lsn <= end.value]
-
-
-def require_known(lake: str, target: str, due: Due, found: FoundTable, *, is_copied: bool) -> None:
-    """Raise `TargetAhead` where a table has changes that the lake, which was restored, does not know.
-
-    Its set, which is in the lake, knows every commit but one of an apply that was killed. A copy makes the table equal
-    to its source, `is_copied`, unless its LSN is one that the table has passed.
-    """
-    known = due.known.lsn if due.known is not None else None
-    if found.lsn is None or (known is not None and found.lsn <= known) or (is_copied and found.lsn < due.to):
-        return
-    if not LsnTimes(lake).may_know(found.lsn):
-        raise TargetAhead(due.recorded.instance.capture_instance, target, str(found.lsn))
 
 
 def open_target_window(

@@ -43,7 +43,6 @@ from rowtide.targets.keeping import (
     range_columns,
     ranges,
     require_fit,
-    require_known,
     require_partitions_fit,
 )
 from rowtide.targets.merging import (
@@ -219,7 +218,7 @@ class TableApplier:
             found = self._require(table, found, source, shape, instance)
         position = due.find_position(found)
         is_copied = due.needs_copy(found, snapshot, self._target)
-        require_known(self._lake, self._target.name, due, found, is_copied=is_copied)
+        due.require_known(self._lake, self._target.name, found, is_copied=is_copied)
         if is_copied:
             if position is not None and self._target.kind == HISTORY:
                 # A copy has one moment; what changed before it keeps its own, but for what is gone already.

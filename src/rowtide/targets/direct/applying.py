@@ -36,7 +36,7 @@ from rowtide.targets.direct.history import DirectHistory
 from rowtide.targets.direct.tables import MOST_BYTES, DirectTable, KeySet, ShownColumns
 from rowtide.targets.errors import KeyUnfit
 from rowtide.targets.formats.delta import as_found
-from rowtide.targets.keeping import TargetWindow, find_drops, open_target_window, require_known
+from rowtide.targets.keeping import TargetWindow, find_drops, open_target_window
 from rowtide.targets.options import HISTORY, ApplyEngine, Truncation
 from rowtide.targets.sets import TableVersion
 from rowtide.targets.table_format import Verify, table_format
@@ -167,7 +167,7 @@ class DirectApplier:
         found = as_found(before, self._target.target_id, due.known_version, {})
         position = due.find_position(found)
         is_copied = due.needs_copy(found, snapshot, self._target)
-        require_known(self._lake, self._target.name, due, found, is_copied=is_copied)
+        due.require_known(self._lake, self._target.name, found, is_copied=is_copied)
         if is_copied:
             is_done = not before.files and self._fill(keeper, due, before)
         elif find_drops(instance, position, due.to):
