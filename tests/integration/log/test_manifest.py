@@ -422,7 +422,7 @@ def test_a_lease_is_given_up_by_its_holder_alone(store: LocalStore) -> None:
     assert (given_up.holder, given_up.token > token) == ("nobody", True)
 
 
-def test_the_oldest_change_that_waits_is_the_first_behind_a_position(store: LocalStore) -> None:
+def test_the_oldest_change_that_waits_is_behind_a_position(store: LocalStore) -> None:
     manifest, _ = open_manifest(store)
     for changes in ([(1, 110, 1), (1, 120, 1)], [(1, 130, 1)]):
         append_records(store, manifest, changes)
