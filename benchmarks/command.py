@@ -11,6 +11,7 @@ from benchmarks.initial_copy import INITIAL_COPY
 from benchmarks.keeping import KEEPING
 from benchmarks.latency import MEASURED_S, measure_latency
 from benchmarks.merge import MERGE
+from benchmarks.monitor import MONITOR
 from benchmarks.object_store import OBJECT_STORE
 from benchmarks.reading import READING
 from benchmarks.reading_changes import CHANGES
@@ -30,7 +31,7 @@ from rowtide.lake.session import build_session
 
 _KNOWN = [
     *(*WORKLOADS, LATENCY, *CYCLES, *CHANGES, *READING, *TABLES_AS_OF, *TRACKING, *REPLICATION, *MERGE, *COMMANDS),
-    *(*OBJECT_STORE, *SPARK_START, *WORKERS, *TARGETS, *INITIAL_COPY, *KEEPING, *STOPS, *SIZING),
+    *(*MONITOR, *OBJECT_STORE, *SPARK_START, *WORKERS, *TARGETS, *INITIAL_COPY, *KEEPING, *STOPS, *SIZING),
 ]
 
 _LAKES = {**READING, **TABLES_AS_OF}
@@ -50,7 +51,7 @@ def main() -> None:
     tables = [*_read([name for name in names if name in _LAKES])]
     sizes = Sizes(arguments.rows, arguments.runs, arguments.seconds)
     compared = (CYCLES, CHANGES, TRACKING, REPLICATION, MERGE, COMMANDS, OBJECT_STORE, WORKERS, TARGETS, INITIAL_COPY)
-    for workloads in (*compared, SPARK_START, KEEPING, STOPS, SIZING):
+    for workloads in (*compared, MONITOR, SPARK_START, KEEPING, STOPS, SIZING):
         tables += _compare(workloads, [name for name in names if name in workloads], sizes)
     _print(describe_goals(throughputs, latency, tables))
 

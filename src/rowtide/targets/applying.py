@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from rowtide.cdc.consumers.consumers import ConsumedInstance
 from rowtide.cdc.published import ENABLED, LakePublication, RecordedInstance
+from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.recorded_snapshots import SnapshotState, find_base, read_snapshots
 from rowtide.core.errors import RowtideError
@@ -25,7 +26,7 @@ from rowtide.events.emission import emit
 from rowtide.lake.errors import SparkLost
 from rowtide.log.errors import LeaseLost
 from rowtide.targets.definitions import TableState, Target
-from rowtide.targets.errors import TargetInstanceEnded, TargetPassed, TargetRowsChanged
+from rowtide.targets.errors import TargetAhead, TargetInstanceEnded, TargetPassed, TargetRowsChanged
 from rowtide.targets.options import HISTORY
 from rowtide.targets.sets import SetTable, SetVersion, TableVersion
 from rowtide.targets.table_format import FoundTable, Verify
@@ -74,6 +75,18 @@ class Due:
             raise TargetRowsChanged(self.recorded.instance.capture_instance, target.name, found.foreign, version)
         emit(TargetTableRestored(target.name, self.recorded.instance.capture_instance, str(found.foreign)))
         return True
+
+    def require_known(self, lake: str, target: str, found: FoundTable, *, is_copied: bool) -> None:
+        """Raise `TargetAhead` where a table has changes that the lake, which was restored, does not know.
+
+        Its set, which is in the lake, knows every commit but that of an apply that was killed. A copy makes the table
+        equal to its source, `is_copied`, unless the table has passed its LSN.
+        """
+        known = self.known.lsn if self.known is not None else None
+        if found.lsn is None or (known is not None and found.lsn <= known) or (is_copied and found.lsn < self.to):
+            return
+        if not LsnTimes(lake).may_know(found.lsn):
+            raise TargetAhead(self.recorded.instance.capture_instance, target, str(found.lsn))
 
     def has_to_wait(self, found: FoundTable, target: Target) -> bool:
         """Return whether a table that went over to this instance cannot take its copy yet.

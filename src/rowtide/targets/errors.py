@@ -73,6 +73,17 @@ class TargetPassed(DataLoss, number=9005):
     reason: str
 
 
+class TargetAhead(DataLoss, number=1173):
+    """A target's table has changes that the lake does not know: the lake was restored to an earlier state."""
+
+    fact = "the table of {instance} in target {target} has changes up to {lsn}, which the lake does not know"
+    hint = """The lake was restored to an earlier state. Remove the table: `rowtide cdc apply {target} --once` makes it
+        again from the lake. Nothing was written to it."""
+    instance: str
+    target: str
+    lsn: str
+
+
 class TargetNotFollowing(RowtideError, number=9006):
     """A change of the source's columns cannot be made in a target's table."""
 

@@ -217,7 +217,9 @@ class TableApplier:
         if found is None or self._change_columns(table, source, shape, instance, found):
             found = self._require(table, found, source, shape, instance)
         position = due.find_position(found)
-        if due.needs_copy(found, snapshot, self._target):
+        is_copied = due.needs_copy(found, snapshot, self._target)
+        due.require_known(self._lake, self._target.name, found, is_copied=is_copied)
+        if is_copied:
             if position is not None and self._target.kind == HISTORY:
                 # A copy has one moment; what changed before it keeps its own, but for what is gone already.
                 try:

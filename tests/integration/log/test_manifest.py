@@ -8,18 +8,19 @@ from threading import Barrier
 import pytest
 
 from builders.faults.watched_stores import AgingStore, LosingStore, SleepingStore, WatchedStore
-from builders.log.log_stores import open_manifest, opened, range_to, table_version
+from builders.log.log_stores import NOW, append_records, open_manifest, opened, range_to, table_version
 from rowtide.core.lsn import Position
 from rowtide.log.errors import (
     IllegalEntry,
     LeaseLost,
+    LogStoreNotWritable,
     LogStoreWriteFailed,
     ManifestConflict,
     ManifestCorrupt,
     ManifestMissing,
 )
 from rowtide.log.store.entries import EntryExchange, EntryWritten, ReaderAdvanced, TableGiven
-from rowtide.log.store.location import LocalStore
+from rowtide.log.store.location import LocalStore, find_oldest_waiting
 from rowtide.log.store.manifest import ENTRIES_PER_CHECKPOINT, KEPT_FOR, Manifest
 
 
@@ -389,6 +390,50 @@ def test_a_damaged_checkpoint_is_named(store: LocalStore) -> None:
 
     with pytest.raises(ManifestCorrupt, match="checkpoint"):
         Manifest.open(store)
+
+
+def test_of_entries_before_the_oldest_checkpoint_those_left_go(aging: AgingStore) -> None:
+    """They are there where a crash came between a checkpoint and the first deletion, and those that follow stay."""
+    writer, _ = open_manifest(aging)
+    advance(writer, 2 * ENTRIES_PER_CHECKPOINT - writer.state.version)
+    aging.pass_time(2 * KEPT_FOR)
+    advance(writer, ENTRIES_PER_CHECKPOINT + 50)
+    names = [Path(path).stem for path in aging.list("manifest/")]
+    assert names == [*(f"{number:020}" for number in range(201, 351)), f"checkpoint-{200:020}", f"checkpoint-{300:020}"]
+
+
+def test_an_entry_is_appended_after_the_newest_version_alone(store: LocalStore) -> None:
+    manifest, token = open_manifest(store)
+    version = manifest.state.version
+    entry = TableGiven(token=token, version=table_version(3))
+    assert not manifest.append_after(version - 1, entry)
+    assert not manifest.append_after(version + 1, entry)
+    assert Manifest.open(store).state.version == version
+    assert manifest.append_after(version, entry)
+    assert Manifest.open(store).state.version == version + 1
+
+
+def test_a_lease_is_given_up_by_its_holder_alone(store: LocalStore) -> None:
+    manifest, token = open_manifest(store)
+    manifest.give_up_lease("log", token - 1, "nobody")
+    assert manifest.state.leases["log"].holder == "the reader"
+    manifest.give_up_lease("log", token, "nobody")
+    given_up = Manifest.open(store).state.leases["log"]
+    assert (given_up.holder, given_up.token > token) == ("nobody", True)
+
+
+def test_the_oldest_change_that_waits_is_behind_a_position(store: LocalStore) -> None:
+    manifest, _ = open_manifest(store)
+    for changes in ([(1, 110, 1), (1, 120, 1)], [(1, 130, 1)]):
+        append_records(store, manifest, changes)
+    at = [find_oldest_waiting(store, manifest.state, Position(position)) for position in (100, 111, 120, 121, 131)]
+    assert at == [*(NOW + timedelta(microseconds=lsn) for lsn in (110, 120, 120, 130)), None]
+
+
+def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LogStoreNotWritable, match=str(tmp_path / "file")):
+        LocalStore(str(tmp_path / "file"))
 
 
 def test_a_lease_says_who_took_it_and_when(store: LocalStore) -> None:

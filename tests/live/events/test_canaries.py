@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import subprocess
 import sys
@@ -15,9 +16,13 @@ import pytest
 from builders.capture.captured_databases import LoggedDatabase, wait_until
 from builders.commands.command_lines import rowtide, rowtide_process
 from builders.merge.merged_databases import FileMember, Merge
-from builders.replication.replicated_databases import ReplicatedDatabase
+from builders.replication.peers import Peer
+from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from builders.replication.said import KEY, VALUE
 from rowtide.databases.urls import parse_url
+from rowtide.handle import connect
+from rowtide.replication.conflicts import Resolver
+from rowtide.replication.subscription_settings import SubscriptionSettings, SyncType
 
 TABLE = "create table accounts (id text primary key, note text, n int)"
 INSERT = f"insert into accounts values ('{KEY}', '{VALUE}', 1)"
@@ -157,3 +162,70 @@ def _refusals_of(merged: Merge) -> Sequence[str]:
         refusing = f"select raise(abort, 'refused {KEY} {VALUE}')"
         return (f"create trigger refuse before insert on accounts when new.id like 'key%' begin {refusing}; end",)
     return RAISE, TRIGGER
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_no_log_of_conflicts_and_decisions_has_a_row(
+    peers: tuple[Peer, Peer], form: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = peers
+    for peer in peers:
+        peer.execute(TABLE, INSERT, INSERT.replace(KEY, f"{KEY}2"))
+        peer.publish("accounts")
+    first.subscribe(second, settings=SubscriptionSettings(conflicts=Resolver.SKIP))
+    first.execute(
+        f"update accounts set note = '{VALUE}-first' where id = '{KEY}'", f"delete from accounts where id = '{KEY}2'"
+    )
+    second.execute(f"update accounts set note = '{VALUE}-second'")
+    log = tmp_path / "rowtide.log"
+    run = ("replication", "run", "--once", *log_to(log, form), "--db", first.url)
+    assert rowtide_process(*run).code == 0
+    assert "agent_stopped" in require_clean(log)
+    found = connect(first.url).conflicts.list_conflicts(table="accounts")
+    assert [group.kind for group in found.groups] == ["update_origin_differs", "delete_origin_differs"]
+    assert {one.key for one in found.conflicts} == {f'{{"id": "{KEY}"}}', f'{{"id": "{KEY}2"}}'}
+
+    # One decision is refused, since the row has changed. The command writes no log but Python's.
+    second.execute(f"update accounts set note = '{VALUE}-third' where id = '{KEY}'")
+    caplog.set_level(logging.DEBUG, logger="rowtide")
+    codes = [
+        rowtide("conflicts", "decide", group.cause, "--choice", choice, "--db", first.url).code
+        for group, choice in zip(found.groups, ("otherwise", "keep"), strict=True)
+    ]
+    assert codes == [1, 0]
+    assert [secret for secret in (KEY, VALUE) if secret in caplog.text] == []
+    states = [one.state.value for one in connect(first.url).conflicts.list_conflicts(table="accounts").conflicts]
+    assert sorted(states) == ["open", "settled"]
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_no_log_of_an_initial_copy_has_a_row(replicated: ReplicatedDatabase, form: str, tmp_path: Path) -> None:
+    """One that fails, at a row that the subscriber refuses, and one that is completed."""
+    replicated.publish(TABLE, accounts={})
+    replicated.publisher.execute(INSERT)
+    replicated.subscriber.execute(TABLE, "alter table accounts add constraint short check (length(note) < 3)")
+    replicated.subscribe(SyncType.AUTOMATIC, if_exists="truncate", constraints="enforce")
+    log = tmp_path / "rowtide.log"
+    run = ("replication", "run", "--once", *log_to(log, form), "--db", replicated.publisher.url)
+    assert rowtide_process(*run).code == 1
+    replicated.subscriber.execute("alter table accounts drop constraint short")
+    replicated.replication.resume(PUBLICATION)
+    assert rowtide_process(*run).code == 0
+    assert replicated.subscriber.execute("select id from accounts") == [(KEY,)]
+    written = require_clean(log)
+    assert "subscription_stopped" in written or "agent_failed" in written
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_no_log_of_skipped_errors_has_a_row(replicated: ReplicatedDatabase, form: str, tmp_path: Path) -> None:
+    replicated.begin(TABLE, accounts={})
+    replicated.replication.change_subscription(PUBLICATION, replicated.subscriber.url, skip_errors="2627:20598")
+    replicated.subscriber.execute(INSERT)
+    replicated.publisher.execute(INSERT, INSERT.replace(KEY, f"{KEY}2"))
+    log = tmp_path / "rowtide.log"
+    run = ("replication", "run", "--once", *log_to(log, form), "--db", replicated.publisher.url)
+    assert rowtide_process(*run).code == 0
+    replicated.subscriber.execute("delete from accounts")
+    replicated.publisher.execute(f"update accounts set note = '{VALUE}-changed'")
+    assert rowtide_process(*run).code == 0
+    assert "skipped" in require_clean(log)

@@ -81,6 +81,26 @@ class LsnTimes:
         end = self._open().find_end("start_lsn", lsn.value, 1)
         return _moment(_extreme("min", map(_ends, self._published(lsn.value, end))))
 
+    def may_know(self, lsn: CommitLsn) -> bool:
+        """Return whether a transaction of an LSN, or of the next one, was published, whoever may see it yet.
+
+        True as well where transactions of that age may have been cleaned up.
+        """
+        if self._has_between(lsn.value, lsn.increment().value):
+            return True
+        return not self._has_between(None, lsn.value)
+
+    def _has_between(self, low: int | None, high: int) -> bool:
+        for rows in self._open().stream(_COLUMNS, Between("start_lsn", low, high)):
+            lsns = rows["start_lsn"]
+            is_within = pc.and_(
+                pc.greater_equal(lsns, pa.scalar(low if low is not None else _LEAST)),
+                pc.less_equal(lsns, pa.scalar(high)),
+            )
+            if pc.any(is_within).as_py():
+                return True
+        return False
+
     def find_window(
         self, capture_instance: str, start: Bound | None, end: Bound | None
     ) -> tuple[CommitLsn | None, CommitLsn | None]:

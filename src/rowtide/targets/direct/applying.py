@@ -166,7 +166,9 @@ class DirectApplier:
             return None
         found = as_found(before, self._target.target_id, due.known_version, {})
         position = due.find_position(found)
-        if due.needs_copy(found, snapshot, self._target):
+        is_copied = due.needs_copy(found, snapshot, self._target)
+        due.require_known(self._lake, self._target.name, found, is_copied=is_copied)
+        if is_copied:
             is_done = not before.files and self._fill(keeper, due, before)
         elif find_drops(instance, position, due.to):
             # All rows are other ones.

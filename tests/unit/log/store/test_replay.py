@@ -90,6 +90,11 @@ NO_LAKE_LEASE = "the lake lease is held by nobody"
 ILLEGAL: dict[str, tuple[Callable[[ManifestState], Entry], type[RowtideError], str]] = {
     "an epoch twice": (lambda _: opened(0, 500, "why"), IllegalEntry, "the next epoch is 1, not 0"),
     "an epoch skipped": (lambda _: opened(2, 500, "why"), IllegalEntry, "the next epoch is 1, not 2"),
+    "an epoch of another format": (
+        lambda _: replace(opened(1, 500, "why"), format=opened().format),
+        IllegalEntry,
+        "the store's format is recorded already",
+    ),
     "an epoch without a reason": (lambda _: opened(1, 500), IllegalEntry, "a new epoch is a gap and needs a reason"),
     "an epoch at another's position": (
         lambda _: replace(opened(1, 5, "why"), position=Position(5)),
