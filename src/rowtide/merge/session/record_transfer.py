@@ -10,7 +10,7 @@ from functools import partial
 from typing import Protocol
 
 from rowtide.core.values import frozen
-from rowtide.databases.sqlite.texts import is_numeric
+from rowtide.databases.sqlite.values import is_numeric
 from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.records import ConflictRecord
 from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, RowsRefused

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from rowtide.core.row_values import shown_key
+from rowtide.core.redaction import shown_key
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, ArticleReference
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identify, record
