@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-from rowtide.merge.articles import DEFAULT_LIMITS, ExchangeType
-from rowtide.merge.errors.subscribing import DownloadLost
+from rowtide.merge.articles import DEFAULT_LIMITS, ExchangeType, Progress
+from rowtide.merge.errors.subscribing import DownloadLost, SchemaNotFollowed
 from rowtide.merge.nodes.connecting import address, open_node, open_synchronised
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.publishing.following import synchronise_following
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.messages import Acknowledgement, RowBatch, SyncAnswer, SyncRequest
 from rowtide.merge.session.over_transport import synchronise_over
@@ -32,7 +35,7 @@ def carried(message: Message) -> Message:
 class Loopback:
     """See `Transport`. `before` is called with the name of each request, `after` before its answer is given."""
 
-    hub_url: str
+    opening: Callable[[], AbstractContextManager[Node]]
     publication: str
     subid: str = ""
     requests: list[str] = field(default_factory=list)
@@ -46,7 +49,7 @@ class Loopback:
         self._begin("sync")
         said, sent = carried(request), carried(list(batches()))
         self.subid = said.state.subid
-        with open_node(self.hub_url) as hub:
+        with self.opening() as hub:
             served = serve(hub, said, sent)
             served.purge_if_due()
         answer = served.answer
@@ -65,7 +68,7 @@ class Loopback:
 
     def acknowledge(self, said: Acknowledgement) -> None:
         self._begin("acknowledge")
-        with open_node(self.hub_url) as hub:
+        with self.opening() as hub:
             acknowledge(hub, self.publication, self.subid, carried(said))
         self.after("acknowledge")
 
@@ -84,10 +87,32 @@ class Loopback:
         self.before(name)
 
 
+def open_loopback(hub_url: str, publication: str) -> AbstractContextManager[Loopback]:
+    """Return requests to a hub, each over a new connection."""
+    return closing(Loopback(partial(open_node, hub_url), publication))
+
+
 def sync_by_requests(
     hub_url: str, publication: str, subscriber_url: str, exchange: ExchangeType = ExchangeType.BOTH
 ) -> tuple[Summary, Sequence[str]]:
     """Synchronise a device, and return the summary and the requests that it took."""
-    with closing(Loopback(hub_url, publication)) as loopback, open_synchronised(subscriber_url, DEFAULT_LIMITS) as node:
+    opening = open_loopback(hub_url, publication)
+    with opening as loopback, open_synchronised(subscriber_url, DEFAULT_LIMITS) as node:
         summary = synchronise_over(loopback, node, publication, address(subscriber_url), exchange=exchange)
         return summary, loopback.requests
+
+
+def follow_by_requests(
+    hub: Node,
+    subscriber: Node,
+    publication: str,
+    subscriber_name: str,
+    on_progress: Progress = lambda _phase, _done, _all: None,
+    exchange: ExchangeType = ExchangeType.BOTH,
+) -> Summary:
+    """Stand in for `synchronise_following`: by requests, but where schema changes have to be followed."""
+    with closing(Loopback(lambda: nullcontext(hub), publication)) as loopback:
+        try:
+            return synchronise_over(loopback, subscriber, publication, subscriber_name, on_progress, exchange)
+        except SchemaNotFollowed:
+            return synchronise_following(hub, subscriber, publication, subscriber_name, on_progress, exchange)

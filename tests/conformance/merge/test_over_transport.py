@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
 import pytest
 
-from builders.merge.loopback import Loopback, sync_by_requests
+from builders.merge.loopback import open_loopback, sync_by_requests
 from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.merge.articles import DEFAULT_LIMITS, ExchangeType
 from rowtide.merge.errors.subscribing import SchemaNotFollowed
@@ -139,7 +137,7 @@ def test_a_lost_answer_changes_nothing(merged: Merge, name: str) -> None:
         "insert into visit (id, technician, note) values (4, 'ann', 'new')",
     )
     with (
-        closing(Loopback(merged.hub.url, PUBLICATION)) as loopback,
+        open_loopback(merged.hub.url, PUBLICATION) as loopback,
         open_synchronised(device.url, DEFAULT_LIMITS) as node,
     ):
 
@@ -164,7 +162,7 @@ def test_a_download_that_is_lost_begins_again(merged: Merge) -> None:
     device = merged.subscribers[0]
     merged.hub.execute(insert(10_000, 5000, "hub"))
     with (
-        closing(Loopback(merged.hub.url, PUBLICATION)) as loopback,
+        open_loopback(merged.hub.url, PUBLICATION) as loopback,
         open_synchronised(device.url, DEFAULT_LIMITS) as node,
     ):
 

@@ -23,6 +23,7 @@ from rowtide.merge.session.messages import (
     DeviceState,
     RefusedUpload,
     RowBatch,
+    RowsByArticle,
     SyncAnswer,
     SyncRequest,
     Transport,
@@ -148,6 +149,7 @@ class _DeviceSession:
                 return answer, batches
             if result is None:
                 given.since = answer.terms.since
+                given.request(answer.terms.wanted)
                 continue
             if result.generation == header.generation:
                 device.conclude_upload(result)
@@ -234,7 +236,11 @@ class _Given:
             self.tops = device.answer(result.questions)
         if result.wanted:
             self.rounds += 1
-        for nickname, rowguids in result.wanted.items():
+        self.request(result.wanted)
+
+    def request(self, wanted: RowsByArticle) -> None:
+        """Send rows with the next request."""
+        for nickname, rowguids in wanted.items():
             listed = self.requested.setdefault(nickname, [])
             listed += [each for each in rowguids if each not in listed]
 
