@@ -159,8 +159,9 @@ class RefusedUpload:
 class UploadResult:
     """What has become of an upload: the hub has the device's changes up to `generation`.
 
-    `has_refused`: the hub waits for rows of the device. The device is to repeat the upload with the rows `wanted`, and
-    with the answers to `questions`: nothing comes down before.
+    `has_refused`: the hub waits for rows of the device. These are `awaited`: the next synchronisation is to send them.
+    The device is to repeat the upload with the rows `wanted`, and with the answers to `questions`: nothing comes down
+    before.
     """
 
     generation: int
@@ -168,6 +169,7 @@ class UploadResult:
     refused: Sequence[RefusedUpload] = ()
     wanted: RowsByArticle = field(default_factory=dict)
     questions: Sequence[TopsQuestion] = ()
+    awaited: RowsByArticle = field(default_factory=dict)
     counts: Mapping[str, Counts] = field(default_factory=dict)
     """By the article's name."""
 

@@ -132,7 +132,8 @@ class _DeviceSession:
         """Return the answer to a request, which is repeated until the hub has all that it needs of the device."""
         device = self.device
         state, owed = device.describe(), device.owed
-        given = _Given(device.subscription.sent)
+        awaited = device.list_awaited()
+        given = _Given(device.subscription.sent, {nickname: list(rows) for nickname, rows in awaited.items()})
         for _ in range(_MOST_REQUESTS):
             try:
                 answer, batches, header = self._request(state, given, owed)
@@ -154,6 +155,8 @@ class _DeviceSession:
             if result.generation == header.generation:
                 device.conclude_upload(result)
             if result.is_complete:
+                if result.awaited != awaited:
+                    device.keep_awaited(result)
                 return answer, batches
             given.take(device, result)
             state = replace(state, session=device.subscription.session, sent=device.subscription.sent)
