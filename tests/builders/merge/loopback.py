@@ -11,14 +11,14 @@ from itertools import islice
 from typing import TypeVar
 
 from rowtide.merge.articles import DEFAULT_LIMITS, ExchangeType, Progress
-from rowtide.merge.errors.subscribing import DownloadLost, SchemaNotFollowed
+from rowtide.merge.errors.subscribing import DownloadLost
 from rowtide.merge.nodes.connecting import address, open_node, open_synchronised
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.publishing.following import synchronise_following
+from rowtide.merge.publishing.device_requests import serve_device, serve_schema, synchronise_device
+from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.history import Summary
-from rowtide.merge.session.messages import Acknowledgement, RowBatch, SyncAnswer, SyncRequest
-from rowtide.merge.session.over_transport import synchronise_over
-from rowtide.merge.session.serving import Served, acknowledge, serve
+from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncAnswer, SyncRequest
+from rowtide.merge.session.serving import Served, acknowledge
 
 FIRST_BATCHES = 1
 """That come with an answer."""
@@ -50,7 +50,7 @@ class Loopback:
         said, sent = carried(request), carried(list(batches()))
         self.subid = said.state.subid
         with self.opening() as hub:
-            served = serve(hub, said, sent)
+            served = serve_device(hub, said, sent)
             served.purge_if_due()
         answer = served.answer
         if answer.terms is not None and answer.download is not None:
@@ -71,6 +71,13 @@ class Loopback:
         with self.opening() as hub:
             acknowledge(hub, self.publication, self.subid, carried(said))
         self.after("acknowledge")
+
+    def follow(self, state: DeviceState) -> SchemaStep:
+        self._begin("follow")
+        with self.opening() as hub:
+            step = serve_schema(hub, carried(state))
+        self.after("follow")
+        return carried(step)
 
     def lose_downloads(self) -> None:
         """Do as a gateway that was restarted."""
@@ -98,7 +105,7 @@ def sync_by_requests(
     """Synchronise a device, and return the summary and the requests that it took."""
     opening = open_loopback(hub_url, publication)
     with opening as loopback, open_synchronised(subscriber_url, DEFAULT_LIMITS) as node:
-        summary = synchronise_over(loopback, node, publication, address(subscriber_url), exchange=exchange)
+        summary = synchronise_device(loopback, node, publication, address(subscriber_url), exchange=exchange)
         return summary, loopback.requests
 
 
@@ -110,9 +117,6 @@ def follow_by_requests(
     on_progress: Progress = lambda _phase, _done, _all: None,
     exchange: ExchangeType = ExchangeType.BOTH,
 ) -> Summary:
-    """Stand in for `synchronise_following`: by requests, but where schema changes have to be followed."""
+    """Stand in for `synchronise_following`, by requests."""
     with closing(Loopback(lambda: nullcontext(hub), publication)) as loopback:
-        try:
-            return synchronise_over(loopback, subscriber, publication, subscriber_name, on_progress, exchange)
-        except SchemaNotFollowed:
-            return synchronise_following(hub, subscriber, publication, subscriber_name, on_progress, exchange)
+        return synchronise_device(loopback, subscriber, publication, subscriber_name, on_progress, exchange)

@@ -273,7 +273,7 @@ class SyncAnswer:
 
     `definitions` are those of the hub where the device has others: it repeats its request with its own ones in full,
     and nothing else is given. Without a `result` the device repeats its upload from `terms.since`. `download` is None
-    until the upload is complete.
+    until the upload is complete. With `must_follow`, the device follows the hub's schema once it has uploaded.
     """
 
     terms: SessionTerms | None
@@ -281,6 +281,7 @@ class SyncAnswer:
     ranges: Mapping[int, GivenRanges] = field(default_factory=dict)
     download: DownloadHeader | None = None
     definitions: tuple[Article, ...] | None = None
+    must_follow: bool = False
 
 
 class Transport(Protocol):

@@ -18,9 +18,15 @@ from rowtide.core.values import frozen
 from rowtide.merge.articles import DEFAULT_LIMITS, Article, DeviceLimits
 from rowtide.merge.errors.nodes import GenerationRefused
 from rowtide.merge.errors.publishing import DefinitionsDiffer
-from rowtide.merge.errors.subscribing import MergeSubscriptionUnknown, SchemaNotFollowed, UploadMalformed
+from rowtide.merge.errors.subscribing import (
+    MergeSubscriptionUnknown,
+    SchemaNotFollowed,
+    UploadMalformed,
+    UploadNotComparable,
+)
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.belonging import find_record_types
+from rowtide.merge.progress import read_purge
 from rowtide.merge.session.history import History, Summary, recorded
 from rowtide.merge.session.hub.parents import SELECT_GENERATIONS, read_generations
 from rowtide.merge.session.hub_half import HubHalf
@@ -40,6 +46,9 @@ from rowtide.merge.session.pairing import (
     fingerprint_of,
     read_hub,
     require_hub_ready,
+    require_known_schema,
+    require_met,
+    require_original,
 )
 from rowtide.merge.session.spool_transfer import known_rows
 from rowtide.merge.session.spooling import Spool
@@ -94,7 +103,7 @@ def serve(
     `UploadMalformed`, `MergePublicationUnknown`, `MergeSubscriptionUnknown`, `SchemaNotFollowed`, `SessionReplaced`,
     `NodeBusy`, and what `require_hub_ready` raises.
     """
-    found = _meet(hub, request.state)
+    found = meet(hub, request.state)
     if not isinstance(found, Pairing):
         return Served(SyncAnswer(None, definitions=found))
     admit(found)
@@ -110,6 +119,40 @@ def serve(
     summary = Summary(found.at_hub.subscriber)
     with recorded(hub, found.at_hub.subid, summary, began, clock) as history, collecting_rarely():
         return _exchange(half, terms, request, UploadedBatches(batches, limits), summary, history)
+
+
+def serve_upload(
+    hub: Node,
+    request: SyncRequest,
+    batches: Iterable[RowBatch],
+    limits: DeviceLimits = DEFAULT_LIMITS,
+    admit: Callable[[Pairing], None] = lambda _pairing: None,
+) -> Served:
+    """Take the upload of a device that has earlier definitions than the hub, and let it follow then; see `serve`.
+
+    Raises `UploadMalformed`, `NodeCopied`, `NodeRestored`, `SchemaAhead`, `UploadNotComparable`, `SessionReplaced`,
+    `NodeBusy`.
+    """
+    found = meet(hub, request.state)
+    if not isinstance(found, Pairing):
+        return Served(SyncAnswer(None, definitions=found))
+    admit(found)
+    require_original(hub)
+    require_met(request.state, found)
+    require_known_schema(hub, found)
+    if found.at_hub.settled < read_purge(hub.connection).generation:
+        reason = "the publisher has purged metadata that it had not got"
+        raise UploadNotComparable(found.at_hub.subscriber, reason)
+    half, summary = HubHalf(hub, found), Summary(found.at_hub.subscriber)
+    began, clock = datetime.now(UTC), time.monotonic()
+    terms = half.begin(replace(request.state, refused=_checked(request.state.refused)), half.since)
+    if request.upload is None or request.upload.since > terms.since:
+        return Served(SyncAnswer(terms, must_follow=True))
+    with recorded(hub, found.at_hub.subid, summary, began, clock) as history, collecting_rarely():
+        result = _receive(half, request.upload, UploadedBatches(batches, limits), summary)
+        with hub.transaction():
+            history.put()
+    return Served(SyncAnswer(terms, result, must_follow=True))
 
 
 def _exchange(
@@ -218,7 +261,7 @@ def _checked(listed: RowsByArticle) -> RowsByArticle:
     return known_rows(listed) if listed else _NO_ROWS
 
 
-def _meet(hub: Node, state: DeviceState) -> Pairing | tuple[Article, ...]:
+def meet(hub: Node, state: DeviceState) -> Pairing | tuple[Article, ...]:
     """Return what both ends say of a subscription, or the hub's definitions if those of the device are needed."""
     found = read_hub(hub, state.publication, [state.subid])
     at_hub = next((one for one in found.subscriptions if one.subid == state.subid), None)
