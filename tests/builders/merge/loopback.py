@@ -33,7 +33,10 @@ def carried(message: Message) -> Message:
 
 @dataclass
 class Loopback:
-    """See `Transport`. `before` is called with the name of each request, `after` before its answer is given."""
+    """See `Transport`.
+
+    `before` is called with the name of each request, `after` before its answer is given, and `bend` with each
+    batch that is uploaded."""
 
     opening: Callable[[], AbstractContextManager[Node]]
     publication: str
@@ -41,13 +44,14 @@ class Loopback:
     requests: list[str] = field(default_factory=list)
     before: Callable[[str], None] = lambda _name: None
     after: Callable[[str], None] = lambda _name: None
+    bend: Callable[[RowBatch], RowBatch] = lambda batch: batch
     _downloads: dict[tuple[int, int], Served] = field(default_factory=dict)
 
     def synchronise(
         self, request: SyncRequest, batches: Callable[[], Iterator[RowBatch]]
     ) -> tuple[SyncAnswer, Sequence[RowBatch]]:
         self._begin("sync")
-        said, sent = carried(request), carried(list(batches()))
+        said, sent = carried(request), carried([self.bend(batch) for batch in batches()])
         self.subid = said.state.subid
         with self.opening() as hub:
             served = serve_device(hub, said, sent)

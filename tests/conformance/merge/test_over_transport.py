@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+
 import pytest
 
-from builders.merge.loopback import open_loopback, sync_by_requests
+from builders.merge.loopback import Loopback, open_loopback, sync_by_requests
 from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.merge.articles import DEFAULT_LIMITS, ExchangeType
-from rowtide.merge.nodes.connecting import address, open_synchronised
+from rowtide.merge.catalogue import list_merged
+from rowtide.merge.errors.nodes import GenerationRefused
+from rowtide.merge.errors.subscribing import UploadMalformed
+from rowtide.merge.nodes.connecting import address, open_node, open_synchronised
 from rowtide.merge.publishing.device_requests import synchronise_device
 from rowtide.merge.session.history import Summary
+from rowtide.merge.session.messages import Acknowledgement, MembershipMoves
 
 ITEM = "create table item (id integer primary key, name varchar(40), qty integer)"
 NUMBERS = "with recursive s (n) as (select 1 union all select n + 1 from s where n < {rows})"
@@ -221,3 +230,74 @@ def test_a_device_follows_schema_changes(merged: Merge) -> None:
     device.execute("update extra set body = 'late' where id = 2")
     ask(merged)
     assert merged.hub.execute("select body from extra where id = 2") == [("late",)]
+
+
+class Hostile(Loopback):
+    """A device that says of the hub's rows what suits it."""
+
+    claimed: Mapping[int, MembershipMoves] = {}
+    received: int | None = None
+
+    def acknowledge(self, said: Acknowledgement) -> None:
+        received = said.received if self.received is None else self.received
+        super().acknowledge(replace(said, moves={**said.moves, **self.claimed}, received=received))
+
+
+def test_a_device_cannot_claim_rows_of_others(merged: Merge) -> None:
+    rows = "insert into visit values (1, 'ann', 'a'), (2, 'ben', 'b'), (3, 'ann', 'c')"
+    options = [{"host_name": "ann"}, {"host_name": "ben"}]
+    merged.begin(PARTITIONED, rows, visit={"where": "technician = host_name()"}, subscriber_options=options)
+    device, of_ben = merged.subscribers[0], merged.hub.rowguid("visit", 2)
+    columns = "visit (id, technician, note, rowguid)"
+    with open_node(merged.hub.url) as hub:
+        (nickname,) = [article.nickname for article in list_merged(hub.connection)]
+    hostile = Hostile(partial(open_node, merged.hub.url), PUBLICATION)
+    hostile.claimed = {nickname: MembershipMoves(returned=[of_ben])}
+    with closing(hostile), open_synchronised(device.url, DEFAULT_LIMITS) as node:
+        for number in range(3):
+            device.execute(f"delete from visit where rowguid = '{of_ben}'")
+            device.execute(f"insert into {columns} values ({50 + number}, 'ann', 'stolen', '{of_ben}')")
+            synchronise_device(hostile, node, PUBLICATION, address(device.url), defers=False)
+    assert hostile.requests.count("acknowledge") == 3
+    assert merged.hub.rows("visit", "id, technician, note") == [(1, "ann", "a"), (2, "ben", "b"), (3, "ann", "c")]
+
+
+def test_a_device_cannot_have_what_is_to_come(merged: Merge) -> None:
+    begin(merged)
+    device = merged.subscribers[0]
+    hostile = Hostile(partial(open_node, merged.hub.url), PUBLICATION)
+    hostile.received = 1 << 40
+    with closing(hostile), open_synchronised(device.url, DEFAULT_LIMITS) as node:
+        with pytest.raises(GenerationRefused):
+            synchronise_device(hostile, node, PUBLICATION, address(device.url), defers=False)
+        merged.hub.execute("update item set name = 'later' where id = 1")
+        synchronise_device(hostile, node, PUBLICATION, address(device.url))
+    assert device.execute("select name from item where id = 1") == [("later",)]
+
+
+MISSHAPEN = {
+    "an article that is not published": lambda batch: replace(batch, article=batch.article + 1000),
+    "a row that is too short": lambda batch: replace(
+        batch, changes=[each._replace(row=(each.row or ())[:-1]) for each in batch.changes]
+    ),
+    "a rowguid that is none": lambda batch: replace(
+        batch, changes=[each._replace(rowguid="'; drop table item; --") for each in batch.changes]
+    ),
+    "rows beside tombstones": lambda batch: replace(
+        batch, changes=[*batch.changes, batch.changes[0]._replace(row=None)]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISSHAPEN)
+def test_a_batch_that_no_device_sends_is_refused(merged: Merge, name: str) -> None:
+    begin(merged)
+    device = merged.subscribers[0]
+    device.execute("update item set name = 'device' where id < 5")
+    with open_loopback(merged.hub.url, PUBLICATION) as loopback, open_synchronised(device.url, DEFAULT_LIMITS) as node:
+        loopback.bend = MISSHAPEN[name]
+        with pytest.raises(UploadMalformed):
+            synchronise_device(loopback, node, PUBLICATION, address(device.url))
+    assert not merged.hub.execute("select * from item where name = 'device'")
+    ask(merged)
+    assert len(merged.hub.execute("select * from item where name = 'device'")) == 4
