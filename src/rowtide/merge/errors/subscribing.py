@@ -177,14 +177,14 @@ class SubscriptionExpired(DataLoss, number=8018):
 
 
 class SchemaNotFollowed(Denied, number=8180):
-    """The publisher's tables or articles were altered, and the device that has no database connection has not followed.
+    """A device that synchronises by requests has earlier definitions than its publisher, and cannot follow.
 
-    Schema changes are followed by a direct synchronisation of its file.
+    The publisher is altered again and again, or the device's client does not follow schema changes.
     """
 
     fact = "{subscriber} has earlier definitions of {publication} than its publisher"
-    hint = """Run `rowtide merge sync {publication} --publisher URL --subscriber FILE` once with the publisher's
-        database URL: schema changes do not travel by a gateway. The device's changes stay in its file until then."""
+    hint = """Synchronise again, or run `rowtide merge sync {publication} --publisher URL --subscriber FILE` once with
+        the publisher's database URL. The device's changes stay in its file until then."""
     subscriber: str
     publication: str
 

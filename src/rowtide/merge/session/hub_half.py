@@ -144,8 +144,12 @@ class HubHalf:
                         generation,
                     )
 
-    def acknowledge(self, said: Acknowledgement, also: Callable[[], None]) -> None:
+    def acknowledge(
+        self, said: Acknowledgement, also: Callable[[], None] = lambda: None, dated: ExchangeType | None = None
+    ) -> None:
         """Store the session's mark, and what the device has; `also` is done in the same transaction.
+
+        `dated` are the directions that count as exchanged now, if not those of the session.
 
         The device has stored the mark before; between the two commits the hub accepts either. What the hub sent before
         this synchronisation is settled: any concurrent change of the device was uploaded in this one.
@@ -162,7 +166,7 @@ class HubHalf:
                 next_replicastate=None,
                 sentgen=said.received,
                 settledgen=settled,
-                **exchanged(connection, subid, said.exchange),
+                **exchanged(connection, subid, dated or said.exchange),
             )
             for article in pairing.articles:
                 moved = moves.get(article.nickname, MembershipMoves())

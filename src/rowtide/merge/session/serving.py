@@ -15,7 +15,7 @@ from itertools import islice
 
 from rowtide.core.garbage import collecting_rarely
 from rowtide.core.values import frozen
-from rowtide.merge.articles import DEFAULT_LIMITS, Article, DeviceLimits
+from rowtide.merge.articles import DEFAULT_LIMITS, Article, DeviceLimits, ExchangeType
 from rowtide.merge.errors.nodes import GenerationRefused
 from rowtide.merge.errors.publishing import DefinitionsDiffer
 from rowtide.merge.errors.subscribing import (
@@ -26,10 +26,10 @@ from rowtide.merge.errors.subscribing import (
 )
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.belonging import find_record_types
-from rowtide.merge.progress import read_purge
+from rowtide.merge.progress import read_purge, set_subscription
 from rowtide.merge.session.history import History, Summary, recorded
 from rowtide.merge.session.hub.parents import SELECT_GENERATIONS, read_generations
-from rowtide.merge.session.hub_half import HubHalf
+from rowtide.merge.session.hub_half import HubHalf, exchanged
 from rowtide.merge.session.messages import (
     Acknowledgement,
     DeviceState,
@@ -50,7 +50,7 @@ from rowtide.merge.session.pairing import (
     require_met,
     require_original,
 )
-from rowtide.merge.session.spool_transfer import known_rows
+from rowtide.merge.session.spool_transfer import in_session, known_rows
 from rowtide.merge.session.spooling import Spool
 from rowtide.merge.versions.changes import RowChange
 from rowtide.merge.versions.composition import are_rowguids
@@ -178,7 +178,10 @@ def _exchange(
         header, spool = held.enter_context(half.send(half.since, result))
         names = {article.nickname: article.name for article in half.pairing.articles}
         summary.download.articles.update((names[nickname], counts) for nickname, counts in spool.counts.items())
-        with half.node.transaction():
+        connection, subid = half.node.connection, half.pairing.at_hub.subid
+        with in_session(half.node, half.pairing.at_hub):
+            if result is not None:
+                set_subscription(connection, subid, **exchanged(connection, subid, ExchangeType.UPLOAD))
             history.put()
         return Served(SyncAnswer(terms, result, ranges, header), half, spool, held.pop_all())
 
@@ -250,7 +253,9 @@ def _acknowledge(half: HubHalf, said: Acknowledgement) -> None:
         for nickname, each in said.moves.items()
     }
     refused = [each for each in said.refused if are_rowguids([each.rowguid])]
-    half.acknowledge(replace(said, moves=moves, refused=refused, accepted=_checked(said.accepted)), lambda: None)
+    checked = replace(said, moves=moves, refused=refused, accepted=_checked(said.accepted))
+    # It may come long after the upload, whose date is stored with the answer.
+    half.acknowledge(checked, dated=ExchangeType.DOWNLOAD)
 
 
 def _rowguids(listed: Iterable[str]) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import MappingProxyType
 
 from rowtide.merge.articles import Article, SubscriberType
 from rowtide.merge.nodes.node import Node
@@ -85,10 +84,8 @@ class UploadReceipt:
         awaited = by_nickname(sorted(receiver.asking))
         return UploadResult(generation, receiver.has_refused, refused, awaited=awaited, counts=self.phase.articles)
 
-    def _incomplete(
-        self, *, wanted: RowsByArticle = MappingProxyType({}), questions: Sequence[TopsQuestion] = ()
-    ) -> UploadResult:
-        return UploadResult(self.pairing.at_hub.received, wanted=wanted, questions=questions)
+    def _incomplete(self, wanted: RowsByArticle | None = None, questions: Sequence[TopsQuestion] = ()) -> UploadResult:
+        return UploadResult(self.pairing.at_hub.received, wanted=wanted or {}, questions=questions)
 
     def conclude(self, generation: int) -> None:
         """Store that all has come, unless the last transaction did."""
