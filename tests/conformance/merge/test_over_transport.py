@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from builders.merge.loopback import Loopback, open_loopback, sync_by_requests
-from builders.merge.merged_databases import PUBLICATION, Merge
+from builders.merge.merged_databases import PUBLICATION, FileMember, Merge
 from rowtide.merge.articles import DEFAULT_LIMITS, ExchangeType
 from rowtide.merge.catalogue import list_merged
-from rowtide.merge.errors.nodes import GenerationRefused
+from rowtide.merge.errors.nodes import GenerationRefused, NodeRestored
 from rowtide.merge.errors.subscribing import UploadMalformed
 from rowtide.merge.nodes.connecting import address, open_node, open_synchronised
 from rowtide.merge.publishing.device_requests import synchronise_device
@@ -230,6 +232,27 @@ def test_a_device_follows_schema_changes(merged: Merge) -> None:
     device.execute("update extra set body = 'late' where id = 2")
     ask(merged)
     assert merged.hub.execute("select body from extra where id = 2") == [("late",)]
+
+
+@pytest.mark.parametrize("is_direct", [False, True], ids=["by requests", "directly"])
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_copy_of_a_file_that_went_on_is_refused(
+    merged: Merge, tmp_path: Path, rounds: int, *, is_direct: bool
+) -> None:
+    begin(merged)
+    device = next(each for each in merged.subscribers if isinstance(each, FileMember))
+    sync_by_requests(merged.hub.url, PUBLICATION, device.url)
+    device.execute(f"vacuum into '{tmp_path / 'copy.db'}'")
+    for number in range(rounds):
+        device.execute(f"update item set name = 'original {number}' where id = 1")
+        sync_by_requests(merged.hub.url, PUBLICATION, device.url)
+    url = f"sqlite:///{tmp_path / 'copy.db'}"
+    with closing(sqlite3.connect(tmp_path / "copy.db", isolation_level=None)) as copy:
+        copy.execute("update item set name = 'copy' where id = 2")
+    with pytest.raises(NodeRestored):
+        merged.merge.sync(PUBLICATION, url) if is_direct else sync_by_requests(merged.hub.url, PUBLICATION, url)
+    assert sync_by_requests(merged.hub.url, PUBLICATION, device.url)[1] == ["sync"]
+    assert not merged.hub.execute("select * from item where name = 'copy'")
 
 
 class Hostile(Loopback):

@@ -33,7 +33,7 @@ from rowtide.merge.session.messages import (
     UploadHeader,
     UploadResult,
 )
-from rowtide.merge.session.pairing import find_damages, require_original_of
+from rowtide.merge.session.pairing import OWED, find_damages, find_proposal, propose_mark, require_original_of
 from rowtide.merge.session.receiving import SubscriberReceiver, SubscriberRecords
 from rowtide.merge.session.record_transfer import find_tops
 from rowtide.merge.session.spool_transfer import (
@@ -301,11 +301,27 @@ class DeviceHalf:
             )
         return acknowledgement
 
+    def propose(self) -> str:
+        """Store the mark that the device proposes for a session by requests, and return it.
+
+        It is the same until the session is confirmed, whatever is lost. Raises `SessionReplaced`.
+        """
+        own = self.subscription
+        known = find_proposal(own)
+        if known is not None:
+            return known
+        proposal = propose_mark()
+        stored = proposal if self.owed is None else proposal + OWED
+        with in_session(self.node, own):
+            set_subscription(self.node.connection, own.subid, next_replicastate=stored)
+        self.subscription = replace(own, next_state=stored)
+        return proposal
+
     @property
     def owed(self) -> Acknowledgement | None:
         """The acknowledgement of the last session, if it was left to the next one; see `confirm`."""
         own = self.subscription
-        if own.next_state is None or own.next_state != own.state:
+        if own.next_state is None or not (own.next_state == own.state or own.next_state.endswith(OWED)):
             return None
         return Acknowledgement(own.session, own.state, own.received, is_waiting=any(self.refused.values()))
 

@@ -67,12 +67,12 @@ class HubHalf:
         return min(self.pairing.at_hub.sent, self.pairing.at_subscriber.received)
 
     def begin(self, state: DeviceState, since: int) -> SessionTerms:
-        """Replace any other synchronisation of the subscription, and choose the mark that this one leaves.
+        """Replace any other synchronisation of the subscription, with the mark that the device proposes or another.
 
         One that has begun since the pairing was read continues: the pairing is outdated then. `since` is the hub's
         generation after which the device is sent changes.
         """
-        pairing, chosen = self.pairing, secrets.token_hex(16)
+        pairing, chosen = self.pairing, state.proposed or secrets.token_hex(16)
         session = max(pairing.at_hub.session, state.session) + 1
         with in_session(self.node, pairing.at_hub):
             # What the device has is what both have had: an interrupted synchronisation may have left it there.

@@ -96,6 +96,8 @@ class DeviceState:
     schema_guid: str | None
     fingerprint: str = ""
     definitions: tuple[Article, ...] | None = None
+    proposed: str = ""
+    """The mark that the device proposes for the session, and has stored: a copy of it from before does not know it."""
     damages: Mapping[int, str] = field(default_factory=dict)
     refused: RowsByArticle = field(default_factory=dict)
 

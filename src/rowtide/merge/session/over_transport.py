@@ -13,6 +13,7 @@ from rowtide.merge.errors.nodes import NodeRestored
 from rowtide.merge.errors.rows import RowsRefused
 from rowtide.merge.errors.subscribing import DownloadLost, MergeSubscriptionUnknown, SchemaNotFollowed, UploadNotAgreed
 from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.node_tables import UnsentColumn
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.progress import list_subscriptions, read_purge
 from rowtide.merge.session.device_half import DeviceHalf
@@ -148,6 +149,7 @@ class _DeviceSession:
         """Return the answer to a request, which is repeated until the hub has all that it needs of the device."""
         device = self.device
         state, owed = device.describe(), device.owed
+        self._note_unsent(device.require_ready())
         awaited = device.list_awaited()
         given = _Given(device.subscription.sent, {nickname: list(rows) for nickname, rows in awaited.items()})
         for _ in range(_MOST_REQUESTS):
@@ -183,6 +185,14 @@ class _DeviceSession:
             state = replace(state, session=device.subscription.session, sent=device.subscription.sent)
         raise UploadNotAgreed(self.subscriber, device.publication, _MOST_REQUESTS)
 
+    def _note_unsent(self, unsent: Mapping[int, Sequence[str]]) -> None:
+        """Name in the summary the device's columns that are not sent."""
+        self.summary.unsent = [
+            UnsentColumn(article.qualified_name, column, self.subscriber)
+            for article in self.device.known
+            for column in unsent.get(article.nickname, ())
+        ]
+
     def _follow(self, state: DeviceState) -> None:
         """Follow the hub's schema, which ends the session. Raises `SchemaNotFollowed` where that is not possible."""
         if self.follow is None:
@@ -206,6 +216,7 @@ class _DeviceSession:
         device = self.device
         said = replace(
             state,
+            proposed=device.propose(),
             session=device.subscription.session,
             definitions=device.known if given.is_defined else None,
             fingerprint=fingerprint_of(device.known),

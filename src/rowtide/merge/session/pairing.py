@@ -7,6 +7,8 @@ backup, or is a copy.
 from __future__ import annotations
 
 import hashlib
+import re
+import secrets
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -306,10 +308,36 @@ def require_original_of(original: Original | None, *, is_sure: bool = True) -> N
 def has_met(nickname: int, pairing: Pairing) -> bool:
     """Whether both ends have each other's mark: neither was restored from a backup or is a copy of another.
 
-    `nickname` is the subscriber's own.
+    `nickname` is the subscriber's own. A session by requests may wait long for its acknowledgement: until then a device
+    that does not know the mark which was proposed for it is a copy of the one that has proposed it.
     """
-    is_same = nickname == pairing.at_hub.nickname
-    return is_same and pairing.at_subscriber.state in (pairing.at_hub.state, pairing.at_hub.next_state)
+    here, there = pairing.at_hub, pairing.at_subscriber
+    if nickname != here.nickname:
+        return False
+    if there.state == here.state and is_proposed(here.next_state):
+        return find_proposal(there) == here.next_state
+    return there.state in (here.state, here.next_state)
+
+
+_PROPOSED = "r"
+OWED = "+"
+"""Follows the proposed mark of a device that owes the acknowledgement of the session before."""
+
+
+def propose_mark() -> str:
+    """Return a mark for a session by requests; others are of hexadecimal digits alone."""
+    return _PROPOSED + secrets.token_hex(16)
+
+
+def is_proposed(mark: str | None) -> bool:
+    """Whether a mark was proposed by a device."""
+    return mark is not None and re.fullmatch(f"{_PROPOSED}[0-9a-f]{{32}}", mark) is not None
+
+
+def find_proposal(own: Subscription) -> str | None:
+    """Return the mark that a device has proposed for a session that it has not confirmed yet."""
+    proposal = None if own.next_state in (None, own.state) else (own.next_state or "").removesuffix(OWED)
+    return proposal if is_proposed(proposal) else None
 
 
 def _require_unexpired(pairing: Pairing) -> None:

@@ -44,6 +44,7 @@ from rowtide.merge.session.messages import (
 from rowtide.merge.session.pairing import (
     Pairing,
     fingerprint_of,
+    is_proposed,
     read_hub,
     require_hub_ready,
     require_known_schema,
@@ -272,6 +273,8 @@ def meet(hub: Node, state: DeviceState) -> Pairing | tuple[Article, ...]:
     at_hub = next((one for one in found.subscriptions if one.subid == state.subid), None)
     if at_hub is None:
         raise MergeSubscriptionUnknown(state.subid, state.publication)
+    if state.proposed and (not is_proposed(state.proposed) or state.proposed == state.state):
+        raise UploadMalformed(at_hub.subscriber, "what it proposes for the session is no mark, or its last one")
     there = tuple(article.at_subscriber(at_hub.subscriber_type) for article in found.published)
     known = state.definitions
     if known is None:
@@ -282,7 +285,7 @@ def meet(hub: Node, state: DeviceState) -> Pairing | tuple[Article, ...]:
         at_hub,
         nickname=state.hub,
         state=state.state,
-        next_state=None,
+        next_state=state.proposed or None,
         session=state.session,
         sent=state.sent,
         received=state.received,
