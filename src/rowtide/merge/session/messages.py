@@ -284,6 +284,8 @@ class SyncAnswer:
     download: DownloadHeader | None = None
     definitions: tuple[Article, ...] | None = None
     must_follow: bool = False
+    unsent: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    """Columns of the hub's tables that are not sent, by the article's nickname."""
 
 
 class Transport(Protocol):

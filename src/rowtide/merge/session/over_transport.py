@@ -10,6 +10,7 @@ from rowtide.core.garbage import collecting_rarely
 from rowtide.merge.articles import Article, ExchangeType, Progress, Subscription
 from rowtide.merge.catalogue import find_publication, list_articles
 from rowtide.merge.errors.nodes import NodeRestored
+from rowtide.merge.errors.publishing import MergedTableAltered
 from rowtide.merge.errors.rows import RowsRefused
 from rowtide.merge.errors.subscribing import DownloadLost, MergeSubscriptionUnknown, SchemaNotFollowed, UploadNotAgreed
 from rowtide.merge.nodes.node import Node
@@ -31,7 +32,7 @@ from rowtide.merge.session.messages import (
     UploadHeader,
     UploadResult,
 )
-from rowtide.merge.session.pairing import fingerprint_of
+from rowtide.merge.session.pairing import HUB, fingerprint_of
 from rowtide.merge.session.spooling import Spool
 from rowtide.merge.versions.changes import RowChange
 
@@ -127,6 +128,7 @@ class _DeviceSession:
         answer, first = self._ask()
         assert answer.terms is not None
         device.take_ranges(answer.ranges)
+        self._note_unsent(HUB, answer.unsent)
         uploaded = answer.result
         if uploaded is not None:
             self._sum_up(uploaded)
@@ -148,8 +150,7 @@ class _DeviceSession:
     def _ask(self) -> tuple[SyncAnswer, Sequence[RowBatch]]:
         """Return the answer to a request, which is repeated until the hub has all that it needs of the device."""
         device = self.device
-        state, owed = device.describe(), device.owed
-        self._note_unsent(device.require_ready())
+        state, owed = self._describe(), device.owed
         awaited = device.list_awaited()
         given = _Given(device.subscription.sent, {nickname: list(rows) for nickname, rows in awaited.items()})
         for _ in range(_MOST_REQUESTS):
@@ -185,11 +186,24 @@ class _DeviceSession:
             state = replace(state, session=device.subscription.session, sent=device.subscription.sent)
         raise UploadNotAgreed(self.subscriber, device.publication, _MOST_REQUESTS)
 
-    def _note_unsent(self, unsent: Mapping[int, Sequence[str]]) -> None:
-        """Name in the summary the device's columns that are not sent."""
-        self.summary.unsent = [
-            UnsentColumn(article.qualified_name, column, self.subscriber)
+    def _describe(self) -> DeviceState:
+        """Return the device's state. Raises `MergedTableAltered`: what is not whole cannot be read."""
+        device = self.device
+        state = device.describe()
+        for article in device.known:
+            if article.nickname in state.damages:
+                raise MergedTableAltered(self.subscriber, article.qualified_name, state.damages[article.nickname])
+        self._note_unsent(self.subscriber, device.require_ready())
+        return state
+
+    def _note_unsent(self, node: str, unsent: Mapping[int, Sequence[str]]) -> None:
+        """Name in the summary the columns of a node that are not sent."""
+        others = [column for column in self.summary.unsent if column.node != node]
+        self.summary.unsent = others + [
+            UnsentColumn(article.qualified_name, column, node)
             for article in self.device.known
+            # An article with a list of columns leaves the others out by choice.
+            if not (article.vertical_partition and node == HUB)
             for column in unsent.get(article.nickname, ())
         ]
 
@@ -208,7 +222,7 @@ class _DeviceSession:
         if found is None or found.state == device.subscription.state:
             raise NodeRestored(self.subscriber)
         device.subscription = found
-        return device.describe()
+        return self._describe()
 
     def _request(
         self, state: DeviceState, given: _Given, owed: Acknowledgement | None

@@ -112,14 +112,15 @@ def serve(
     if request.acknowledgement is not None and _is_owed(half.pairing, request.acknowledgement):
         _acknowledge(half, request.acknowledgement)
     try:
-        require_hub_ready(hub, half.pairing, request.state)
+        unsent = require_hub_ready(hub, half.pairing, request.state)
     except DefinitionsDiffer as error:
         raise SchemaNotFollowed(found.at_hub.subscriber, found.publication.name) from error
     began, clock = datetime.now(UTC), time.monotonic()
     terms = half.begin(replace(request.state, refused=_checked(request.state.refused)), half.since)
     summary = Summary(found.at_hub.subscriber)
     with recorded(hub, found.at_hub.subid, summary, began, clock) as history, collecting_rarely():
-        return _exchange(half, terms, request, UploadedBatches(batches, limits), summary, history)
+        served = _exchange(half, terms, request, UploadedBatches(batches, limits), summary, history)
+        return replace(served, answer=replace(served.answer, unsent=unsent))
 
 
 def serve_upload(
