@@ -51,6 +51,7 @@ test: java go chromium ## Run the tests that a change is judged by
 
 test-all: java go chromium install lint $(JARS) $(OBJECT_SERVER) $(REST_SERVER) $(PROMTOOL) $(PGBOUNCER) ## Run those that take longer too: every test on every pair of databases
 	$(BIN)/pytest $(IN_PARALLEL) -m "not soak" --durations=10
+	$(BIN)/pytest $(IN_PARALLEL) --by-requests -m "not soak and not exhaustive" tests/conformance/merge tests/properties/merge tests/scenarios/merge
 
 soak: java go install $(JARS) $(OBJECT_SERVER) $(REST_SERVER) ## Run the long forms of tests, for hours
 	$(BIN)/pytest -n 2 -m soak --timeout=7200

@@ -76,6 +76,7 @@ def test_one_direction_at_a_time(merged: Merge) -> None:
     assert all(summary.is_quiet for summary in merged.settle())
 
 
+@pytest.mark.direct(reason="the dates that it sets are those of a session by requests that is not acknowledged yet")
 def test_the_retention_asks_for_both_directions(merged: Merge) -> None:
     merged.subscribers = merged.subscribers[:1]
     merged.sync()

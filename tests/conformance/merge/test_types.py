@@ -167,6 +167,7 @@ def test_a_devices_own_number_replaces_exact_digits(server: EmbeddedServer, tmp_
         require_equal_checksums(merge)
 
 
+@pytest.mark.direct(reason="an acknowledgement by requests comes one synchronisation later, and so does the cleanup")
 def test_texts_of_numbers_go_with_their_rows(server: EmbeddedServer, tmp_path: Path) -> None:
     with fresh_database(server) as url, open_server_member(url) as hub, open_file_member(tmp_path / "d.db") as device:
         merge = Merge(hub, [device])
