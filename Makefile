@@ -81,7 +81,7 @@ chromium: ## Check that Chromium is installed; root gets it installed
 
 lock: $(BIN)/uv ## Pin the newest versions of all dependencies
 	echo "# Written by make lock from pyproject.toml: every extra but bench, Python 3.11 and later." > requirements.new
-	$(BIN)/uv $(COMPILE) --extra spark --extra postgres --extra embedded --extra polars --extra object-store --extra monitor --extra dev pyproject.toml >> requirements.new
+	$(BIN)/uv $(COMPILE) --extra spark --extra postgres --extra embedded --extra polars --extra object-store --extra monitor --extra gateway --extra dev pyproject.toml >> requirements.new
 	mv requirements.new requirements.lock
 	$(MAKE) bench-lock
 

@@ -58,6 +58,7 @@ from rowtide.diagnosis.errors import *
 from rowtide.events.errors import *
 from rowtide.lake.errors import *
 from rowtide.log.errors import *
+from rowtide.merge.errors.devices import *
 from rowtide.merge.errors.nodes import *
 from rowtide.merge.errors.publishing import *
 from rowtide.merge.errors.rows import *

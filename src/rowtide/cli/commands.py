@@ -117,6 +117,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "dummy-update",
         ),
         "merge.subscribing": ("add-subscription", "snapshot", "drop-subscription", "reinitialize", "validate"),
+        "merge.devices": ("add-device", "devices", "revoke-device", "rotate-token"),
         "merge.synchronising": ("sync", "resync", "change-subscription", "pending"),
         "merge.status": ("status", "history", "row", "cleanup", "conflicts", "resolve"),
     },

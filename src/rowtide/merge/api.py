@@ -21,6 +21,7 @@ from rowtide.merge.catalogue import get_publication, list_merged
 from rowtide.merge.conflicts.records import get_conflict
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.conflicts.resolving import resolve_conflict
+from rowtide.merge.devices.handle import MergeDevices
 from rowtide.merge.errors.publishing import ArticleTableNotFound
 from rowtide.merge.errors.rows import ConflictUnknown, NeverValidated
 from rowtide.merge.errors.subscribing import ChangesNotUploaded
@@ -99,7 +100,7 @@ class SynchronisationRounds:
         return False
 
 
-class MergeReplication(MergePublishing, MergeInspection):
+class MergeReplication(MergePublishing, MergeDevices, MergeInspection):
     """Merge replication of a publisher, the hub of its subscribers; each call opens its own connections."""
 
     def rehearsal(self) -> MergeRehearsal:
