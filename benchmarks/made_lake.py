@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rowtide.cdc.capture.segment_reader import TRANSACTION
+from rowtide.cdc.capture.change_files import TRANSACTION
 from rowtide.cdc.instances import CapturedColumn, Instance
 from rowtide.cdc.published import ENABLED, SNAPSHOTS, base_table_path, change_table_path, system_table_path
 from rowtide.cdc.recorded_snapshots import SnapshotDefinition, SnapshotState, encode_definition

@@ -30,7 +30,7 @@ from rowtide.lake.session import build_session, for_reading
 from rowtide.targets.applying import Due
 from rowtide.targets.definitions import Target
 from rowtide.targets.options import CURRENT, HISTORY, TargetOptions
-from rowtide.targets.table import without_lease
+from rowtide.targets.table_format import without_lease
 from rowtide.targets.tables import TableApplier
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ from builders.replication.replicated_databases import deliver_all
 from builders.replication.replicated_files import declare
 from rowtide.cdc import system_tables
 from rowtide.cdc.capture import capture
-from rowtide.cdc.cleanup.orders import CleanupOrder
+from rowtide.cdc.requests import CleanupOrder
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages

@@ -23,7 +23,7 @@ from rowtide.core.errors import *
 from rowtide.core.errors import RowtideError
 from rowtide.core.formats import *
 from rowtide.core.names import *
-from rowtide.core.words import *
+from rowtide.core.options import *
 from rowtide.databases.passwords import *
 from rowtide.databases.postgres.embedded import *
 from rowtide.databases.postgres.errors import (

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Self
 
-from rowtide.core.extras import naming_extras
-from rowtide.core.row_values import hiding
-from rowtide.core.words import member_of
+from rowtide.core.exports import naming_extras
+from rowtide.core.options import member_of
+from rowtide.core.redaction import hiding
 from rowtide.databases.urls import parse_url
 from rowtide.events.event import scope
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rowtide.adoption.found import Adoption
-    from rowtide.catalogs.kinds import CatalogueKind
+    from rowtide.catalogs.entries import CatalogueKind
     from rowtide.catalogs.registration import Registration
     from rowtide.cdc.api import ChangeDataCapture
     from rowtide.cdc.lake_readers.lake import Lake
@@ -123,9 +123,8 @@ class Database:
         """
         with naming_extras():
             from rowtide.cdc.jobs.parameters import JobType
-            from rowtide.cdc.running.context import CaptureContext, Watchers
+            from rowtide.cdc.running.context import CaptureContext, Watchers, emitting
             from rowtide.cdc.running.job_agent import SharedSpark, run_jobs
-            from rowtide.cdc.running.reporting import emitting
             from rowtide.cdc.scans.pace import USUAL
             from rowtide.targets.running import TargetsAgent, targets_beside
         make_spark = SharedSpark(partial(self.targets.make_spark, spark)).get
@@ -174,7 +173,7 @@ class Database:
         `NothingForCatalogue` before anything is changed.
         """
         with naming_extras():
-            from rowtide.catalogs.kinds import CatalogueKind
+            from rowtide.catalogs.entries import CatalogueKind
             from rowtide.catalogs.registration import register_tables
         known = member_of(CatalogueKind, kind, "kind")
         return register_tables(self.url, known, place, namespace, dry_run=dry_run)

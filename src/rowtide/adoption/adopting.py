@@ -16,12 +16,12 @@ from rowtide.adoption.errors import NothingToResumeFrom
 from rowtide.adoption.found import Adoption
 from rowtide.cdc import access, definitions as cdc_definitions
 from rowtide.cdc.capture.continuity import find_contradiction, is_behind
-from rowtide.cdc.enabling import reinitialize as capture
+from rowtide.cdc.gaps import reinitialize as capture
 from rowtide.cdc.published import read_publication
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import format_log_position
-from rowtide.core.secrets import redact
+from rowtide.core.redaction import redact
 from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rowtide.adoption.errors import OriginalAlive
-from rowtide.cdc.enabling.reinitialize import CaptureLoss
+from rowtide.cdc.gaps.reinitialize import CaptureLoss
 from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import ServerIdentity

@@ -15,9 +15,9 @@ from queue import Full, Queue
 from rowtide.agents.log_reader_process import BEAT_S, LOG_READER
 from rowtide.agents.runs import run_agent
 from rowtide.core.errors import RowtideError
-from rowtide.core.extras import hide_pandas
+from rowtide.core.exports import hide_pandas
 from rowtide.core.selectable_event import SelectableEvent
-from rowtide.databases.access import register_accesses
+from rowtide.databases.passwords import register_accesses
 from rowtide.databases.urls import parse_url
 from rowtide.events.emission import use_log
 from rowtide.events.event import Emitted, scope

@@ -28,7 +28,7 @@ from types import TracebackType
 
 from rowtide.agents.runs import OnRetry, report_retry
 from rowtide.core.errors import Remedy, Retryable
-from rowtide.databases.access import list_accesses
+from rowtide.databases.passwords import list_accesses
 from rowtide.events.catalogue import LogReaderKilled
 from rowtide.events.emission import deliver, emit
 from rowtide.events.event import Emitted, scope

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from rowtide.core.exports import exporting
 
 if TYPE_CHECKING:
-    from rowtide.catalogs.kinds import CatalogueKind
+    from rowtide.catalogs.entries import CatalogueKind
     from rowtide.catalogs.registration import RegisteredTable, Registration
 
 __all__ = ["CatalogueKind", "RegisteredTable", "Registration"]
 
 _HOMES = {
-    "CatalogueKind": "rowtide.catalogs.kinds",
+    "CatalogueKind": "rowtide.catalogs.entries",
     "RegisteredTable": "rowtide.catalogs.registration",
     "Registration": "rowtide.catalogs.registration",
 }

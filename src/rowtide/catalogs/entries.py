@@ -1,4 +1,4 @@
-"""What is registered of a table, what a catalogue can do and has, and what it lacks of a database's tables.
+"""Kinds of catalogues, what is registered of a table, and what a catalogue has and lacks of a database's tables.
 
 A registration has a mark in the catalogue: the source's identity, and a key that outlives names. Several databases
 register in one namespace, where others have tables, too, and what lacks this database's mark is never changed. What is
@@ -172,3 +172,15 @@ def _choose(wanted: str, as_name: Callable[[str], str], taken: Iterable[str]) ->
     if name not in taken:
         return name
     return f"{name}_{hashlib.sha256(wanted.encode()).hexdigest()[:_DIGEST_LENGTH]}"
+
+
+class CatalogueKind(StrEnum):
+    """A kind of catalogue, by the interface that it answers to.
+
+    Unity Catalog is none: its server is in no registry from which a test could run it.
+    """
+
+    HIVE = "hive"
+    """A Hive metastore: by Thrift, or by JDBC the database of an embedded one."""
+    ICEBERG = "iceberg"
+    """A catalogue of Iceberg's REST protocol."""

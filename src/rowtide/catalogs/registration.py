@@ -13,6 +13,7 @@ from typing import assert_never
 from rowtide.catalogs.entries import (
     Catalogue,
     CatalogueEntry,
+    CatalogueKind,
     EntryColumn,
     RegistrationAction,
     RegistrationStep,
@@ -21,7 +22,6 @@ from rowtide.catalogs.entries import (
 )
 from rowtide.catalogs.errors import NothingForCatalogue
 from rowtide.catalogs.iceberg_rest import IcebergRestCatalogue
-from rowtide.catalogs.kinds import CatalogueKind
 from rowtide.cdc.access import own_source
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import RecordedInstance, base_table_path, change_table_path

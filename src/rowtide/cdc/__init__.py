@@ -9,46 +9,47 @@ from rowtide.core.exports import exporting
 if TYPE_CHECKING:
     from rowtide.agents.runs import RunOutcome
     from rowtide.cdc.api import CaptureRehearsal, ChangeDataCapture
-    from rowtide.cdc.bridging.bridges import BridgedGap, Gap
     from rowtide.cdc.capture.capture import CycleReport
     from rowtide.cdc.cleanup.cleanup import Cleaned
-    from rowtide.cdc.cleanup.orders import CleanupOrder
     from rowtide.cdc.consumers.consumers import ListedConsumer
     from rowtide.cdc.consumers.consuming import Window
-    from rowtide.cdc.consumers.requests import ConsumerChange, NewConsumer
     from rowtide.cdc.ddl.history import ListedChange
     from rowtide.cdc.ddl.retyping import WidenedTable
     from rowtide.cdc.enabling.administration import Disabling, EnabledDatabase
-    from rowtide.cdc.enabling.reinitialize import CaptureLoss
-    from rowtide.cdc.enabling.requests import (
-        DatabaseToEnable,
-        InstanceRequest,
-        NewInstance,
-        TablesRequest,
-        TablesToEnable,
-    )
     from rowtide.cdc.enabling.table_rules import RuledTable, TableRule
     from rowtide.cdc.enabling.table_sets import Outcome, TableOutcome
+    from rowtide.cdc.gaps.reconciling import BridgedGap, Gap
+    from rowtide.cdc.gaps.reinitialize import CaptureLoss
     from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn
     from rowtide.cdc.introspection import ListedColumn, ListedInstance
     from rowtide.cdc.jobs.administration import ListedJob
     from rowtide.cdc.jobs.definitions import HistoricRun
     from rowtide.cdc.jobs.parameters import JobChange, JobParameters, JobType, NewJob
-    from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
     from rowtide.cdc.lake_readers.lake import Lake
-    from rowtide.cdc.mending.requests import MendedTable
+    from rowtide.cdc.lake_readers.presentation import ArrowChanges
     from rowtide.cdc.published import MissingTransaction, Publication, RecordedInstance
     from rowtide.cdc.queries.lsn_times import Bound
     from rowtide.cdc.queries.windows import PublishedLake, ValidityInterval
     from rowtide.cdc.queries.wrappers import WrapperFunction
+    from rowtide.cdc.requests import (
+        CleanupOrder,
+        ConsumerChange,
+        DatabaseToEnable,
+        InstanceRequest,
+        NewConsumer,
+        NewInstance,
+        RepeatedSnapshot,
+        TablesRequest,
+        TablesToEnable,
+    )
     from rowtide.cdc.running.context import Watchers
+    from rowtide.cdc.scans.metrics import Engine, ScanError, ScanFigures, ScanSession
     from rowtide.cdc.scans.pace import CaptureOptions, EngineSetting
-    from rowtide.cdc.scans.sessions import Engine, ScanError, ScanFigures, ScanSession
     from rowtide.cdc.snapshots.administration import ListedSnapshot
     from rowtide.cdc.snapshots.copies import SnapshotProgress
-    from rowtide.cdc.snapshots.requests import RepeatedSnapshot
     from rowtide.cdc.spark_changes import Changes
     from rowtide.cdc.status import Status
+    from rowtide.cdc.widening_removal import MendedTable
     from rowtide.core.tables import BeforeImages, Widened
     from rowtide.databases.postgres.catalogue import ImageCost
     from rowtide.databases.postgres.rounds import Rounds
@@ -126,30 +127,30 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ArrowChanges": "rowtide.cdc.lake_readers.arrow_changes",
+    "ArrowChanges": "rowtide.cdc.lake_readers.presentation",
     "BeforeImages": "rowtide.core.tables",
     "Bound": "rowtide.cdc.queries.lsn_times",
-    "BridgedGap": "rowtide.cdc.bridging.bridges",
-    "CaptureLoss": "rowtide.cdc.enabling.reinitialize",
+    "BridgedGap": "rowtide.cdc.gaps.reconciling",
+    "CaptureLoss": "rowtide.cdc.gaps.reinitialize",
     "CaptureOptions": "rowtide.cdc.scans.pace",
     "CaptureRehearsal": "rowtide.cdc.api",
     "CapturedColumn": "rowtide.cdc.instances",
     "ChangeDataCapture": "rowtide.cdc.api",
     "Changes": "rowtide.cdc.spark_changes",
     "Cleaned": "rowtide.cdc.cleanup.cleanup",
-    "CleanupOrder": "rowtide.cdc.cleanup.orders",
-    "ConsumerChange": "rowtide.cdc.consumers.requests",
+    "CleanupOrder": "rowtide.cdc.requests",
+    "ConsumerChange": "rowtide.cdc.requests",
     "CycleReport": "rowtide.cdc.capture.capture",
-    "DatabaseToEnable": "rowtide.cdc.enabling.requests",
+    "DatabaseToEnable": "rowtide.cdc.requests",
     "Disabling": "rowtide.cdc.enabling.administration",
     "EnabledDatabase": "rowtide.cdc.enabling.administration",
-    "Engine": "rowtide.cdc.scans.sessions",
+    "Engine": "rowtide.cdc.scans.metrics",
     "EngineSetting": "rowtide.cdc.scans.pace",
-    "Gap": "rowtide.cdc.bridging.bridges",
+    "Gap": "rowtide.cdc.gaps.reconciling",
     "HistoricRun": "rowtide.cdc.jobs.definitions",
     "ImageCost": "rowtide.databases.postgres.catalogue",
     "Instance": "rowtide.cdc.instances",
-    "InstanceRequest": "rowtide.cdc.enabling.requests",
+    "InstanceRequest": "rowtide.cdc.requests",
     "JobChange": "rowtide.cdc.jobs.parameters",
     "JobParameters": "rowtide.cdc.jobs.parameters",
     "JobType": "rowtide.cdc.jobs.parameters",
@@ -160,30 +161,30 @@ _HOMES = {
     "ListedInstance": "rowtide.cdc.introspection",
     "ListedJob": "rowtide.cdc.jobs.administration",
     "ListedSnapshot": "rowtide.cdc.snapshots.administration",
-    "MendedTable": "rowtide.cdc.mending.requests",
+    "MendedTable": "rowtide.cdc.widening_removal",
     "MissingTransaction": "rowtide.cdc.published",
-    "NewConsumer": "rowtide.cdc.consumers.requests",
-    "NewInstance": "rowtide.cdc.enabling.requests",
+    "NewConsumer": "rowtide.cdc.requests",
+    "NewInstance": "rowtide.cdc.requests",
     "NewJob": "rowtide.cdc.jobs.parameters",
     "Outcome": "rowtide.cdc.enabling.table_sets",
     "Publication": "rowtide.cdc.published",
     "PublishedLake": "rowtide.cdc.queries.windows",
     "RecordedInstance": "rowtide.cdc.published",
-    "RepeatedSnapshot": "rowtide.cdc.snapshots.requests",
+    "RepeatedSnapshot": "rowtide.cdc.requests",
     "Rounds": "rowtide.databases.postgres.rounds",
     "RuledTable": "rowtide.cdc.enabling.table_rules",
     "RunOutcome": "rowtide.agents.runs",
-    "ScanError": "rowtide.cdc.scans.sessions",
-    "ScanFigures": "rowtide.cdc.scans.sessions",
-    "ScanSession": "rowtide.cdc.scans.sessions",
+    "ScanError": "rowtide.cdc.scans.metrics",
+    "ScanFigures": "rowtide.cdc.scans.metrics",
+    "ScanSession": "rowtide.cdc.scans.metrics",
     "SeenColumn": "rowtide.cdc.instances",
     "SnapshotProgress": "rowtide.cdc.snapshots.copies",
     "SourceDefinition": "rowtide.log.source_definition",
     "Status": "rowtide.cdc.status",
     "TableOutcome": "rowtide.cdc.enabling.table_sets",
     "TableRule": "rowtide.cdc.enabling.table_rules",
-    "TablesRequest": "rowtide.cdc.enabling.requests",
-    "TablesToEnable": "rowtide.cdc.enabling.requests",
+    "TablesRequest": "rowtide.cdc.requests",
+    "TablesToEnable": "rowtide.cdc.requests",
     "TransactionUnreadable": "rowtide.log.errors",
     "Triggers": "rowtide.log.postgres.ddl_triggers",
     "ValidityInterval": "rowtide.cdc.queries.windows",

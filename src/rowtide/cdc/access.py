@@ -17,7 +17,7 @@ from rowtide.cdc.errors.enabling import NotOwner, RoleNameEmpty, RoleNameInvalid
 from rowtide.cdc.rights import RoleAccess
 from rowtide.databases.postgres.catalogue import has_schema, running_through
 from rowtide.databases.postgres.errors import GrantMissing
-from rowtide.databases.postgres.monitoring import reads_views, view_schema
+from rowtide.databases.postgres.functions import reads_views, view_schema
 from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.log.source_definition import SourceDefinition
 

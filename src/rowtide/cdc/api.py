@@ -9,12 +9,12 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.consumers.consuming import Consuming
-from rowtide.cdc.enabling.requests import DatabaseToEnable, InstanceRequest, NewInstance, TablesRequest, TablesToEnable
 from rowtide.cdc.job_functions import SnapshotFunctions
+from rowtide.cdc.requests import DatabaseToEnable, InstanceRequest, NewInstance, TablesRequest, TablesToEnable
 from rowtide.cdc.scans.pace import USUAL, CaptureOptions
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import takes
-from rowtide.core.row_values import hiding
+from rowtide.core.redaction import hiding
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.urls import parse_url
 from rowtide.events.event import scope
@@ -24,16 +24,16 @@ from rowtide.lake.session import build_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rowtide.cdc.bridging.bridges import BridgedGap, Gap
     from rowtide.cdc.cleanup.cleanup import Cleaned
-    from rowtide.cdc.cleanup.orders import CleanupOrder
     from rowtide.cdc.enabling.administration import Disabling, EnabledDatabase
-    from rowtide.cdc.enabling.reinitialize import CaptureLoss
     from rowtide.cdc.enabling.table_rules import RuledTable, TableRule
     from rowtide.cdc.enabling.table_sets import TableOutcome
-    from rowtide.cdc.mending.requests import MendedTable
+    from rowtide.cdc.gaps.reconciling import BridgedGap, Gap
+    from rowtide.cdc.gaps.reinitialize import CaptureLoss
+    from rowtide.cdc.requests import CleanupOrder
     from rowtide.cdc.running.context import CaptureContext, Watchers
     from rowtide.cdc.status import Status
+    from rowtide.cdc.widening_removal import MendedTable
     from rowtide.databases.postgres.alterations import Alterations, Rehearsing
     from rowtide.databases.postgres.catalogue import ImageCost
     from rowtide.log.errors import TransactionUnreadable
@@ -270,8 +270,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         stop: threading.Event | None,
         watchers: Watchers | None,
     ) -> CaptureContext:
-        from rowtide.cdc.running.context import CaptureContext, Watchers
-        from rowtide.cdc.running.reporting import emitting
+        from rowtide.cdc.running.context import CaptureContext, Watchers, emitting
 
         stop = stop or threading.Event()
         return CaptureContext(self._url, _maker(spark), stop, emitting(watchers or Watchers()), options)
@@ -291,7 +290,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         but rows below them remain.
         """
         from rowtide.cdc.cleanup.housekeeping import clean_up
-        from rowtide.cdc.cleanup.orders import CleanupOrder
+        from rowtide.cdc.requests import CleanupOrder
 
         order = order or CleanupOrder(retention=self.read_retention())
         return clean_up(self._engine, self._name, order, on_progress, on_note)
@@ -309,19 +308,19 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         work beside its cycles, `on_wait` is called with it; otherwise this process, `on_progress` with what is done.
         A repeated call resumes what was interrupted. Raises `TableNotFound`, `MendingFailed`.
         """
-        from rowtide.cdc.mending.requests import mend_tables
+        from rowtide.cdc.widening_removal import mend_tables
 
         return mend_tables(self._engine, self._name, name, on_progress, on_wait)
 
     def plan_mending(self, name: str) -> tuple[MendedTable, ...]:
         """Return what `mend` would do; the ends of the tables' files are read. Raises `TableNotFound`."""
-        from rowtide.cdc.mending.requests import plan_mending
+        from rowtide.cdc.widening_removal import plan_mending
 
         return plan_mending(self._engine, self._name, name)
 
     def find_loss(self) -> CaptureLoss:
         """Return what `reinitialize` would lose. Raises `LogStillRead`."""
-        from rowtide.cdc.enabling.reinitialize import find_loss
+        from rowtide.cdc.gaps.reinitialize import find_loss
 
         return find_loss(self._engine, self._name)
 
@@ -331,13 +330,13 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         Creating the slot waits for open transactions; `on_wait` is called with the one that it waits for. After a
         crash, repeat it. Raises `LeaseHeld` while a process captures, `LogStillRead` while publications read the log.
         """
-        from rowtide.cdc.enabling.reinitialize import reinitialize
+        from rowtide.cdc.gaps.reinitialize import reinitialize
 
         return reinitialize(self._engine, self._name, reason, on_wait)
 
     def find_gap(self) -> Gap:
         """Return the gap that `bridge_gap` would reconcile. Raises as that, but for `LeaseHeld`."""
-        from rowtide.cdc.bridging.bridges import find_gap
+        from rowtide.cdc.gaps.reconciling import find_gap
 
         return find_gap(self._engine, self._name)
 
@@ -355,7 +354,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         after the gap if `restart` names them. `on_wait` and repeats as for `reinitialize`. Raises
         `DifferenceImpossible`, `LeaseHeld`, `HistoryDiverged`, `PublicationAltered`.
         """
-        from rowtide.cdc.bridging.bridges import reconcile
+        from rowtide.cdc.gaps.reconciling import reconcile
 
         return reconcile(self._engine, self._url, self._name, reason, _maker(spark), restart, on_wait)
 
@@ -365,7 +364,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         Raises `TransactionReadable` if it can, `TransactionUnreadable` for an earlier one, `LeaseHeld` while a process
         reads the log.
         """
-        from rowtide.cdc.capture.skipping import find_unreadable
+        from rowtide.cdc.gaps.skipping import find_unreadable
 
         return find_unreadable(self._engine, self._url, lsn)
 
@@ -374,7 +373,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
 
         Raises as `find_unreadable`.
         """
-        from rowtide.cdc.capture.skipping import skip_transaction
+        from rowtide.cdc.gaps.skipping import skip_transaction
 
         return skip_transaction(self._engine, self._url, lsn)
 

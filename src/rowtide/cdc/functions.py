@@ -13,8 +13,8 @@ from rowtide.cdc.definitions import read_source
 from rowtide.cdc.errors.querying import InstanceNotReadable, WrapperListsNeedInstance
 from rowtide.cdc.introspection import ListedColumn, ListedInstance, name_instances
 from rowtide.cdc.lake_functions import LakeFunctions
-from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.lake import Lake
+from rowtide.cdc.lake_readers.presentation import ArrowChanges
 from rowtide.cdc.published import RecordedInstance
 from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
 from rowtide.cdc.queries.windows import PublishedLake

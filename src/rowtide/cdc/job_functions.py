@@ -10,9 +10,9 @@ from rowtide.cdc.jobs import administration as job_administration, administratio
 from rowtide.cdc.jobs.administration import ListedJob
 from rowtide.cdc.jobs.definitions import HistoricRun
 from rowtide.cdc.jobs.parameters import JobChange, JobParameters, JobType, NewJob
+from rowtide.cdc.requests import RepeatedSnapshot
 from rowtide.cdc.scans import tables as scan_tables
-from rowtide.cdc.scans.sessions import ScanError, ScanSession
-from rowtide.cdc.snapshots.requests import RepeatedSnapshot
+from rowtide.cdc.scans.metrics import ScanError, ScanSession
 from rowtide.core.options import takes
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class SnapshotFunctions(JobFunctions):
         return pause(self._engine, self._name, name, is_paused=True)
 
     def resume_snapshot(self, name: str) -> tuple[str, ...]:
-        """Go on with a snapshot that was paused. Raises as `pause_snapshot`."""
+        """Resume a snapshot that was paused. Raises as `pause_snapshot`."""
         from rowtide.cdc.snapshots.administration import pause
 
         return pause(self._engine, self._name, name, is_paused=False)
@@ -128,7 +128,7 @@ class SnapshotFunctions(JobFunctions):
         return cancel(self._engine, self._name, name)
 
     def limit_snapshot(self, name: str, rows_per_second: int | None) -> tuple[str, ...]:
-        """Copy at most so many rows a second from now on; None: no limit.
+        """Limit the copy's rows per second from now on; None: no limit.
 
         Raises as `pause_snapshot`, and `SnapshotRateInvalid`.
         """

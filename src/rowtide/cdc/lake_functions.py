@@ -11,8 +11,8 @@ from datetime import datetime
 
 from rowtide.cdc.ddl.history import ListedChange
 from rowtide.cdc.errors.querying import InstanceNotReadable
-from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.lake import Lake
+from rowtide.cdc.lake_readers.presentation import ArrowChanges
 from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
 from rowtide.cdc.queries.windows import PublishedLake, ValidityInterval
 from rowtide.cdc.rights import read_role_access

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Executable, RowMapping, func, insert, select,
 
 from rowtide.cdc.definitions import SCHEMA, snapshots
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.monitoring import reads_views
+from rowtide.databases.postgres.functions import reads_views
 
 
 class RequestState(StrEnum):

@@ -1,16 +1,15 @@
-"""`rowtide agent`: the jobs of a database, or of all databases of the configuration file."""
+"""`rowtide agent`: the jobs of a database, or of all databases of the configuration file as tasks of a supervisor."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated
 
 import click
 
-from rowtide.agents.supervisor import Supervisor, Tasks, has_terminal
+from rowtide.agents.supervisor import Supervisor, Task, Tasks, has_terminal
 from rowtide.cdc.scans.pace import USUAL, CaptureOptions, EngineSetting
-from rowtide.cli.agent_tasks import AgentWork, RunOptions, group_jobs, make_tasks
 from rowtide.cli.cdc.running import EngineOption, MaxLatency, RewriteWidened
 from rowtide.cli.configured import configuration, load
 from rowtide.cli.exit_codes import ExitCode
@@ -18,15 +17,99 @@ from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import HideKeys, Master, SharedStorage, SparkConf, Upgrade, spark_request, upgrade_first
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.watching import watching
-from rowtide.configuration.settings import DEFAULT_JOBS, Configuration
+from rowtide.configuration.settings import DEFAULT_JOBS, AgentJob, Configuration, DatabaseSettings
 from rowtide.core.options import Option
-from rowtide.core.row_values import are_hidden
+from rowtide.core.redaction import are_hidden
+from rowtide.core.values import frozen
+from rowtide.databases.passwords import Access, EnvironmentPassword, PasswordSource
 from rowtide.events.catalogue import ProcessReported
 from rowtide.events.configuration import LogOptions
 from rowtide.events.emission import emit
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
-from rowtide.systemd.notifying import ServiceManager
+from rowtide.lake.spark.settings import SparkRequest
+from rowtide.systemd.notifying import MANAGERS_VARIABLES, ServiceManager
+
+TOGETHER: Mapping[AgentJob, str] = {
+    AgentJob.CAPTURE: "",
+    AgentJob.CLEANUP: "",
+    AgentJob.TARGETS: "",
+    AgentJob.SUBSCRIPTIONS: "subscriptions",
+    AgentJob.MERGE: "merge",
+}
+"""The jobs that share a process, by what is added to its name.
+
+Delivery and merge need no Spark, and must not end with its JVM.
+"""
+
+
+@frozen
+class RunOptions:
+    """The options of `rowtide agent run`."""
+
+    capture: CaptureOptions
+    spark: SparkRequest
+    log: LogOptions
+    hides_keys: bool = False
+    is_debugging: bool = False
+    upgrades: bool = False
+    """Whether each process first migrates what an earlier version stored."""
+
+
+@frozen
+class AgentWork:
+    """What one process does. It has no secret: passwords are read where they are kept, for each connection."""
+
+    url: str
+    jobs: tuple[AgentJob, ...]
+    accesses: tuple[Access, ...]
+    options: RunOptions
+
+
+def make_tasks(
+    read: Configuration, names: Collection[str], options: RunOptions, environment: Mapping[str, str]
+) -> Tasks:
+    """Return a task for each process of some databases of a file, by the names under which they are reported."""
+    return {
+        f"{name} {added}".rstrip(): Task(
+            AgentWork(str(settings.url), jobs, _accesses(read, settings), options),
+            _environment(read, settings, environment),
+        )
+        for name, settings in read.databases.items()
+        if name in names
+        for added, jobs in group_jobs(settings.run).items()
+    }
+
+
+def group_jobs(run: Collection[AgentJob]) -> Mapping[str, tuple[AgentJob, ...]]:
+    """Return the jobs of each process, by what is added to its name."""
+    added = dict.fromkeys(TOGETHER[job] for job in run)
+    return {one: tuple(job for job in run if TOGETHER[job] == one) for one in added}
+
+
+def _accesses(read: Configuration, own: DatabaseSettings) -> tuple[Access, ...]:
+    """Return how this database is accessed, and others that may be its subscribers, if that needs no variable."""
+    return tuple(
+        one.access for one in read.databases.values() if one is own or not isinstance(one.password, EnvironmentPassword)
+    )
+
+
+def _environment(read: Configuration, own: DatabaseSettings, environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the environment without the secrets that are not this database's."""
+    secrets = {name for source in _sources(read) for name in _variables(source)}
+    left_out = (secrets | {"ROWTIDE_DB", *MANAGERS_VARIABLES}) - {*_variables(own.password)}
+    return {name: value for name, value in environment.items() if name not in left_out}
+
+
+def _sources(read: Configuration) -> Iterator[PasswordSource | None]:
+    yield read.monitor.auth
+    yield from (settings.password for settings in read.databases.values())
+
+
+def _variables(source: PasswordSource | None) -> Iterator[str]:
+    if isinstance(source, EnvironmentPassword):
+        yield source.name
+
 
 app = CommandTable()
 

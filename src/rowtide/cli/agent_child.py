@@ -12,13 +12,12 @@ from multiprocessing.connection import Connection
 from typing import cast
 
 from rowtide.agents.supervisor import receive_task
-from rowtide.cli.agent import deliver_subscriptions, run_jobs, synchronise_subscribers
-from rowtide.cli.agent_tasks import AgentWork
+from rowtide.cli.agent import AgentWork, deliver_subscriptions, run_jobs, synchronise_subscribers
 from rowtide.cli.main import begin_logging, end_at_signals, run_reporting, start_process
 from rowtide.cli.output.rows import notes
 from rowtide.configuration.settings import AgentJob
-from rowtide.core.row_values import hiding
-from rowtide.databases.access import register_accesses
+from rowtide.core.redaction import hiding
+from rowtide.databases.passwords import register_accesses
 
 _STOP_PATIENCE_S = 25.0
 _AGENT = ("agent", "run")

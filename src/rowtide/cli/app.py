@@ -30,13 +30,13 @@ def print_version(context: click.Context, _parameter: click.Parameter, wanted: b
 
 _commands = CommandTable()
 for _name, _module in (
-    ("adopt", "adopt"),
-    ("check", "check"),
-    ("grant", "grant"),
+    ("adopt", "database"),
+    ("check", "health"),
+    ("grant", "database"),
     ("health", "health"),
-    ("export", "declared"),
-    ("apply", "declared"),
-    ("upgrade", "upgrade"),
+    ("export", "database"),
+    ("apply", "database"),
+    ("upgrade", "database"),
     ("install-units", "units"),
     ("demo", "demo"),
     ("completion", "completion"),

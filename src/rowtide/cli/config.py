@@ -12,7 +12,7 @@ from rowtide.cli.groups import CommandTable
 from rowtide.cli.listing import Listed, listing
 from rowtide.configuration.parsing import show_path
 from rowtide.configuration.settings import Configuration
-from rowtide.core.secrets import MASK, redact
+from rowtide.core.redaction import MASK, redact
 from rowtide.core.values import frozen
 from rowtide.databases.passwords import CommandPassword, EnvironmentPassword, FilePassword
 

@@ -38,7 +38,7 @@ def load(path: str, origin: str) -> Configuration:
 
 def use(configuration: Configuration) -> None:
     """Let this command go by a configuration."""
-    from rowtide.databases.access import register_accesses
+    from rowtide.databases.passwords import register_accesses
 
     _read[:] = [configuration]
     register_accesses(settings.access for settings in configuration.databases.values())

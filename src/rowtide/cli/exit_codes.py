@@ -1,6 +1,6 @@
 """Exit codes. Pure.
 
-Commands that run until they are stopped tell a service manager whether to start them again: sysexits.h has the numbers.
+Commands that run until they are stopped say by them whether to start them again: sysexits.h has the numbers.
 """
 
 from __future__ import annotations

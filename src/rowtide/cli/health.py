@@ -1,4 +1,4 @@
-"""`rowtide health`: how everything that rowtide does in a database works, with an exit code."""
+"""`rowtide health` and `rowtide check`: how everything that rowtide does in a database works, and what is missing."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.options import AnyDb
-from rowtide.cli.output.rows import notes
+from rowtide.cli.options import AnyDb, ListingFormat
+from rowtide.cli.output.rows import OutputFormat, as_json, notes, print_rows
 from rowtide.core.errors import RowtideError
-from rowtide.core.options import Option
-from rowtide.core.secrets import redact
+from rowtide.core.options import Argument, Option
+from rowtide.core.redaction import redact
 from rowtide.handle import connect
+from rowtide.rights.purpose import Purpose
 
 if TYPE_CHECKING:
     from rowtide.diagnosis import CheckResult
     from rowtide.diagnosis.result import Remediation
+
 
 app = CommandTable()
 
@@ -123,3 +125,35 @@ def _print_json(results: Sequence[CheckResult]) -> None:
 
 
 _PRINTERS = {HealthFormat.TABLE: _print_table, HealthFormat.JSON: _print_json}
+
+
+@app.command(epilog="Example: rowtide check --as monitor --db postgresql://watcher@localhost/shop")
+def check(
+    db: AnyDb,
+    tables: Annotated[
+        list[str] | None,
+        Argument(metavar="TABLE", help="Tables to look at; default: captured and tracked ones, before enabling all."),
+    ] = None,
+    lake: Annotated[
+        str | None, Option(help="Before enabling capture: where the lake will be.", from_file=False)
+    ] = None,
+    purpose: Annotated[
+        Purpose | None,
+        Option("--as", help="Check only what a role for this needs; default: to enable and run what there is."),
+    ] = None,
+    form: ListingFormat = OutputFormat.TABLE,
+) -> None:
+    """Report what prevents rowtide from working, or is worth knowing, each with the statement or command to run.
+
+    Changes nothing. Works before and after enabling. Exit code 1 if anything prevents it; `rowtide health` checks what
+    is enabled, with exit codes for programs.
+    """
+    from rowtide.diagnosis import require_nothing_stops
+
+    results = connect(db).check(tables or (), lake=lake, purpose=purpose)
+    if form is OutputFormat.TABLE:
+        for result in results:
+            print(describe(result))
+    else:
+        print_rows(COLUMNS, ([as_json(value, form) for value in fields_of(result)] for result in results), form)
+    require_nothing_stops(results)

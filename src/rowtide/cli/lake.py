@@ -22,7 +22,7 @@ from rowtide.targets.table_format import table_format
 
 if TYPE_CHECKING:
     from rowtide.relocation.copying import Copied, CopyProgress
-    from rowtide.targets.mending import MendedTarget
+    from rowtide.targets.widening_removal import MendedTarget
 
 app = CommandTable()
 
@@ -190,7 +190,7 @@ def _copying() -> Iterator[Callable[[CopyProgress], None]]:
 
 
 def describe_progress(found: CopyProgress, seconds: float) -> str:
-    """Describe how far a copy is, after so many seconds, and how long the rest takes at that rate."""
+    """Describe how far a copy is, by the seconds it has run, and how long the rest takes at that rate."""
     rate = found.bytes / max(seconds, 0.001)
     left = ""
     if found.bytes < found.total_bytes and rate > 0:

@@ -21,9 +21,8 @@ from rowtide.cli.configured import configure, find_database_url, find_default
 from rowtide.cli.exit_codes import ExitCode, code_of, code_of_usage, runs_on
 from rowtide.cli.output.signal_deadline import own_process
 from rowtide.core.errors import RowtideError, describe
-from rowtide.core.extras import hide_pandas, naming_extras
-from rowtide.core.row_values import are_hidden, hiding
-from rowtide.core.secrets import MASK, redact
+from rowtide.core.exports import hide_pandas, naming_extras
+from rowtide.core.redaction import MASK, are_hidden, hiding, redact
 from rowtide.events.emission import log_nothing, use_log
 from rowtide.events.event import Emitted, Level
 
@@ -78,12 +77,12 @@ class WatchedFile(io.FileIO):
 
 def run_as_process(command: Callable[[], int]) -> None:
     """Run a command that returns its exit code, and end the process with that code."""
-    ending = _Ending()
+    ending = _ProcessEnd()
     sys.stdout, sys.stderr = _watched(sys.stdout), _watched(sys.stderr)
     ending.code = _run_guarded(command)
 
 
-class _Ending:
+class _ProcessEnd:
     """Ends the process where the interpreter would begin its shutdown.
 
     Threads of libraries (PyArrow's pools) that then need the GIL are killed, which in C++ aborts the process: exit code

@@ -9,7 +9,7 @@ from rowtide.cli.configured import configuration, database_url
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.watching import watching
-from rowtide.core.extras import naming_extras
+from rowtide.core.exports import naming_extras
 from rowtide.core.options import Option
 from rowtide.events.configuration import LogOptions
 from rowtide.monitor.web.access import AccessOptions

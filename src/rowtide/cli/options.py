@@ -159,3 +159,27 @@ def spark_request(master: str | None, conf: Sequence[str], *, shared_storage: bo
 
 
 SomePublication = Annotated[str | None, Argument(metavar="PUBLICATION", help="default: all")]
+
+
+HubDb = Annotated[
+    str,
+    Option(
+        "--db",
+        envvar="ROWTIDE_DB",
+        help="The publisher, the hub: sqlite:///folder/file.db, postgresql://user@host/name",
+        show_default=False,
+        check=lasting,
+        is_database=True,
+    ),
+]
+ArticleName = Annotated[str, Argument(metavar="ARTICLE", help="an article's name, or its table")]
+SomeSubscriber = Annotated[
+    str | None,
+    Option(
+        "--subscriber",
+        help="The subscriber's database: sqlite:///folder/file.db, postgresql://user@host/name",
+        check=lasting,
+        show_default=False,
+        is_database=True,
+    ),
+]

@@ -13,8 +13,7 @@ from typing import Annotated, TypeAlias
 
 from rowtide.core.options import Option
 from rowtide.core.values import frozen
-from rowtide.databases.access import Access
-from rowtide.databases.passwords import PasswordSource
+from rowtide.databases.passwords import Access, PasswordSource
 from rowtide.databases.urls import DatabaseUrl
 from rowtide.events.configuration import LogFormat
 from rowtide.events.event import Level

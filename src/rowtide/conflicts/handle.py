@@ -10,9 +10,8 @@ from rowtide.conflicts.errors import InboxConflictUnknown, NothingDecided
 from rowtide.conflicts.inbox import Choice, ConflictFilter, ConflictGroup, InboxConflict, InboxState, group, winner_of
 from rowtide.conflicts.sources import Asked, Held, read_delivery, read_merge
 from rowtide.core.errors import RowtideError
-from rowtide.core.options import takes
+from rowtide.core.options import member_of, takes
 from rowtide.core.values import frozen
-from rowtide.core.words import member_of
 
 if TYPE_CHECKING:
     from rowtide.replication.resolving import UnreadSubscriber

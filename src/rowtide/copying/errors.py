@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.errors import Retryable, RowtideError
-from rowtide.core.row_values import Said
+from rowtide.core.redaction import Said
 
 
 class CopiedTableAltered(Exception):

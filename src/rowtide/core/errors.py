@@ -17,8 +17,7 @@ from copy import copy
 from itertools import cycle
 from typing import ClassVar, dataclass_transform
 
-from rowtide.core.row_values import KINDS, are_hidden, as_shown, without_row
-from rowtide.core.secrets import redact
+from rowtide.core.redaction import KINDS, are_hidden, as_shown, redact, without_row
 
 
 class Remedy(enum.Enum):
@@ -45,7 +44,7 @@ class RowtideError(Exception):
     remedy: ClassVar[Remedy] = Remedy.STOP
     field_names: ClassVar[tuple[str, ...]] = ()
     row_fields: ClassVar[Mapping[str, str]] = {}
-    """The fields that may hold keys or values of rows, with the names of their types: see `rowtide.core.row_values`."""
+    """The fields that may hold keys or values of rows, with the names of their types: see `rowtide.core.redaction`."""
 
     def __init_subclass__(cls, *, number: int | None = None) -> None:
         """Make an error of a class that has a number: its annotated fields fill the templates `fact` and `hint`.

@@ -71,7 +71,7 @@ class TableShape:
 
 
 @frozen
-class TableVersion:
+class LoggedTable:
     """A table shape with the number that log records carry; numbers are never reused."""
 
     table_id: int

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 from urllib.parse import quote, quote_plus, unquote
 
 from rowtide.core.errors import Invalid, RowtideError
-from rowtide.core.extras import naming_extras
-from rowtide.core.secrets import MASK, SECRET_PARAMETERS
+from rowtide.core.exports import naming_extras
+from rowtide.core.redaction import MASK, SECRET_PARAMETERS
 from rowtide.core.values import frozen
 
 # The kinds of databases: their URL schemes and drivers, and where a package has its code for each. A package that

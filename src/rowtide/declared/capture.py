@@ -9,9 +9,8 @@ from sqlalchemy import Connection
 
 from rowtide.cdc.consumers.consumers import list_consumers
 from rowtide.cdc.definitions import EnabledTable, are_begun, list_enabled, read_captured_columns, read_source
-from rowtide.cdc.enabling.instances import list_followed
+from rowtide.cdc.enabling.instances import choose_key, decide_net_changes, list_followed
 from rowtide.cdc.enabling.postgres import repeat_request
-from rowtide.cdc.enabling.row_keys import choose_key, decide_net_changes
 from rowtide.cdc.enabling.table_rules import list_rules
 from rowtide.cdc.enabling.table_sets import parse_pattern
 from rowtide.cdc.jobs.definitions import read_jobs

@@ -11,9 +11,8 @@ from dataclasses import MISSING, asdict, field, fields
 from functools import cache
 from typing import Any, get_type_hints
 
-from rowtide.cdc.consumers.requests import ConsumerChange, NewConsumer
-from rowtide.cdc.enabling.requests import DatabaseToEnable, NewInstance, TablesToEnable
 from rowtide.cdc.jobs.parameters import DEFAULTS, JobChange, NewJob
+from rowtide.cdc.requests import ConsumerChange, DatabaseToEnable, NewConsumer, NewInstance, TablesToEnable
 from rowtide.core.tables import Widened
 from rowtide.core.values import frozen
 from rowtide.declared.values import DeclaredType, Plain, find_type

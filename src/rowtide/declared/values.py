@@ -13,9 +13,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.options import Option
+from rowtide.core.options import Option, member_of
 from rowtide.core.values import frozen
-from rowtide.core.words import member_of
 
 Plain = str | int | float | bool | list[str] | dict[str, str]
 """What TOML has of an option's value."""

@@ -42,7 +42,7 @@ class FileReader:
         *,
         on_all_cores: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield rows of all or some row groups in batches, of fewer rows where so many would exceed so many bytes.
+        """Yield rows of all or some row groups in batches, of fewer rows where these would exceed a number of bytes.
 
         Pages are read as they are needed, so memory is bounded by a batch and the page of each column. `on_all_cores`:
         the columns of a batch are decoded beside one another. Raises `pa.ArrowInvalid`, `OSError`.
@@ -132,7 +132,7 @@ class FileReader:
 
 
 def _from_the_first(values: Any) -> Any:
-    """Return an array whose memory begins with its first value: a null mask goes only with such."""
+    """Return an array whose memory begins with its first value: Arrow takes a null mask only for such an array."""
     return values if values.offset == 0 else pc.take(values, pa.array(range(len(values))))
 
 
@@ -161,6 +161,6 @@ def _describe_group(group: pq.RowGroupMetaData, places: Sequence[int]) -> RowGro
 
 
 def _rows_within(file: pq.FileMetaData, wanted_bytes: int) -> int:
-    """Return how many rows of a file have about so many bytes; at least one."""
+    """Return how many rows of a file have about a number of bytes; at least one."""
     total = sum(file.row_group(place).total_byte_size for place in range(file.num_row_groups))
     return max(1, wanted_bytes * file.num_rows // max(total, 1))

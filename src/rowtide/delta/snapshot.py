@@ -16,12 +16,11 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from rowtide.core.values import frozen
-from rowtide.delta import formats
+from rowtide.delta import features
 from rowtide.delta.actions import AddFile, Metadata, Protocol
 from rowtide.delta.data_files import FileReader, RowGroup, list_row_groups
 from rowtide.delta.errors import LakeReadFailed, LogDamaged, TableUnreadable
 from rowtide.delta.features import find_unreadable
-from rowtide.delta.partitions import constants_of
 from rowtide.delta.replay import (
     LAST_CHECKPOINT,
     LOG,
@@ -33,7 +32,7 @@ from rowtide.delta.replay import (
     VersionState,
     commit_path,
 )
-from rowtide.delta.schema import FieldType, Struct, TypeUnknown, parse_schema
+from rowtide.delta.schema import FieldType, Struct, TypeUnknown, constants_of, parse_schema
 from rowtide.delta.statistics import Between, find_empty_columns, prune
 from rowtide.storage.object_urls import is_object_url
 from rowtide.storage.store import Missing, Store, get_all
@@ -251,7 +250,7 @@ def open_tail(location: Location, version: int | None = None) -> tuple[Snapshot,
     """Return a version, and what it was read from. Raises as `open_snapshot`."""
     found = _find_tail(location, version)
     if found is not None and version is None:
-        formats.require_readable(location.path, found[0].properties)
+        features.require_readable(location.path, found[0].properties)
     return found
 
 

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from rowtide.cdc.errors.capturing import LakeUnknown
-from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.lake import Lake
+from rowtide.cdc.lake_readers.presentation import ArrowChanges
 from rowtide.cdc.published import system_table_path
 from rowtide.cdc.rows.change_columns import UPDATE_BEFORE
 from rowtide.core.lsn import CommitLsn

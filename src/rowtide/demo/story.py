@@ -304,7 +304,7 @@ class _Story:
 
     def _run_workload(self, workload: Workload, checker: Checker, targets: Targets, seconds: int) -> DemoRun:
         def is_followed(read: Read) -> bool:
-            """Tell whether the targets began before a read: so there are changes for them."""
+            """Return whether the targets began before a read: then there are changes for them."""
             begun = [targets.read_position(name).lsn for name in TARGETS]
             return all(lsn is not None and lsn.value < read.lsn for lsn in begun)
 

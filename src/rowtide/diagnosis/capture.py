@@ -132,7 +132,7 @@ def _describe_capturing(facts: CaptureStatus, *, is_late: bool) -> CheckResult:
 
 
 _SHOWN = 80
-"""So many characters of a statement are shown."""
+"""The number of characters of a statement that are shown."""
 
 
 def check_outdated(changes: Sequence[ListedChange]) -> Iterator[CheckResult]:

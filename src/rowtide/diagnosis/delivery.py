@@ -26,7 +26,7 @@ from rowtide.replication.errors.delivery import PublishedTableDropped
 from rowtide.replication.status import ArticlesStatus, DeliveryStatus, SubscriptionDelivery
 
 AT_RISK_PERCENT = 75
-"""Of the retention: a subscription that has waited for so much of it is soon deactivated."""
+"""The share of the retention after which a waiting subscription is soon deactivated."""
 
 
 def check_delivery(facts: DeliveryStatus) -> Iterator[CheckResult]:

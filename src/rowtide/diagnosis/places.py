@@ -122,7 +122,7 @@ def _find_nearest(folder: Path) -> tuple[Path, str | None]:
 
 
 def _find_problem(folder: Path) -> str | None:
-    """Write a file: permissions alone do not tell (read-only file systems, the superuser)."""
+    """Write a file: permissions alone do not decide it (read-only file systems, the superuser)."""
     try:
         with tempfile.NamedTemporaryFile(dir=folder):
             return None
@@ -133,13 +133,13 @@ def _find_problem(folder: Path) -> str | None:
 LEAST_FREE_BYTES = 1 << 30
 LEAST_FREE_SHARE = 0.05
 
-OTHERS = 0o007
+ANYONE_ELSE = 0o007
 
 _REFUSALS: dict[str, Callable[[str, str], RowtideError]] = {LAKE: LakeNotWritable, LOG_STORE: LogStoreNotWritable}
 
 
 def check_places(places: Iterable[Place]) -> Iterator[CheckResult]:
-    """Check folders; of two on one disk the first tells how full it is."""
+    """Check folders; of two on one disk only the first reports how full it is."""
     disks: set[int] = set()
     for place in places:
         if isinstance(place, ObjectPlace):
@@ -180,7 +180,7 @@ def check_objects(place: ObjectPlace) -> Iterator[CheckResult]:
 
 def _check_mode(place: PlaceFacts) -> Iterator[CheckResult]:
     """Warn of a folder whose rows any user of the machine may read; its group was asked for, or is the user's own."""
-    if place.mode is not None and place.mode & OTHERS:
+    if place.mode is not None and place.mode & ANYONE_ELSE:
         message = f"every user of this machine can read {place.path}: its mode is {place.mode & 0o777:o}"
         yield warning(Code.PLACE_PUBLIC, place.subject, message, ShellCommand(f"chmod -R o= {shlex.quote(place.path)}"))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import field, replace
 from enum import StrEnum
 from functools import partial
 from typing import TypeVar
@@ -294,3 +296,37 @@ def format_names(names: tuple[str, ...], *, most: int = 10) -> str:
 
 def _rounded(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0") if value < 100 else f"{value:.0f}"
+
+
+@frozen
+class Checked:
+    """What the check of a database found.
+
+    `others` are the roles, which that of the connection is no member of, that alone can run rowtide's commands here, by
+    the commands' first word. `work` is how what rowtide does there works, as `health` says it.
+    """
+
+    results: tuple[CheckResult, ...]
+    others: Mapping[str, str] = field(default_factory=dict)
+    work: tuple[CheckResult, ...] = ()
+
+
+def address(result: CheckResult, others: Mapping[str, str]) -> CheckResult:
+    """Return a result whose remediation names who has to run it, where the role of the connection would in vain.
+
+    Advice that begins with "Let" or "Ask" names somebody already.
+    """
+    words = _COMMAND.findall(str(result.remediation or ""))
+    owner = next((others[word] for word in words if word in others), None)
+    if owner is None:
+        return result
+    match result.remediation:
+        case ShellCommand(line):
+            return replace(result, remediation=Advice(f"Let {owner} run `{line}`."))
+        case Advice(text) if not text.startswith(("Let ", "Ask ")):
+            return replace(result, remediation=Advice(f"Let {owner} do it: {text}"))
+        case _:
+            return result
+
+
+_COMMAND = re.compile(r"(?:^|`|&& )rowtide (\w+)")

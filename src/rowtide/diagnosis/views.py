@@ -11,8 +11,7 @@ from rowtide.core.places import require_place
 from rowtide.databases.urls import parse_url
 from rowtide.diagnosis.codes import ALL_AREAS, Area, Code
 from rowtide.diagnosis.errors import LakeNotChecked, Stopped
-from rowtide.diagnosis.purpose import Checked, address
-from rowtide.diagnosis.result import CheckResult, State, by_state, of_error
+from rowtide.diagnosis.result import Checked, CheckResult, State, address, by_state, of_error
 from rowtide.rights.purpose import Purpose, parse_purpose
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.row_values import Said
+from rowtide.core.redaction import Said
 from rowtide.core.values import frozen
 from rowtide.events.event import Event, Level
 from rowtide.events.fields import Bytes, Count, Milliseconds, Rows, RowsPerSecond, Seconds

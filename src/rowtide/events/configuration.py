@@ -12,9 +12,8 @@ from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any
 
-from rowtide.core.options import Option
+from rowtide.core.options import Option, WordsRead
 from rowtide.core.values import frozen
-from rowtide.core.words import WordsRead
 from rowtide.events.catalogue import LogResumed
 from rowtide.events.destinations import Journal, Locked, LogDestination, LogFile, StandardError
 from rowtide.events.emission import Listener, emitted_now, use_log

@@ -17,8 +17,7 @@ from typing import Any
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.row_values import KINDS, without_row
-from rowtide.core.secrets import redact
+from rowtide.core.redaction import KINDS, redact, without_row
 from rowtide.events.event import Emitted, Event
 
 

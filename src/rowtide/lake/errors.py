@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.errors import Denied, Invalid, NotFound, Remedy, RowtideError
-from rowtide.core.row_values import Said
+from rowtide.core.redaction import Said
 
 
 class JavaMissing(RowtideError, number=1002):

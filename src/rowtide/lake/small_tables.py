@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.delta.actions import AddFile
-from rowtide.delta.formats import IDENTITY
+from rowtide.delta.features import IDENTITY
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.statistics import Between
 from rowtide.delta.writing.appends import name_data_file, write_rows
@@ -53,7 +53,7 @@ class SmallTable:
         return rows.filter(pc.greater_equal(rows[_CYCLE], pa.scalar(from_cycle)))
 
     def find_end(self, column: str, low: int, most_rows: int) -> int | None:
-        """Return an upper bound in an integer column that leaves about so many rows from `low` on; None: all of them.
+        """Return an upper bound in an integer column that leaves about `rows` rows from `low` on; None: all of them.
 
         By the files' statistics alone. Raises `LakeReadFailed`, `TableUnreadable`.
         """

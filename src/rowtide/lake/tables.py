@@ -18,12 +18,12 @@ from rowtide.core.values import frozen
 from rowtide.delta.actions import AddFile
 from rowtide.delta.checkpoints import forget_checksums, forget_versions
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
-from rowtide.delta.formats import FORMAT, IDENTITY, LAKE_TABLE
+from rowtide.delta.features import FORMAT, IDENTITY, LAKE_TABLE
 from rowtide.delta.replay import LOG
 from rowtide.delta.schema import FieldType
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
 from rowtide.delta.statistics import Between
-from rowtide.delta.writing import alteration, compaction, deletion
+from rowtide.delta.writing import alteration, deletion, rewriting
 from rowtide.delta.writing.alteration import BeforeCommit, Convert
 from rowtide.delta.writing.creation import create_table
 from rowtide.delta.writing.deletion import Below, vacuum as vacuum_files
@@ -245,7 +245,7 @@ def is_compaction_due(cycle: int, place: int) -> bool:
 def choose_worthwhile(files: Sequence[AddFile], now: datetime) -> Sequence[AddFile]:
     """Return those of a group of small files that are merged now; none if that has time."""
     total = sum(file.size for file in files)
-    if total >= compaction.SMALL_BYTES:
+    if total >= rewriting.SMALL_BYTES:
         return files
     chosen = [file for file in files if file.size <= _HEAVIER * (total - file.size)]
     is_old = any(file.modification_time <= (now - OLD).timestamp() * 1000 for file in chosen)
@@ -260,7 +260,7 @@ def compact(table: Compacted, before_commit: Callable[[], None] = lambda: None) 
     """
     location = locate(table.path)
     choose = partial(choose_worthwhile, now=datetime.now(UTC))
-    compaction.compact(location, table.ordered_by, choose=choose, before_commit=before_commit)
+    rewriting.compact(location, table.ordered_by, choose=choose, before_commit=before_commit)
     forget_checksums(location)
     versions = table.versions
     if versions is None and len(location.store.list(LOG)) > MOST_LOG_FILES:

@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, Remedy, Retryable, RowtideError
 from rowtide.core.lsn import Position
-from rowtide.core.row_values import Said
+from rowtide.core.redaction import Said
 
 
 class LogStoreNotWritable(RowtideError, number=2201):

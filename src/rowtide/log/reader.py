@@ -367,7 +367,7 @@ class LogReader:
             self._queued.popleft().result()
 
     def _confirm_durable(self, *, most: int) -> None:
-        """Confirm what is durable; wait until at most so many cuts are not."""
+        """Confirm what is durable; wait until at most a number of cuts are not."""
         durable: Position | None = None
         while self._queued and (len(self._queued) > most or self._queued[0].done()):
             while not self._queued[0].done():

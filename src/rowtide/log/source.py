@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.tables import TableVersion
+from rowtide.core.tables import LoggedTable
 from rowtide.core.values import frozen
 from rowtide.log.announcements import ControlRow
 from rowtide.log.batches import Messages
@@ -49,11 +49,11 @@ class Decoded:
     table versions given out in this batch, to be made durable before the records; `events` are in log order.
     `transactions` counts commits, without those that were durable before; `as_of` is the last commit's time.
     `control_row` is the mark or heartbeat of the latest transaction. `unverified` are the transactions with a mark of
-    delivery (`rowtide.log.origins`) that is not verified.
+    delivery (`rowtide.log.announcements`) that is not verified.
     """
 
     records: pa.Table
-    new_tables: tuple[TableVersion, ...]
+    new_tables: tuple[LoggedTable, ...]
     events: tuple[Event, ...]
     transactions: int
     as_of: datetime | None = None

@@ -66,8 +66,9 @@ if TYPE_CHECKING:
     )
     from rowtide.merge.publishing.schema_changes import SchemaChange, SchemaStatus
     from rowtide.merge.publishing.snapshots import FileKind, PartitionSnapshot, SnapshotFile, SnapshotProgress
-    from rowtide.merge.session.exchange import Counts, Refused
+    from rowtide.merge.session.exchange import Refused
     from rowtide.merge.session.history import Phase, Summary
+    from rowtide.merge.session.messages import Counts
     from rowtide.merge.session.pending import PendingChanges, PendingRow, Unsent
     from rowtide.merge.status import MergeStatus
     from rowtide.merge.versions.changes import Row, RowChange, TombstoneType

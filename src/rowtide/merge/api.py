@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rowtide.agents.runs import run_agent
-from rowtide.core.options import takes
-from rowtide.core.row_values import hiding
-from rowtide.core.words import member_of
+from rowtide.core.options import member_of, takes
+from rowtide.core.redaction import hiding
 from rowtide.databases.format_views import removing
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, Partition, Subscription
 from rowtide.merge.catalogue import get_publication, list_merged

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rowtide.core.secrets import redact
+from rowtide.core.redaction import redact
 
 _USER = re.compile(r"(?<=//)[^/@\s]*@")
 _USER_PARAMETER = re.compile(r"(?<![\w-])user=(?:'[^']*'|[^&\s]*)[&\s]?")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
-from rowtide.cdc.scans.sessions import ScanPhase
+from rowtide.cdc.scans.metrics import ScanPhase
 from rowtide.diagnosis.merge import MergeFacts
 from rowtide.diagnosis.result import Unread
 from rowtide.monitor.labels import without_users

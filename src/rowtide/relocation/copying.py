@@ -158,7 +158,7 @@ class Copying:
             transfer.run([[step] for each in steps.values() for step in each.data], skips_vanished=is_first)
             if not is_first:
                 transfer.run([[step] for each in steps.values() for step in each.hidden])
-                # Last what tells of the others: what is published, and how far the log is read.
+                # Last what refers to the others: what is published, and how far the log is read.
                 transfer.run([each.ordered for name, each in steps.items() if name not in _LAST])
                 for name in _LAST:
                     transfer.run([steps[name].ordered] if name in steps else [])

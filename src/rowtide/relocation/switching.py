@@ -10,7 +10,7 @@ database again. Agents of subscriptions append to the manifest without a lease, 
 
 Until the row names it, the new place has copies alone, so that a killed move is resumed by comparing. A lake goes back
 to a folder that it came from only after that was removed, since its last entries differ. Capture is not asked to hand
-over: whoever moves a lake stops it, and starts it again.
+over: stop it before the lake is moved, and start it again afterwards.
 """
 
 from __future__ import annotations

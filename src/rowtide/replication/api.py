@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Unpack
 from sqlalchemy import Engine
 
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.options import takes
-from rowtide.core.row_values import hiding
-from rowtide.core.words import member_of, member_or_none
+from rowtide.core.options import member_of, member_or_none, takes
+from rowtide.core.redaction import hiding
 from rowtide.databases.postgres.alterations import Alterations, Committing
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated

@@ -21,7 +21,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
-from rowtide.core.secrets import redact
+from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles.articles import Article

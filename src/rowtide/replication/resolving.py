@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.formats import StoreFormat
-from rowtide.core.secrets import redact
+from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles.articles import Article

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 
 from rowtide.core.operations import Operation
-from rowtide.core.secrets import MASK
+from rowtide.core.redaction import MASK
 from rowtide.core.values import frozen
 from rowtide.replication.conflicts import Resolution
 

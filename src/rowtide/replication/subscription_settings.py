@@ -8,9 +8,8 @@ from enum import StrEnum
 from typing import Annotated, TypedDict, Unpack, cast
 
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.options import Argument, Option, values_of
+from rowtide.core.options import Argument, Option, read_words, values_of
 from rowtide.core.values import frozen
-from rowtide.core.words import read_words
 from rowtide.databases.run_as import RunAs
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.subscribing import LsnNotGiven, SettingOutOfRange

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.monitoring import view_schema
+from rowtide.databases.postgres.functions import view_schema
 from rowtide.rights.purpose import Purpose
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, text
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import find_table
-from rowtide.databases.postgres.monitoring import PREFIX
+from rowtide.databases.postgres.functions import PREFIX
 from rowtide.databases.postgres.quoting import quote
 from rowtide.rights.errors import RoleUnknown
 

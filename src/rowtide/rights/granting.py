@@ -12,8 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import describe, translated
-from rowtide.databases.postgres.functions import guard_schema
-from rowtide.databases.postgres.monitoring import view_schema
+from rowtide.databases.postgres.functions import guard_schema, view_schema
 from rowtide.databases.postgres.quoting import quote, quote_literal, statement
 from rowtide.rights.errors import GrantRefused, NothingToGrant
 from rowtide.rights.facts import RightsFacts, read_facts

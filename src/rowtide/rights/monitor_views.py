@@ -1,6 +1,6 @@
 """The views through which monitors read rowtide's tables.
 
-A view has its table's name and columns, in a schema beside the table's (`rowtide.databases.postgres.monitoring`). What
+A view has its table's name and columns, in a schema beside the table's (`rowtide.databases.postgres.functions`). What
 could have a row's key or values, a URL, a login, or what a database says is replaced: an error by its number, a
 subscriber's URL by its host and database. Tables that have whole rows, secrets or statements have no view.
 """
@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.monitoring import view_schema
+from rowtide.databases.postgres.functions import view_schema
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 
 _HIDDEN = "not shown to monitors"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.monitoring import view_schema
+from rowtide.databases.postgres.functions import view_schema
 from rowtide.rights.facts import RightsFacts
 from rowtide.rights.grants import Attribute, Grant, ObjectGrant, RoleMembership
 from rowtide.rights.monitor_views import OF_EVERYBODY

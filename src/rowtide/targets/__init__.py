@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from rowtide.targets.custom import CustomTarget, CustomWindow
     from rowtide.targets.definitions import TableState
     from rowtide.targets.listing import ListedTarget
-    from rowtide.targets.mending import MendedTarget
     from rowtide.targets.options import ApplyEngine, NewTarget, TargetFormat, TargetOptions, Truncation
     from rowtide.targets.sets import SetVersion, TableVersion
+    from rowtide.targets.widening_removal import MendedTarget
 
 __all__ = [
     "ApplyEngine",
@@ -36,7 +36,7 @@ _HOMES = {
     "CustomTarget": "rowtide.targets.custom",
     "CustomWindow": "rowtide.targets.custom",
     "ListedTarget": "rowtide.targets.listing",
-    "MendedTarget": "rowtide.targets.mending",
+    "MendedTarget": "rowtide.targets.widening_removal",
     "NewTarget": "rowtide.targets.options",
     "SetVersion": "rowtide.targets.sets",
     "TableState": "rowtide.targets.definitions",

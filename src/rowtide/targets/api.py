@@ -37,7 +37,6 @@ from rowtide.targets.custom import CustomSetApplier
 from rowtide.targets.definitions import TableState, Target
 from rowtide.targets.errors import TargetTableUnknown
 from rowtide.targets.listing import ListedTarget, list_tables
-from rowtide.targets.mending import FoundTarget, MendedTarget, find_tables, mend_tables, plan_tables
 from rowtide.targets.new_columns import (
     NewColumns,
     end_superseded,
@@ -48,9 +47,9 @@ from rowtide.targets.new_columns import (
 )
 from rowtide.targets.options import PYTHON, NewTarget
 from rowtide.targets.sets import SetTable, SetVersion
-from rowtide.targets.table import Verify, without_lease
-from rowtide.targets.table_format import table_format
+from rowtide.targets.table_format import Verify, table_format, without_lease
 from rowtide.targets.tables import TableApplier, find_snapshot, open_table
+from rowtide.targets.widening_removal import FoundTarget, MendedTarget, find_tables, mend_tables, plan_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

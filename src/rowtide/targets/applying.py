@@ -28,7 +28,7 @@ from rowtide.targets.definitions import TableState, Target
 from rowtide.targets.errors import TargetInstanceEnded, TargetPassed, TargetRowsChanged
 from rowtide.targets.options import HISTORY
 from rowtide.targets.sets import SetTable, SetVersion, TableVersion
-from rowtide.targets.table import FoundTable, Verify
+from rowtide.targets.table_format import FoundTable, Verify
 
 TABLES_AT_ONCE = 4
 RETRIED_AFTER = timedelta(seconds=30)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.lake import Lake
+from rowtide.cdc.lake_readers.presentation import ArrowChanges
 from rowtide.cdc.published import ENABLED, RecordedInstance
 from rowtide.cdc.queries.net_changes import WITH_MERGE
 from rowtide.cdc.queries.windows import PublishedLake
@@ -25,7 +25,7 @@ from rowtide.targets.definitions import TableState, Target
 from rowtide.targets.errors import TargetClassUnfit, TargetFailed, TargetInstanceEnded, TargetPassed
 from rowtide.targets.options import PYTHON
 from rowtide.targets.sets import SetTable, SetVersion, TableVersion
-from rowtide.targets.table import Verify
+from rowtide.targets.table_format import Verify
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,12 +16,12 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from rowtide.cdc.consumers.consumers import Consumer, add_consumer, drop_consumer, list_consumers
-from rowtide.cdc.consumers.requests import LIMIT_HOURS, NewConsumer
 from rowtide.cdc.definitions import SCHEMA, change_tables, consumer_instances, snapshots, targets
 from rowtide.cdc.errors.capturing import DefinitionsIncomplete
 from rowtide.cdc.instances import Instance
+from rowtide.cdc.requests import LIMIT_HOURS, NewConsumer
 from rowtide.core.json_records import JsonOf
-from rowtide.core.secrets import redact
+from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.targets.errors import TargetExists, TargetInvalid, TargetUnknown

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.errors import AlreadyExists, DataLoss, Invalid, NotFound, RowtideError
-from rowtide.core.row_values import Said
+from rowtide.core.redaction import Said
 
 _NOT_FOLLOWED = "target {target} does not follow the columns {columns} of {table}: {reason}"
 

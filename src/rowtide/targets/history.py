@@ -39,7 +39,7 @@ from rowtide.targets.slices import (
     open_condition,
     slices_statement,
 )
-from rowtide.targets.table import FoundTable, TargetTable
+from rowtide.targets.table_format import FoundTable, TargetTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

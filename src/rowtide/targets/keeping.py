@@ -17,14 +17,14 @@ from rowtide.cdc.spark_changes import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.delta.errors import PartitionUnfit
-from rowtide.delta.partitions import NULL_FOLDER, UNFIT_DATE, UNFIT_TEXT
+from rowtide.delta.schema import NULL_FOLDER, UNFIT_DATE, UNFIT_TEXT
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.delta.statistics import Between
 from rowtide.lake.sql_text import literal, quote
 from rowtide.lake.stores import locate
 from rowtide.targets.columns import TargetColumns
 from rowtide.targets.errors import KeyUnfit, TargetPassed
-from rowtide.targets.table import FoundTable
+from rowtide.targets.table_format import FoundTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,7 +7,7 @@ is said with the command that helps.
 Capture knows nothing of targets; who applies knows the options, and asks the rule by which it would go over before it
 makes anything. Nobody's choice is undone: the present instance has to have been enabled with all columns, with a copy
 and without a gating role. Without a second instance for each column a third one would have no room, as a table has two.
-The price is a copy of the table for each added or renamed column, which whoever may alter the table can cause.
+The price is a copy of the table for each added or renamed column, which any role that may alter the table can cause.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from rowtide.cdc import access
 from rowtide.cdc.definitions import EnabledTable, list_enabled, read_captured_columns, require_complete
 from rowtide.cdc.enabling.instances import MAX_NAME_LENGTH, define_instance, list_superseded
 from rowtide.cdc.enabling.postgres import plan_disable_briefly, plan_enable_table, repeat_request
-from rowtide.cdc.enabling.requests import InstanceRequest
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import ENABLED, RecordedInstance, read_first_definition
 from rowtide.cdc.queries.windows import PublishedLake
+from rowtide.cdc.requests import InstanceRequest
 from rowtide.cdc.snapshot_requests import OPEN, RequestState, SnapshotRequest, list_visible
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint

@@ -7,10 +7,9 @@ from dataclasses import KW_ONLY, field
 from enum import StrEnum
 from typing import Annotated
 
-from rowtide.cdc.consumers.requests import LIMIT_HOURS
-from rowtide.core.options import MOST_HOURS, Argument, Option, values_of
+from rowtide.cdc.requests import LIMIT_HOURS
+from rowtide.core.options import MOST_HOURS, Argument, Option, WordsRead, values_of
 from rowtide.core.values import frozen
-from rowtide.core.words import WordsRead
 
 CURRENT, HISTORY, PYTHON = "current", "history", "python:"
 """Kinds of targets; the last begins the name of a class."""

@@ -75,7 +75,7 @@ class TargetsAgent:
         return version is not None
 
     def _is_due(self, target: Target) -> bool:
-        """Tell whether a target's time has come; by hand it always has."""
+        """Return whether a target is due; by hand it always is."""
         schedule = target.options.schedule
         if schedule is None or self.name is not None:
             return True

@@ -39,7 +39,7 @@ COLUMNS = [
 ]
 _SCHEMA = arrow_schema(COLUMNS)
 KEPT_APPLIES = 100_000
-"""So many of the last applies can be pinned."""
+"""The number of the last applies that can be pinned."""
 _KEPT_VERSIONS = timedelta(minutes=10)
 
 

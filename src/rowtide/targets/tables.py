@@ -56,8 +56,7 @@ from rowtide.targets.merging import (
 )
 from rowtide.targets.options import HISTORY, Truncation
 from rowtide.targets.sets import TableVersion
-from rowtide.targets.table import FoundTable, NewTable, TargetTable, Verify, order_renames
-from rowtide.targets.table_format import module_of
+from rowtide.targets.table_format import FoundTable, NewTable, TargetTable, Verify, module_of, order_renames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from rowtide.core.anchors import Anchor
-from rowtide.core.options import takes
-from rowtide.core.words import member_of
+from rowtide.core.options import member_of, takes
 from rowtide.databases.format_views import removing
 from rowtide.databases.urls import DatabaseUrl, find_kind_of_driver, parse_url
 from rowtide.tracking.changes import Changes, EnumerationRequest, OwnTransaction

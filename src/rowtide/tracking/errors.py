@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rowtide.core.anchors import Anchor
 from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, Retryable, RowtideError
-from rowtide.core.row_values import RowKey, Said
+from rowtide.core.redaction import RowKey, Said
 
 
 class TableToTrackNotFound(NotFound, number=6101):

@@ -7,9 +7,8 @@ from dataclasses import KW_ONLY
 from enum import Enum, Flag, StrEnum
 from typing import Annotated
 
-from rowtide.core.options import Argument, Option
+from rowtide.core.options import Argument, Option, WordsRead
 from rowtide.core.values import frozen
-from rowtide.core.words import WordsRead
 
 
 class TrackingKeyType(StrEnum):

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from rowtide.cdc.enabling.instances import as_member, define_instance
-from rowtide.cdc.enabling.requests import InstanceRequest
 from rowtide.cdc.instances import Instance
+from rowtide.cdc.requests import InstanceRequest
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape, TableVersion
+from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, LoggedTable, TableShape
 from rowtide.databases.source_table import SourceColumn, SourceIndex, SourceTable, TableKind
 from rowtide.log.announcements import Alteration, as_altered
 from rowtide.log.membership import Enabled
@@ -106,8 +106,8 @@ def shape_of(table: SourceTable, identity: ImageKind = ImageKind.FULL) -> TableS
     return TableShape(table.source_id, table.schema, table.name, identity, columns, others=())
 
 
-def version_of(table: SourceTable, table_id: int = 1, identity: ImageKind = ImageKind.FULL) -> TableVersion:
-    return TableVersion(table_id, shape_of(table, identity))
+def version_of(table: SourceTable, table_id: int = 1, identity: ImageKind = ImageKind.FULL) -> LoggedTable:
+    return LoggedTable(table_id, shape_of(table, identity))
 
 
 def alteration_of(table: SourceTable, *, statement: str = "alter …", rewrites_values: bool = False) -> Alteration:

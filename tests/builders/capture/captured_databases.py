@@ -22,8 +22,8 @@ from rowtide.cdc.queries.lsn_times import Bound
 from rowtide.cdc.running.capture_run import find_widened
 from rowtide.cdc.scans.pace import CaptureOptions, EngineSetting
 from rowtide.cdc.snapshots.copies import USUAL_LIMITS, CopyLimits, SnapshotProgress
+from rowtide.cdc.snapshots.planning import SnapshotsTable
 from rowtide.cdc.snapshots.runner import SnapshotRunner
-from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import NO_TABLE, Operation

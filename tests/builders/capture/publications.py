@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
-from rowtide.cdc.capture.segment_reader import TRANSACTION
+from rowtide.cdc.capture.change_files import TRANSACTION
 
 
 def transactions(*lsns: int, seconds: Mapping[int, int] = MappingProxyType({})) -> pa.Table:

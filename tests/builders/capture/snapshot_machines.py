@@ -26,7 +26,6 @@ from builders.faults.failpoints import (
 )
 from builders.lakes.base_tables import read_rows, snapshots_of
 from builders.lakes.source_shadows import ShadowedTable, SourceShadow
-from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.ddl import retyping
 from rowtide.cdc.errors.capturing import CleanupIncomplete, LowWaterMarkUnknown, SnapshotNotOpen, SnapshotOpen
 from rowtide.cdc.errors.jobs import ConsumersBehind
@@ -40,6 +39,7 @@ from rowtide.cdc.errors.querying import (
 )
 from rowtide.cdc.published import RecordedInstance, read_instances, read_publication, system_table_path
 from rowtide.cdc.recorded_snapshots import SnapshotState
+from rowtide.cdc.requests import CleanupOrder
 from rowtide.cdc.snapshots.copies import CopyLimits
 from rowtide.core import failpoints
 from rowtide.core.lsn import CommitLsn

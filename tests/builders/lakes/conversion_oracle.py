@@ -12,8 +12,18 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.instances import CapturedColumn, Instance
-from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE, column_type
-from rowtide.cdc.rows.column_places import NO_INDEX, column_indexes, find_indexes, key_indexes
+from rowtide.cdc.rows.change_columns import (
+    DELETE,
+    INSERT,
+    NO_INDEX,
+    TRUNCATE,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
+    column_indexes,
+    column_type,
+    find_indexes,
+    key_indexes,
+)
 from rowtide.core.mask import full_mask, mask_length
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape

@@ -12,7 +12,7 @@ import pyarrow as pa
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
 from rowtide.core.records import RECORD
-from rowtide.core.tables import ColumnShape, ImageKind, TableShape, TableVersion
+from rowtide.core.tables import ColumnShape, ImageKind, LoggedTable, TableShape
 from rowtide.log.membership import Event, Member
 from rowtide.log.store.entries import LeaseTaken, Opened, RangeAppended, Segment, StoredSource, TableGiven
 from rowtide.log.store.location import LocalStore, open_store
@@ -32,9 +32,9 @@ def opened(epoch: int = 0, log: int = 100, reason: str | None = None) -> Opened:
     return Opened(epoch=epoch, position=Position.of(epoch, log), source=SOURCE, reason=reason, format=recorded)
 
 
-def table_version(table_id: int = 1) -> TableVersion:
+def table_version(table_id: int = 1) -> LoggedTable:
     columns = (ColumnShape("id", 23, -1, is_key=True), ColumnShape("name", 25, -1, is_key=False))
-    return TableVersion(table_id, TableShape(16384 + table_id, "public", f"t{table_id}", ImageKind.FULL, columns))
+    return LoggedTable(table_id, TableShape(16384 + table_id, "public", f"t{table_id}", ImageKind.FULL, columns))
 
 
 def member(member_id: str = "m1") -> Member:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.tables import ColumnShape, ImageKind, TableShape, TableVersion
+from rowtide.core.tables import ColumnShape, ImageKind, LoggedTable, TableShape
 from rowtide.log.membership import Disabled, Enabled, Event, Member, Reshaped
 
 Record = dict[str, Any]
@@ -35,12 +35,12 @@ class Oracle:
     position: Position
     xid_reference: int
     members: dict[str, Member] = field(default_factory=dict)
-    versions: list[TableVersion] = field(default_factory=list)
+    versions: list[LoggedTable] = field(default_factory=list)
     last_used: dict[int, int] = field(default_factory=dict)
     relations: dict[int, tuple[str, str, ImageKind, list[ColumnShape]]] = field(default_factory=dict)
     records: list[Record] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    new_tables: list[TableVersion] = field(default_factory=list)
+    new_tables: list[LoggedTable] = field(default_factory=list)
     transactions: int = 0
     begin: Record = field(default_factory=dict)
     ordinal: int = 0
@@ -151,7 +151,7 @@ class Oracle:
     def _is_needed(self, oid: int) -> bool:
         return any(member.source_id == oid for member in self.members.values())
 
-    def _version(self, oid: int) -> tuple[TableVersion, list[int]]:
+    def _version(self, oid: int) -> tuple[LoggedTable, list[int]]:
         schema, name, identity, columns = self.relations[oid]
         needed = {column for member in self.members.values() if member.source_id == oid for column in member.columns}
         kept = [place for place, column in enumerate(columns) if column.name in needed]
@@ -162,7 +162,7 @@ class Oracle:
             version = earlier[-1]
         else:
             table_id = max((version.table_id for version in self.versions), default=0) + 1
-            version = TableVersion(table_id, shape)
+            version = LoggedTable(table_id, shape)
             self.versions.append(version)
             self.new_tables.append(version)
         if self.last_used.get(oid) != version.table_id:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from builders.log import pgoutput_messages as wire
 from rowtide.core.lsn import Position
 from rowtide.core.records import RECORD
-from rowtide.core.tables import TableVersion
+from rowtide.core.tables import LoggedTable
 from rowtide.log.announcements import Announcement
 from rowtide.log.membership import Event, Member, encode_disable, encode_member
 from rowtide.log.postgres.pgoutput import Decoder
@@ -53,7 +53,7 @@ def decoder(
     epoch: int = 0,
     position: int = 0,
     members: Iterable[Member] = (),
-    tables: Iterable[TableVersion] = (),
+    tables: Iterable[LoggedTable] = (),
     xid_reference: int = 700,
 ) -> Decoder:
     made = Decoder(
@@ -79,7 +79,7 @@ def rows(records: pa.Table) -> list[dict[str, Any]]:
     return plain
 
 
-def together(batches: Iterable[Decoded]) -> tuple[list[Any], list[TableVersion], list[Event], int]:
+def together(batches: Iterable[Decoded]) -> tuple[list[Any], list[LoggedTable], list[Event], int]:
     """Return rows in record order, new tables, events and commits of some batches as if of one."""
     parts = list(batches)
     records = [row for part in parts for row in rows(part.records)]

@@ -7,7 +7,7 @@ import pytest
 from builders.commands.command_lines import rowtide
 from builders.merge.merged_databases import FileMember, Member, Merge
 from builders.replication.said import KEY, VALUE
-from rowtide.core.row_values import are_hidden
+from rowtide.core.redaction import are_hidden
 
 TABLE = "create table account (id text primary key, note text)"
 INSERT = f"insert into account (id, note) values ('{KEY}', '{VALUE}')"

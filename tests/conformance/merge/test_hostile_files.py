@@ -14,15 +14,10 @@ from builders.merge.merged_databases import PUBLICATION, FileMember, Merge
 from fixtures.merged import open_members
 from rowtide.core.errors import RowtideError
 from rowtide.databases.sqlite.errors import FileFailed, StatementTimedOut, ValueTooLarge
-from rowtide.errors import (
-    GenerationRefused,
-    MergedTableAltered,
-    MetadataMalformed,
-    NodeRestored,
-    RowTooLarge,
-    UploadTooLarge,
-)
 from rowtide.merge.articles import DeviceLimits
+from rowtide.merge.errors.nodes import GenerationRefused, MetadataMalformed, NodeRestored
+from rowtide.merge.errors.publishing import MergedTableAltered
+from rowtide.merge.errors.rows import RowTooLarge, UploadTooLarge
 
 ITEM = "create table item (id integer primary key, region varchar(10), note text)"
 ROWS = "insert into item values (1, 'north', 'a'), (2, 'south', 'b'), (3, 'south', 'c')"

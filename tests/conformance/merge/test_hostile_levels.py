@@ -10,7 +10,7 @@ import pytest
 from builders.merge.merged_databases import FileMember, Member, RepublishedMerge
 from builders.merge_machines.kept_writes import read_nickname_of
 from fixtures.merged import live_if_a_server, open_members
-from rowtide.errors import GenerationRefused
+from rowtide.merge.errors.nodes import GenerationRefused
 from rowtide.merge.nodes.connecting import open_node
 from rowtide.merge.session.history import purge
 

@@ -13,7 +13,8 @@ from builders.merge.merged_databases import PUBLICATION, FileMember, Merge, open
 from fixtures.merged import live_if_a_server, open_members
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.errors import RowguidMalformed, RowguidUnfit
+from rowtide.merge.errors.nodes import RowguidMalformed
+from rowtide.merge.errors.publishing import RowguidUnfit
 
 DEFINITION = "create table item (id integer primary key, note varchar(20))"
 ROWS = "insert into item values (1, 'a'), (2, 'b')"

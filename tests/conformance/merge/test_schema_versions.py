@@ -9,7 +9,7 @@ from sqlalchemy import update
 
 from builders.commands.hints import run_printed
 from builders.merge.merged_databases import PUBLICATION, Merge, ServerMember
-from rowtide.core.words import WordUnknown
+from rowtide.core.options import WordUnknown
 from rowtide.merge.catalogue import get_publication, list_articles, set_definition
 from rowtide.merge.definitions import schema_changes
 from rowtide.merge.errors.publishing import (

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from builders.merge.merged_databases import FileMember, Member, Merge
-from rowtide.databases.sqlite.texts import to_text
+from rowtide.databases.sqlite.values import to_text
 from rowtide.merge.errors.publishing import MergeKeyMissing
 
 BYTES = bytes(range(256)).hex()

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from builders.capture.capture_instances import instance, source_table, version_of
 from builders.log.log_stores import NOW, records
-from rowtide.cdc.capture.planning import CyclePlan, InstanceLifetime, InstanceWork, VersionRows
-from rowtide.cdc.capture.segment_reader import (
+from rowtide.cdc.capture.change_files import (
     TRANSACTION,
     SegmentReader,
     count_changes,
@@ -19,6 +18,7 @@ from rowtide.cdc.capture.segment_reader import (
     list_transactions,
     read_captured,
 )
+from rowtide.cdc.capture.planning import CyclePlan, InstanceLifetime, InstanceWork, VersionRows
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.log.store.entries import Segment

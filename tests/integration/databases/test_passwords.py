@@ -11,14 +11,18 @@ from pathlib import Path
 import pytest
 
 from builders.commands.configuration_files import write_secret
-from rowtide.databases.access import Access, find_replication_url, list_accesses, read_password, register_accesses
 from rowtide.databases.passwords import (
+    Access,
     CommandPassword,
     EnvironmentPassword,
     FilePassword,
     PasswordFileNotPrivate,
     PasswordNotRead,
     PasswordSource,
+    find_replication_url,
+    list_accesses,
+    read_password,
+    register_accesses,
 )
 from rowtide.databases.urls import parse_url
 

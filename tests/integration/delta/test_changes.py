@@ -26,7 +26,7 @@ from rowtide.delta.errors import LakeWriteFailed, TableUnreadable, TableUnwritab
 from rowtide.delta.features import with_features
 from rowtide.delta.replay import commit_path
 from rowtide.delta.snapshot import Location, Snapshot
-from rowtide.delta.writing import compaction
+from rowtide.delta.writing import rewriting
 from rowtide.delta.writing.alteration import (
     empty_table,
     name_mapping,
@@ -38,9 +38,9 @@ from rowtide.delta.writing.alteration import (
 )
 from rowtide.delta.writing.changes import CommitChange, commit_change
 from rowtide.delta.writing.commits import Committer
-from rowtide.delta.writing.compaction import compact
 from rowtide.delta.writing.creation import create_table
 from rowtide.delta.writing.deletion import Below, delete_below, vacuum
+from rowtide.delta.writing.rewriting import compact
 from rowtide.storage import store
 from rowtide.storage.local import LocalFolder
 
@@ -95,8 +95,8 @@ def test_merged_files_are_no_larger_than_allowed(tmp_path: Path, monkeypatch: py
     path = create(tmp_path / "table")
     fill(path, range(1, 8))
     [size] = {file.size for file in own(path).files.values()}
-    monkeypatch.setattr(compaction, "MERGED_BYTES", 3 * size)
-    monkeypatch.setattr(compaction, "SMALL_BYTES", size + 1)
+    monkeypatch.setattr(rewriting, "MERGED_BYTES", 3 * size)
+    monkeypatch.setattr(rewriting, "SMALL_BYTES", size + 1)
     assert compact(locate(path), "id") == 6
     groups = [file.statistics["numRecords"] for file in own(path).files.values()]
     assert sorted(groups) == [1, 3, 3]
@@ -313,11 +313,11 @@ def test_a_change_is_known_by_its_id_where_the_reply_was_lost(tmp_path: Path) ->
     assert (own(path).version, ids(path)) == (3, [1, 2])
 
 
-@pytest.mark.parametrize("small", [1, 2_000, compaction.SMALL_BYTES])
+@pytest.mark.parametrize("small", [1, 2_000, rewriting.SMALL_BYTES])
 def test_files_read_at_once_stay_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int) -> None:
     path = create(tmp_path / "table")
     fill(path, range(1, 41))
-    monkeypatch.setattr(compaction, "_MOST_READ_BYTES", small)
+    monkeypatch.setattr(rewriting, "_MOST_READ_BYTES", small)
     assert compact(locate(path), "id") == 40
     assert own(path).read()["id"].to_pylist() == list(range(1, 41))
 
@@ -522,7 +522,7 @@ import pyarrow as pa
 from builders.lakes.delta_tables import ERRORS, SCHEMA, append, create, locate
 from rowtide.delta.writing.alteration import renew_table, retire_table, rewrite, widen_columns
 from rowtide.delta.writing.commits import Committer
-from rowtide.delta.writing.compaction import compact
+from rowtide.delta.writing.rewriting import compact
 from rowtide.delta.writing.deletion import Below, delete_below
 import json
 path = Path(sys.argv[1])

@@ -21,10 +21,9 @@ from rowtide.delta.writing.alteration import (
     widen_columns,
 )
 from rowtide.delta.writing.commits import Committer
-from rowtide.delta.writing.compaction import compact
 from rowtide.delta.writing.creation import create_table
 from rowtide.delta.writing.deletion import Below, delete_below
-from rowtide.delta.writing.mending import is_marked, mend
+from rowtide.delta.writing.rewriting import compact, is_marked, mend
 from rowtide.lake.session import pinned
 from rowtide.lake.sql_text import column_types, schema_text
 

@@ -16,8 +16,8 @@ from rowtide.delta.actions import AddFile
 from rowtide.delta.errors import EditOutdated
 from rowtide.delta.statistics import Between
 from rowtide.delta.writing.commits import Committer
-from rowtide.delta.writing.compaction import compact
 from rowtide.delta.writing.edits import MOST_SMALL, Indexes, Stamp, edit_rows, replace_rows
+from rowtide.delta.writing.rewriting import compact
 
 
 @dataclass(frozen=True, slots=True)

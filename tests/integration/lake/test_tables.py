@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rowtide.delta.errors import AppendNotFound, LakeWriteFailed
-from rowtide.delta.formats import IDENTITY
+from rowtide.delta.features import IDENTITY
 from rowtide.delta.statistics import Between
 from rowtide.delta.writing.commits import Committer
 from rowtide.lake import tables

@@ -18,7 +18,7 @@ from rowtide.log.errors import (
     ManifestCorrupt,
     ManifestMissing,
 )
-from rowtide.log.store.entries import ReaderAdvanced, TableGiven
+from rowtide.log.store.entries import EntryExchange, EntryWritten, ReaderAdvanced, TableGiven
 from rowtide.log.store.location import LocalStore
 from rowtide.log.store.manifest import ENTRIES_PER_CHECKPOINT, KEPT_FOR, Manifest
 
@@ -48,6 +48,12 @@ def test_an_empty_store_has_no_manifest(store: LocalStore) -> None:
     with pytest.raises(ManifestMissing, match="RT-2211"):
         Manifest.open(store)
     assert Manifest.find(store) is None
+
+
+def test_a_store_and_its_missing_parents_are_private(tmp_path: Path) -> None:
+    LocalStore(str(tmp_path / "lake" / "log"))
+
+    assert [(tmp_path / one).stat().st_mode & 0o077 for one in ("lake", "lake/log")] == [0, 0]
 
 
 def test_a_follower_sees_what_the_writer_appends(store: LocalStore) -> None:
@@ -186,6 +192,58 @@ def test_entries_are_deleted_an_hour_after_two_checkpoints(aging: AgingStore) ->
     aging.pass_time(2 * KEPT_FOR)
     names = go_on_to(5 * ENTRIES_PER_CHECKPOINT)
     assert (names[0], names[-2:]) == (f"{401:020}", [f"checkpoint-{version:020}" for version in (400, 500)])
+
+
+@pytest.mark.parametrize("beyond", [0, 7])
+def test_a_state_is_read_from_a_checkpoint_and_what_follows(store: LocalStore, beyond: int) -> None:
+    writer, _ = open_manifest(store)
+    advance(writer, ENTRIES_PER_CHECKPOINT + beyond - writer.state.version)
+    follower = Manifest.open(store)
+    advance(writer, 1)
+
+    files = follower.list_files()
+
+    assert files.checkpoint_version == ENTRIES_PER_CHECKPOINT
+    assert files.checkpoint in store.list("manifest/")
+    assert [*files.entries] == [ENTRIES_PER_CHECKPOINT + number for number in range(1, beyond + 1)]
+    assert {*files.entries.values()} < {*store.list("manifest/")}
+
+
+def test_without_a_checkpoint_a_state_is_read_from_its_entries(store: LocalStore) -> None:
+    writer, _ = open_manifest(store)
+
+    files = writer.list_files()
+
+    assert (files.checkpoint_version, files.checkpoint) == (None, None)
+    assert [*files.entries] == [*range(1, writer.state.version + 1)]
+
+
+def test_a_lease_can_be_the_entry_of_a_checkpoint(store: LocalStore) -> None:
+    writer, _ = open_manifest(store)
+    advance(writer, ENTRIES_PER_CHECKPOINT - 1 - writer.state.version)
+
+    writer.take_lease("lake", "another host")
+
+    assert writer.list_files().checkpoint_version == writer.state.version == ENTRIES_PER_CHECKPOINT
+
+
+def test_entries_of_another_process_are_applied_in_order(store: LocalStore) -> None:
+    writer, _ = open_manifest(store)
+    follower = Manifest.open(store)
+    sent: list[EntryWritten] = []
+    writer.attach(EntryExchange(sent.append))
+    received = EntryExchange(sent.append)
+    follower.attach(received)
+    advance(writer, 2)
+    first, second = sent
+
+    received.hear(second)
+    assert not follower.apply_heard(), "an entry before it is missing"
+    received.hear(first)
+    received.hear(second)
+
+    assert follower.apply_heard()
+    assert follower.state == writer.state
 
 
 def test_many_entries_are_read_in_few_rounds(store: LocalStore) -> None:

@@ -8,9 +8,8 @@ import pytest
 
 from builders.capture.capture_instances import instance, source_table, version_of
 from builders.log.log_stores import records
-from rowtide.cdc.capture.change_files import convert_part, divide, select_records
+from rowtide.cdc.capture.change_files import SegmentReader, convert_part, divide, select_records
 from rowtide.cdc.capture.planning import CyclePlan, InstanceLifetime, InstanceWork, VersionRows
-from rowtide.cdc.capture.segment_reader import SegmentReader
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.errors import SegmentCorrupt
 from rowtide.log.store.location import LocalStore

@@ -18,7 +18,6 @@ from builders.faults.cuts import Cut, cut_at
 from builders.faults.failpoints import CLEANUP_FAILPOINTS
 from rowtide.cdc.cleanup import cleanup as cleanup_module, retention
 from rowtide.cdc.cleanup.cleanup import Cleaned, Cleanup
-from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.errors.capturing import (
     CleanupImplausible,
     CleanupIncomplete,
@@ -27,6 +26,7 @@ from rowtide.cdc.errors.capturing import (
 )
 from rowtide.cdc.errors.querying import InstanceUnknown, LsnOutOfRange
 from rowtide.cdc.lake_lease import LakeLease
+from rowtide.cdc.requests import CleanupOrder
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine

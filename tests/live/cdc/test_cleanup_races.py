@@ -11,10 +11,10 @@ import rowtide
 from builders.capture.captured_databases import LoggedDatabase
 from builders.capture.following import capture, no_spark
 from rowtide.cdc.cleanup.cleanup import Cleanup
-from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.cleanup.retention import CleanupsTable, LowWaterMarks, RecordedCleanup
 from rowtide.cdc.consumers.consumers import Consumer
 from rowtide.cdc.lake_lease import LakeLease
+from rowtide.cdc.requests import CleanupOrder
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine

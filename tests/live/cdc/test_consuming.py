@@ -13,7 +13,6 @@ from builders.capture.captured_databases import CapturedDatabase
 from builders.commands.hints import run_printed
 from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.cdc.cleanup.cleanup import Cleanup
-from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.consumers.consumers import list_consumers
 from rowtide.cdc.consumers.consuming import Window
 from rowtide.cdc.errors.jobs import (
@@ -24,6 +23,7 @@ from rowtide.cdc.errors.jobs import (
     ConsumersBehind,
 )
 from rowtide.cdc.lake_lease import LakeLease
+from rowtide.cdc.requests import CleanupOrder
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine

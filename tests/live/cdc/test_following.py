@@ -17,11 +17,11 @@ from builders.commands.command_lines import rowtide
 from rowtide.agents import runs
 from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.cdc.cleanup.cleanup import Cleanup
-from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.consumers.consumers import list_consumers
 from rowtide.cdc.errors.jobs import ConsumerContended
 from rowtide.cdc.following.follower import ConsumerPosition
 from rowtide.cdc.lake_lease import LakeLease
+from rowtide.cdc.requests import CleanupOrder
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine

@@ -25,14 +25,14 @@ from fixtures.captured import open_copied
 from fixtures.servers import fresh_database
 from rowtide.cdc import Widened
 from rowtide.cdc.cleanup import cleanup
-from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.enabling import instances
+from rowtide.cdc.requests import CleanupOrder
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.delta.checkpoints import maintain_log
 from rowtide.delta.writing.alteration import set_properties
-from rowtide.delta.writing.compaction import compact
 from rowtide.delta.writing.deletion import vacuum
+from rowtide.delta.writing.rewriting import compact
 from rowtide.storage.local import LocalFolder
 
 ODD = '''"a, b" text, "A, B" int, "it's ""q""" text, "ünï" text, "100%25" text, "select" text'''

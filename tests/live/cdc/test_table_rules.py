@@ -14,8 +14,8 @@ from builders.commands.command_lines import rowtide
 from rowtide.cdc.api import ChangeDataCapture
 from rowtide.cdc.enabling.instances import as_member, define_instance
 from rowtide.cdc.enabling.joining import join_new_tables
-from rowtide.cdc.enabling.requests import InstanceRequest
 from rowtide.cdc.instances import decode_instance
+from rowtide.cdc.requests import InstanceRequest
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.connect import open_engine

@@ -15,11 +15,11 @@ from builders.faults.cuts import Cut, cut_at
 from builders.faults.failpoints import ROLLING_FAILPOINTS
 from builders.lakes.base_tables import base_rows, read_rows, snapshots_of
 from rowtide.cdc.cleanup import cleanup as cleanup_module, rolling
-from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.ddl import retyping
 from rowtide.cdc.errors.capturing import CleanupIncomplete
 from rowtide.cdc.errors.querying import OutsideInterval, RewrittenSinceSnapshot, TypesDiffer
 from rowtide.cdc.published import base_table_path, change_table_path
+from rowtide.cdc.requests import CleanupOrder
 from rowtide.cdc.snapshots.copies import CopyLimits
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.errors import LakeWriteFailed

@@ -9,7 +9,7 @@ import pytest
 from builders.replication.replicated_databases import ReplicatedDatabase
 from builders.replication.replicated_files import ReplicatedFile
 from builders.replication.said import KEY, VALUE, deliver, said_by
-from rowtide.core.row_values import are_hidden
+from rowtide.core.redaction import are_hidden
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.delivery import CopyRefused, RowNotFound
 from rowtide.replication.subscription_settings import IfExists, SubscriptionSettings, SyncType

@@ -17,7 +17,7 @@ from builders.replication.peers import PUBLICATION, Peer, deliver_until_quiet
 from fixtures.replicated import open_peers
 from fixtures.servers import SETTINGS
 from rowtide.core.errors import RowtideError
-from rowtide.core.row_values import hiding
+from rowtide.core.redaction import hiding
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
 from rowtide.replication import ConflictOutcome, ConflictState, ConflictWinner, KeptConflict

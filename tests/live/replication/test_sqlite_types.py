@@ -12,7 +12,7 @@ from builders.values.typed_tables import COLUMNS, TABLE, create_typed_table, rea
 from rowtide.core.operations import Operation
 from rowtide.databases.sqlite.keys import quote
 from rowtide.databases.sqlite.values import stored_type
-from rowtide.databases.types.file_storage import Affinity
+from rowtide.databases.types.value_type import Affinity
 from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.errors.delivery import CommandRefused
 from rowtide.replication.errors.subscribers import ColumnAlters

@@ -17,7 +17,7 @@ from builders.values.random_rows import write_randomly
 from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.recorded_snapshots import read_snapshots
 from rowtide.delta.actions import RemoveFile
-from rowtide.delta.formats import FORMAT
+from rowtide.delta.features import FORMAT
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.alteration import set_properties
 from rowtide.lake.stores import locate

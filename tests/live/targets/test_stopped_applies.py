@@ -24,7 +24,7 @@ from rowtide.targets import TargetFormat
 from rowtide.targets.definitions import TableState
 from rowtide.targets.options import CURRENT, HISTORY, ApplyEngine
 from rowtide.targets.sets import SetTable
-from rowtide.targets.table import without_lease
+from rowtide.targets.table_format import without_lease
 from rowtide.targets.tables import open_table
 
 KEYS, COLUMNS = ("id",), ("id", "name")

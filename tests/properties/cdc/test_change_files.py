@@ -14,13 +14,20 @@ from builders.log.log_records import log_records
 from builders.log.random_records import Logged, random_change, random_records, random_table
 from builders.values.arrow_rows import assert_same_rows
 from rowtide.cdc.capture import change_files
-from rowtide.cdc.capture.change_files import Selection, convert_part, convert_segment, divide, select_records
+from rowtide.cdc.capture.change_files import (
+    SegmentReader,
+    Selection,
+    convert_part,
+    convert_segment,
+    divide,
+    read_captured,
+    select_records,
+)
 from rowtide.cdc.capture.planning import CyclePlan, InstanceLifetime, InstanceWork, VersionRows
-from rowtide.cdc.capture.segment_reader import SegmentReader, read_captured
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.cdc.rows.conversion import LsnRange, convert_records
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.tables import TableVersion
+from rowtide.core.tables import LoggedTable
 from rowtide.log.store.entries import Segment
 from rowtide.log.store.location import LocalStore
 from rowtide.log.store.segments import write_segment
@@ -92,7 +99,7 @@ def random_plans(chosen: random.Random, logged: Sequence[Logged], segments: Sequ
                 ]
                 slices = (
                     VersionRows(
-                        TableVersion(version, one.shape), tuple(part for part in taken if version in part.tables)
+                        LoggedTable(version, one.shape), tuple(part for part in taken if version in part.tables)
                     )
                     for version in (number, number + TABLES)
                 )
@@ -108,7 +115,7 @@ def test_segment_is_converted_as_its_tables_are(seed: int) -> None:
     parts = [random_records(chosen, one, 120, table_id=number) for number, one in enumerate(logged)]
     lsns = LsnRange(101, 102)
     selections = [
-        Selection(one.instance, TableVersion(number, one.shape), lsns, frozenset()) for number, one in enumerate(logged)
+        Selection(one.instance, LoggedTable(number, one.shape), lsns, frozenset()) for number, one in enumerate(logged)
     ]
     in_order = pa.concat_tables(parts)
     mixed = in_order.sort_by([("commit_lsn", "ascending"), ("seqval", "ascending")])

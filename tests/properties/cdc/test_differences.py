@@ -9,19 +9,19 @@ import pyarrow as pa
 from hypothesis import given, settings, strategies as st
 
 from builders.capture.capture_instances import instance, source_table
-from rowtide.cdc.bridging.bridges import logged_shape
-from rowtide.cdc.bridging.comparison import ComparedTable, GapComparison
+from rowtide.cdc.gaps.comparison import ComparedTable, GapComparison
+from rowtide.cdc.gaps.reconciling import logged_shape
 from rowtide.cdc.lake_readers.grouping import open_engine
 from rowtide.cdc.rows.conversion import EXACT
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
-from rowtide.core.tables import ImageKind, TableVersion
+from rowtide.core.tables import ImageKind, LoggedTable
 from rowtide.databases.lake_values.casting import Column
 from rowtide.log.postgres.restarting import ReconciliationPoint
 
 TABLE = source_table((("id", "integer"), ("name", "text"), ("qty", "bigint")))
 INSTANCE = instance(table=TABLE)
-COMPARED = ComparedTable(INSTANCE, TableVersion(7, logged_shape(TABLE, INSTANCE)))
+COMPARED = ComparedTable(INSTANCE, LoggedTable(7, logged_shape(TABLE, INSTANCE)))
 HEAD = ReconciliationPoint(CommitLsn.of(1, 99), datetime(2026, 3, 1, tzinfo=UTC), "", 1)
 
 Row = tuple[str | None, int | None]

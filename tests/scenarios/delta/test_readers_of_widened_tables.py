@@ -16,7 +16,7 @@ from rowtide.delta.checkpoints import write_checkpoint
 from rowtide.delta.writing.alteration import rewrite, widen_columns
 from rowtide.delta.writing.commits import Committer
 from rowtide.delta.writing.creation import create_table
-from rowtide.delta.writing.mending import mend
+from rowtide.delta.writing.rewriting import mend
 
 PACKAGES = ("deltalake==1.6.6", "polars==2.1.0", "pyarrow==26.0.1")
 READS = """

@@ -22,7 +22,7 @@ from rowtide.replication.api import TransactionalReplication
 from rowtide.targets.api import Targets
 from rowtide.tracking.api import ChangeTracking
 
-TOP = {"adopt", "check", "completion", "declared", "demo", "grant", "health", "units", "upgrade"}
+TOP = {"completion", "database", "demo", "health", "units"}
 FEATURES: Mapping[str, Sequence[type]] = {
     "cdc": (ChangeDataCapture, Targets),
     "replication": (TransactionalReplication,),

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from datetime import UTC, datetime, timedelta, timezone
 from enum import Flag, IntEnum, StrEnum
 from typing import Annotated
 
 import click
 import pytest
 
+from rowtide.cdc.errors.querying import InvalidBound
 from rowtide.cli.groups import CommandTable
+from rowtide.cli.parameters import parse_bound, parse_time
+from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import Argument, Option
 
 
@@ -136,3 +140,30 @@ def test_help_says_how_values_are_written_and_their_defaults() -> None:
     assert "--by-name <very-small|large> A size. [default: very-small]" in text
     assert "--by-number <0|1> A size. [default: 0]" in text
     assert "--colours <str> Colours. [default: red,blue]" in text
+
+
+EIGHT = datetime(2026, 1, 31, 8, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("text", ["0/1F", "31", " 0:0/1F"])
+def test_what_can_be_an_lsn_is_one(text: str) -> None:
+    assert parse_bound(text) == CommitLsn(31)
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-01-31T08:00:00Z", "2026-01-31 08:00", "2026-01-31T09:00:00+01:00", "2026-01-31T08:00:00.000000"]
+)
+def test_a_time_without_zone_is_in_utc(text: str) -> None:
+    assert parse_bound(text) == EIGHT
+    assert parse_time(text) == EIGHT
+
+
+def test_a_zone_is_kept() -> None:
+    assert parse_time("2026-01-31T09:00:00+01:00").tzinfo == timezone(timedelta(hours=1))
+
+
+def test_what_is_neither_is_refused() -> None:
+    with pytest.raises(InvalidBound, match='"yesterday" is not an LSN or a time'):
+        parse_bound("yesterday")
+    with pytest.raises(InvalidBound, match='"0/1" is not a time'):
+        parse_time("0/1")

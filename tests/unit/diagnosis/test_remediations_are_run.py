@@ -141,7 +141,7 @@ def find_made() -> Iterator[str]:
     """Yield the place of each statement or command that is made in what a check and health find."""
     for path in (SOURCES / "diagnosis").rglob("*.py"):
         name = path.relative_to(SOURCES).as_posix()
-        if name not in ("diagnosis/result.py", "diagnosis/purpose.py"):
+        if name not in ("diagnosis/result.py", "diagnosis/result.py"):
             yield from (f"{name}:{place}" for place in _find_calls(ast.parse(path.read_text(encoding="utf-8")), ""))
 
 

@@ -7,7 +7,7 @@ import pytest
 from builders.commands.check_facts import database, place, server
 from rowtide.diagnosis import CheckResult, Code, State, Stopped, require_nothing_stops
 from rowtide.diagnosis.postgres.views import check_facts
-from rowtide.diagnosis.purpose import Checked
+from rowtide.diagnosis.result import Checked
 from rowtide.diagnosis.views import choose_work
 from rowtide.rights.purpose import Purpose
 

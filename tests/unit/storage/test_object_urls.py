@@ -8,7 +8,7 @@ import pytest
 from obstore.exceptions import GenericError, UnknownConfigurationKeyError
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from rowtide.core.secrets import redact
+from rowtide.core.redaction import redact
 from rowtide.storage.errors import StorageEndpointMalformed, StorageSchemeUnsupported, StorageUrlMalformed
 from rowtide.storage.object_urls import (
     VARIABLES,

@@ -14,7 +14,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.targets.definitions import Target
 from rowtide.targets.new_columns import HandOver, find_hand_overs, translate
 from rowtide.targets.options import CURRENT, TargetOptions
-from rowtide.targets.table import order_renames
+from rowtide.targets.table_format import order_renames
 
 
 def recorded(name: str, *columns: str, source_id: int = 1, seen: tuple[str, ...] = ()) -> RecordedInstance:

@@ -19,6 +19,7 @@ from rowtide.cdc.capture.change_files import (
     ChangeFile,
     Destination,
     SegmentGroup,
+    SegmentReader,
     Selection,
     convert_part,
     count_change_rows,
@@ -27,12 +28,11 @@ from rowtide.cdc.capture.change_files import (
     write_change_rows,
 )
 from rowtide.cdc.capture.planning import CyclePlan
-from rowtide.cdc.capture.segment_reader import SegmentReader
 from rowtide.cdc.errors.capturing import ChangeFileMissing, ChangeRowsMiscounted, ChangeTableLost
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import change_table_path
+from rowtide.cdc.scans.metrics import Engine
 from rowtide.cdc.scans.pace import EngineSetting
-from rowtide.cdc.scans.sessions import Engine
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
@@ -58,7 +58,7 @@ _PARTS_AT_ONCE = 2
 
 
 def choose_engine(setting: EngineSetting, rows: int) -> Engine:
-    """Return the engine for a cycle of so many log records."""
+    """Return the engine for a cycle, by its number of log records."""
     return Engine.SPARK if setting is EngineSetting.SPARK or rows > SPARK_ROWS else Engine.PROCESS
 
 

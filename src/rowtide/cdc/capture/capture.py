@@ -17,6 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.cdc.capture.appends import ChangeAppender
+from rowtide.cdc.capture.change_files import (
+    SegmentReader,
+    count_changes,
+    dummy_transaction,
+    find_end,
+    list_transactions,
+    read_captured,
+    with_heartbeat,
+)
 from rowtide.cdc.capture.continuity import is_behind, require_continued
 from rowtide.cdc.capture.planning import (
     CyclePlan,
@@ -28,15 +37,6 @@ from rowtide.cdc.capture.planning import (
     plan_gap,
     plan_range,
 )
-from rowtide.cdc.capture.segment_reader import (
-    SegmentReader,
-    count_changes,
-    dummy_transaction,
-    find_end,
-    list_transactions,
-    read_captured,
-    with_heartbeat,
-)
 from rowtide.cdc.ddl import retyping
 from rowtide.cdc.ddl.history import history_rows
 from rowtide.cdc.ddl.retyping import WidenedTable
@@ -47,8 +47,8 @@ from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED, SUSPENDED, base_table_path, change_table_path
 from rowtide.cdc.rows.change_columns import change_columns
 from rowtide.cdc.rows.conversion import find_most_row_bytes
+from rowtide.cdc.scans.metrics import Engine, ScanFigures, ScanPhase
 from rowtide.cdc.scans.pace import USUAL, CaptureOptions
-from rowtide.cdc.scans.sessions import Engine, ScanFigures, ScanPhase
 from rowtide.cdc.system_tables import InstanceEvent, LakeState, RecordedCycle, SystemTables
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
@@ -216,7 +216,7 @@ class Capture:
         if has_all and self._is_at_bucket:
             has_heard, now = self._manifest.state.version > before, time.monotonic()
             if has_heard:
-                # The log reader tells of what it writes; what others write can wait.
+                # The log reader reports what it writes; what others write can wait.
                 self._next_look = now + _LAST_LOOK_S
             if now < self._next_look:
                 return self._manifest.state

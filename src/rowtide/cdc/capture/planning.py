@@ -15,10 +15,10 @@ from rowtide.cdc.ddl.schema_changes import InstanceSchemaChange, follow_alterati
 from rowtide.cdc.definitions import FEATURE, READER
 from rowtide.cdc.errors.capturing import RelationChanged
 from rowtide.cdc.instances import Instance, decode_instance
-from rowtide.cdc.rows.column_places import find_indexes
+from rowtide.cdc.rows.change_columns import find_indexes
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
-from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion
+from rowtide.core.tables import BeforeImages, ImageKind, LoggedTable, TableShape
 from rowtide.core.values import frozen
 from rowtide.log.membership import Altered, ChangesOmitted, Disabled, Enabled, Heartbeat, Reshaped
 from rowtide.log.store.entries import Segment, TransactionOmitted
@@ -128,7 +128,7 @@ LONGEST_SILENCE = timedelta(minutes=5)
 class VersionRows:
     """The rows of one table version that belong to an instance in a cycle."""
 
-    version: TableVersion
+    version: LoggedTable
     segments: tuple[Segment, ...]
 
 
@@ -321,7 +321,7 @@ def _before_retyping(
 def _slices(
     state: ManifestState,
     lifetime: InstanceLifetime,
-    versions: Sequence[TableVersion],
+    versions: Sequence[LoggedTable],
     segments: Mapping[int, Sequence[Segment]],
 ) -> tuple[VersionRows, ...]:
     """Return what an instance takes of a range's segments, given by the versions that they have rows of."""
@@ -411,9 +411,9 @@ def _blockers(
                 yield lsn, RelationChanged(shape.qualified_name, str(lsn), change, name)
 
 
-def _versions_by_table(state: ManifestState) -> dict[int, list[TableVersion]]:
+def _versions_by_table(state: ManifestState) -> dict[int, list[LoggedTable]]:
     """Return the versions of each table, by the table's id in the source."""
-    versions: dict[int, list[TableVersion]] = {}
+    versions: dict[int, list[LoggedTable]] = {}
     for version in state.tables.values():
         versions.setdefault(version.shape.source_id, []).append(version)
     return versions

@@ -15,7 +15,6 @@ from concurrent.futures import Future
 from datetime import UTC, datetime
 
 from rowtide.cdc.cleanup import retention
-from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.cleanup.retention import (
     CleanupsTable,
     ConsumerLimit,
@@ -32,6 +31,7 @@ from rowtide.cdc.errors.querying import InstanceUnknown, QueryFailed, TypesDiffe
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.published import RecordedInstance, change_table_path, system_table_path
 from rowtide.cdc.recorded_snapshots import read_snapshots
+from rowtide.cdc.requests import CleanupOrder
 from rowtide.cdc.system_tables import LakeState, SystemTables
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint

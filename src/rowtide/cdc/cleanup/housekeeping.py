@@ -14,12 +14,12 @@ from sqlalchemy import Connection, Engine, func, insert, select, update
 
 from rowtide.cdc.access import own_source
 from rowtide.cdc.cleanup.cleanup import Cleaned, Cleanup, Refusal, Start
-from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.consumers.consumers import list_consumers
 from rowtide.cdc.definitions import cleanup_requests
 from rowtide.cdc.errors.capturing import CleanupIncomplete
 from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.published import list_table_paths
+from rowtide.cdc.requests import CleanupOrder
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.json_records import JsonOf
 from rowtide.core.lsn import CommitLsn

@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.errors.capturing import CleanupImplausible, LowWaterMarkOutOfRange, LowWaterMarkUnknown
 from rowtide.cdc.errors.jobs import ConsumersBehind
 from rowtide.cdc.instances import Instance
@@ -26,6 +25,7 @@ from rowtide.cdc.published import (
     arrow_schema,
     system_table_path,
 )
+from rowtide.cdc.requests import CleanupOrder
 from rowtide.cdc.system_tables import InstanceEvent, SystemTables, instance_row, rows_of
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn

@@ -23,9 +23,9 @@ from rowtide.cdc.lake_readers.grouping import KeyGroups, open_engine
 from rowtide.cdc.lake_readers.last_rows import LSN, OPERATION, SEQVAL, Completed, LastRows, StandingRows, TablePart
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.published import base_table_path, change_table_path
-from rowtide.cdc.queries.as_of.bag_rows import Counted, find_counted
 from rowtide.cdc.queries.as_of.function import FOLDED_SEQVAL
 from rowtide.cdc.queries.as_of.opening import AsOf, as_of_columns, folded_application, read_layers, rolled_application
+from rowtide.cdc.queries.as_of.rows import Counted, find_counted
 from rowtide.cdc.recorded_snapshots import (
     RecordedSnapshot,
     SnapshotState,
@@ -38,7 +38,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.delta.actions import AddFile, Metadata
-from rowtide.delta.formats import IDENTITY
+from rowtide.delta.features import IDENTITY
 from rowtide.delta.schema import Struct
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
 from rowtide.delta.writing.appends import write_stream
@@ -48,7 +48,7 @@ from rowtide.delta.writing.deletion import Below, delete_below
 from rowtide.lake.stores import locate
 
 _FILE_BYTES = 256 * 1024 * 1024
-"""So much of rows, as they are in memory, is in one data file."""
+"""The size in memory of the rows of one data file."""
 BeforeCommit = Callable[[], None]
 
 

@@ -13,10 +13,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from rowtide.cdc.consumers.requests import AT_RISK, ConsumerChange, NewConsumer
 from rowtide.cdc.definitions import change_tables, consumer_instances, consumers
 from rowtide.cdc.errors.jobs import ConsumerExists, ConsumerInvalid, ConsumerOwned, ConsumerUnknown
 from rowtide.cdc.errors.querying import InstanceUnknown
+from rowtide.cdc.requests import AT_RISK, ConsumerChange, NewConsumer
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 

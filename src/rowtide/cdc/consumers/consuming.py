@@ -22,7 +22,6 @@ from sqlalchemy import Connection, Engine, text
 from rowtide.cdc.access import own_source, read_role_access
 from rowtide.cdc.consumers import consumers
 from rowtide.cdc.consumers.consumers import Consumer, ListedConsumer, find_consumer, list_lags
-from rowtide.cdc.consumers.requests import ConsumerChange, NewConsumer
 from rowtide.cdc.definitions import READER, read_source
 from rowtide.cdc.errors.jobs import (
     AcknowledgementDenied,
@@ -33,11 +32,12 @@ from rowtide.cdc.errors.jobs import (
 )
 from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.functions import ChangeFunctions, session
-from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.lake import Lake
+from rowtide.cdc.lake_readers.presentation import ArrowChanges
 from rowtide.cdc.published import ENABLED, RecordedInstance
 from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.windows import PublishedLake
+from rowtide.cdc.requests import ConsumerChange, NewConsumer
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import CommitLsn

@@ -42,10 +42,10 @@ from rowtide.databases.lake_values.casting import (
 from rowtide.databases.lake_values.texts import as_texts, plain_numbers
 from rowtide.databases.postgres.types.typed_values import typed_values
 from rowtide.delta.errors import LakeWriteFailed
-from rowtide.delta.formats import IDENTITY
+from rowtide.delta.features import IDENTITY
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.alteration import BeforeCommit
-from rowtide.delta.writing.mending import is_marked, mend
+from rowtide.delta.writing.rewriting import is_marked, mend
 from rowtide.lake import tables
 from rowtide.lake.sql_text import column_types
 from rowtide.lake.stores import locate
@@ -160,7 +160,7 @@ _EXACT = "__$exact"
 class WidenedTable:
     """A table whose columns are about to get wider types; `columns` names them with these.
 
-    `is_rewritten`: its data files, of so many bytes, otherwise it is marked with type widening.
+    `is_rewritten`: its data files, of `size` bytes, otherwise it is marked with type widening.
     """
 
     capture_instance: str

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn
-from rowtide.cdc.rows.change_columns import column_type
-from rowtide.cdc.rows.column_places import find_indexes
+from rowtide.cdc.rows.change_columns import column_type, find_indexes
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import ColumnShape, TableShape
 from rowtide.core.values import frozen

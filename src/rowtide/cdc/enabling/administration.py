@@ -12,10 +12,10 @@ from sqlalchemy.schema import CreateSchema, DropSchema
 from rowtide.cdc import access, definitions
 from rowtide.cdc.definitions import FEATURE, READER
 from rowtide.cdc.enabling import joining_triggers, postgres
-from rowtide.cdc.enabling.requests import InstanceRequest
 from rowtide.cdc.enabling.table_rules import list_rules
 from rowtide.cdc.jobs import definitions as job_definitions
 from rowtide.cdc.published import INSTANCES, arrow_schema, base_table_path, change_table_path, system_table_path
+from rowtide.cdc.requests import InstanceRequest
 from rowtide.cdc.widened_columns import read_widened, set_of_database
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
@@ -25,8 +25,8 @@ from rowtide.databases.format_views import removing
 from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing
 from rowtide.databases.postgres.catalogue import ImageCost, find_table, read_image_cost
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.functions import view_schema
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
-from rowtide.databases.postgres.monitoring import view_schema
 from rowtide.databases.urls import name_of
 from rowtide.lake import tables
 from rowtide.lake.paths import absolute_lake
@@ -178,7 +178,7 @@ def _prepare_alone(lake: str, *, for_group: bool) -> str:
 
 
 def _find_made(connection: Connection) -> bool:
-    """Tell whether the database is enabled. Raises `SchemaTaken` where schema `cdc` is somebody else's."""
+    """Return whether the database is enabled. Raises `SchemaTaken` if schema `cdc` has another owner."""
     was_made = definitions.are_made(connection)
     if not was_made:
         provision.require_free_schema(connection, definitions.SCHEMA)

@@ -80,7 +80,7 @@ def trigger_steps() -> list[Executable]:
         # Of a dump that was restored without its rows, and whose schema was renamed since.
         statement(f"drop event trigger if exists {_NOTING}"),
         *(statement(_function(name, _RETURNS[name], body)) for name, body in _BODIES.items()),
-        # Whoever may use the schema could have the function run for rows, of types, of its own.
+        # Any role with usage of the schema could have the function run for rows, of types, of its own.
         *(statement(close_function(f"cdc.{name}()")) for name in _BODIES),
         statement(
             f"create event trigger {_NOTING} on ddl_command_end when tag in ({_TAGS}) execute function cdc.{_NOTING}()"

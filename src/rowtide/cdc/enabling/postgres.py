@@ -18,18 +18,20 @@ from rowtide.cdc.definitions import (
 )
 from rowtide.cdc.enabling.instances import (
     as_member,
+    choose_key,
+    decide_net_changes,
     define_instance,
+    find_problem,
     list_followed,
     mark_steps,
     require_distinct_names,
     require_room,
     require_same_key,
 )
-from rowtide.cdc.enabling.requests import InstanceRequest
-from rowtide.cdc.enabling.row_keys import choose_key, decide_net_changes, find_problem
 from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.jobs.definitions import first_table_steps, last_table_steps
+from rowtide.cdc.requests import InstanceRequest
 from rowtide.cdc.snapshot_requests import has_snapshot, request_step
 from rowtide.cdc.widened_columns import own_steps, read_own
 from rowtide.databases.postgres.catalogue import find_by_id, find_table, require_table_owner

@@ -14,10 +14,10 @@ from rowtide.cdc import access
 from rowtide.cdc.definitions import SCHEMA, read_source, require_complete, ruled_tables, table_rules
 from rowtide.cdc.enabling import joining_triggers
 from rowtide.cdc.enabling.joining_triggers import Joining
-from rowtide.cdc.enabling.requests import InstanceRequest
 from rowtide.cdc.enabling.table_sets import TablePattern, TableSet, as_expression, is_pattern, parse_pattern
 from rowtide.cdc.errors.enabling import RulePatternIncomplete, RuleWithoutPattern, TablePatternInvalid, TableRuleUnknown
 from rowtide.cdc.jobs.definitions import first_table_steps
+from rowtide.cdc.requests import InstanceRequest
 from rowtide.core.formats import StoreFormat
 from rowtide.core.tables import BeforeImages
 from rowtide.core.values import frozen

@@ -16,8 +16,8 @@ from rowtide.cdc import access
 from rowtide.cdc.access import plan_gating_role
 from rowtide.cdc.definitions import EnabledTable, list_enabled
 from rowtide.cdc.enabling import postgres
-from rowtide.cdc.enabling.requests import InstanceRequest
 from rowtide.cdc.errors.enabling import NoTableMatches, TablePatternInvalid
+from rowtide.cdc.requests import InstanceRequest
 from rowtide.core.errors import RowtideError
 from rowtide.core.tables import BeforeImages
 from rowtide.core.values import frozen

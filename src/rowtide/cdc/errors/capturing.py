@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.errors import AlreadyExists, DataLoss, Invalid, NotFound, Retryable, RowtideError
-from rowtide.core.row_values import Said
+from rowtide.core.redaction import Said
 
 
 class LakeUnknown(NotFound, number=4107):

@@ -76,7 +76,7 @@ def wait(stop: threading.Event, pause_s: float) -> None:
 
 @frozen
 class Rotation:
-    """A file is completed when it has so many bytes, or is so old, with the next end of a transaction."""
+    """A file is completed at a size or an age, with the next end of a transaction."""
 
     most_bytes: int
     most_s: float

@@ -27,7 +27,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.delta.actions import AddFile
 from rowtide.delta.data_files import RowGroup
-from rowtide.delta.formats import IDENTITY
+from rowtide.delta.features import IDENTITY
 from rowtide.delta.schema import FieldType
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.statistics import Between, find_bounds, find_empty_columns
@@ -39,7 +39,7 @@ _OPERATIONS = 8
 _LEAST, _MOST = 0, (1 << 63) - 2
 _BATCH_ROWS = 16 * 1024
 _COMPRESSION = 4
-"""So much smaller are files, at a guess, than their rows in memory."""
+"""An estimate: the size of rows in memory per size of their files."""
 
 
 @frozen

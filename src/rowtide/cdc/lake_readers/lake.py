@@ -7,12 +7,12 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges, as_united, united_schema
 from rowtide.cdc.lake_readers.as_of.moved_rows import find_moved
 from rowtide.cdc.lake_readers.as_of.tables import table_as_of
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, open_change_table
 from rowtide.cdc.lake_readers.completions import Completions
 from rowtide.cdc.lake_readers.net_changes import NetChanges
+from rowtide.cdc.lake_readers.presentation import ArrowChanges, as_united, united_schema
 from rowtide.cdc.queries.as_of.opening import as_of_columns, open_as_of
 from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS, share_out, unite

@@ -30,12 +30,12 @@ from rowtide.core.values import frozen
 LSN, SEQVAL, OPERATION = ORDER
 MASK, ABSENT = "__$update_mask", "__$absent_mask"
 MASK_PART = 8
-"""So many bytes of a mask are one number."""
+"""The number of a mask's bytes that are one number."""
 
 _OPERATION_BITS = 3
 _STANDING = (DELETE, INSERT, UPDATE_AFTER)
 _SLICE_BYTES = 64 * 1024 * 1024
-"""So much of the rows that keys take values from is in memory at a time."""
+"""The size in memory of the rows from which keys take values."""
 
 Places = npt.NDArray[np.int64]
 

@@ -27,10 +27,10 @@ ORDER = ("__$start_lsn", "__$seqval", "__$operation")
 BATCH_BYTES = 4 * 1024 * 1024
 BATCH_ROWS = 64 * 1024
 RUN_BYTES = 16 * 1024 * 1024
-"""So much is sorted at a time."""
+"""The size in memory of what is sorted at a time."""
 PIECE_BYTES = 512 * 1024
 MOST_OPEN = 16
-"""So many sources are merged at a time; of more that overlap, some are merged to a file first."""
+"""The most sources that are merged at a time; of more that overlap, some are merged to a file first."""
 
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 Key: TypeAlias = tuple[int, int, int]
@@ -100,7 +100,7 @@ def are_ordered(batches: Iterable[pa.RecordBatch]) -> bool:
 def gather(
     batches: Iterable[pa.RecordBatch], wanted_bytes: int = BATCH_BYTES, most_rows: int | None = BATCH_ROWS
 ) -> Batches:
-    """Yield the same rows in batches of about so many bytes, and not many more rows."""
+    """Yield the same rows in batches of about a number of bytes, and not many more rows."""
     held: list[pa.RecordBatch] = []
     size = rows = 0
     for batch in batches:
@@ -233,7 +233,7 @@ def _spill(rows: Iterable[pa.RecordBatch], path: Path) -> OrderedRows:
 
 
 def _pieces(batch: pa.RecordBatch) -> Batches:
-    """Cut rows into batches of about `PIECE_BYTES`: so much of each run is in memory while they are merged."""
+    """Cut rows into batches of about `PIECE_BYTES`: one of each sorted run is in memory while they are merged."""
     rows = max(1, batch.num_rows * PIECE_BYTES // max(batch.nbytes, 1))
     for begin in range(0, batch.num_rows, rows):
         yield batch.slice(begin, rows)

@@ -24,7 +24,7 @@ from rowtide.cdc.queries.net_changes import ALL, NET_ROW_FILTERS, Truncates, net
 from rowtide.cdc.queries.table_functions import Check, SqlFunction, guard, key_checks, latest_value, table_function
 from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.rows.change_columns import ROW_FILTERS, shown_columns
-from rowtide.delta.formats import IDENTITY
+from rowtide.delta.features import IDENTITY
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.lake.session import require_reachable
 from rowtide.lake.spark.jars import lack_named

@@ -1,4 +1,4 @@
-"""The columns of a change table.
+"""The columns of a change table, and their indexes in row images.
 
 `__$operation` in change tables, and which operations queries for all changes return.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rowtide.cdc.instances import CapturedColumn, Instance
+from rowtide.core.tables import TableShape
 from rowtide.core.values import frozen
 from rowtide.databases.lake_types import LakeType
 from rowtide.databases.postgres import values as postgres_values
@@ -60,3 +61,35 @@ ROW_FILTERS: Mapping[str, tuple[int, ...]] = {
     "all update old": (DELETE, INSERT, UPDATE_BEFORE, UPDATE_AFTER, TRUNCATE),
 }
 """Row filter options of all changes, and the operations that they return."""
+
+
+NO_INDEX = -1
+"""The place of a column that the log does not have."""
+
+
+def find_indexes(instance: Instance, shape: TableShape) -> dict[str, int]:
+    """Return the places of captured columns, by their captured names.
+
+    A dropped column has none, nor has a generated one, whatever the log carries of it. A column whose number the log
+    reader does not know is the captured one of its name.
+    """
+    numbered = {column.number: place for place, column in enumerate(shape.columns) if column.number is not None}
+    named = {column.name: place for place, column in enumerate(shape.columns) if column.number is None}
+    found = {
+        column.name: numbered.get(column.column_id, named.get(column.name))
+        for column in instance.columns
+        if not column.is_computed
+    }
+    return {name: place for name, place in found.items() if place is not None}
+
+
+def column_indexes(instance: Instance, shape: TableShape) -> list[int]:
+    """Return the places of the captured columns, by ordinal; `NO_INDEX` for columns that the log lacks."""
+    places = find_indexes(instance, shape)
+    return [places.get(column.name, NO_INDEX) for column in instance.columns]
+
+
+def key_indexes(instance: Instance, shape: TableShape) -> list[int]:
+    """Return the places of the key's columns."""
+    places = find_indexes(instance, shape)
+    return [places[column.name] for column in instance.index_columns if column.name in places]

@@ -22,13 +22,15 @@ from rowtide.cdc.instances import Instance
 from rowtide.cdc.rows.change_columns import (
     DELETE,
     INSERT,
+    NO_INDEX,
     TRUNCATE,
     UPDATE_AFTER,
     UPDATE_BEFORE,
     change_columns,
+    column_indexes,
     column_type,
+    find_indexes,
 )
-from rowtide.cdc.rows.column_places import NO_INDEX, column_indexes, find_indexes
 from rowtide.cdc.rows.row_images import Booleans, Integers, RowImages, complete_images, read_images
 from rowtide.core.mask import full_mask, mask_length
 from rowtide.core.operations import Operation
@@ -120,7 +122,7 @@ TYPED_VALUES = {"postgres": postgres_values}
 """How texts become typed values, by the kind of the database."""
 
 BATCH_ROWS = 64 * 1024
-"""So many records are converted at a time: their texts stay near the processor."""
+"""The records that are converted at a time: their texts stay in the processor's cache."""
 BATCH_BYTES = 1 << 30
 """Texts of both images are joined, and Arrow's offsets end at 2 GiB."""
 

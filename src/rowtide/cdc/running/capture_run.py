@@ -24,17 +24,17 @@ from rowtide.cdc.errors.jobs import ScanRunning
 from rowtide.cdc.jobs.administration import read_parameters
 from rowtide.cdc.jobs.parameters import JobParameters, JobType, new_parameters
 from rowtide.cdc.lake_lease import LAKE, LakeLease, SharedLease
-from rowtide.cdc.mending.requests import Mending
 from rowtide.cdc.published import list_table_paths
 from rowtide.cdc.running.context import CaptureContext
 from rowtide.cdc.running.lake_upkeep import LakeUpkeep
 from rowtide.cdc.running.scan_recorder import ScanRecorder
 from rowtide.cdc.scans.pace import LONGEST_REST_S, MANY_ROWS, Scan, ScanLimits, ScanPace
+from rowtide.cdc.snapshots.planning import SnapshotsTable
 from rowtide.cdc.snapshots.runner import SnapshotRunner
-from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable
 from rowtide.cdc.snapshots.threads import SnapshotThread
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.cdc.widened_columns import read_widened
+from rowtide.cdc.widening_removal import Mending
 from rowtide.core.errors import RowtideError
 from rowtide.core.tables import Widened
 from rowtide.databases.postgres.catalogue import read_server_identity
@@ -57,7 +57,7 @@ IDLE_S = 0.1
 POLL_IDLE_S = 0.02
 """One round only waits until its log reader has read what is committed now."""
 LONGEST_OUTAGE_S = 150.0
-"""So long a run that ends by itself pauses for errors that may pass, without a cycle in between."""
+"""The longest total pause for transient errors of a run that ends by itself, without a cycle in between."""
 
 ChooseLimits = Callable[[ScanLimits], ScanLimits]
 """From the capture job's limits to those of a run."""
@@ -112,7 +112,7 @@ def all_at_once(of_job: ScanLimits) -> ScanLimits:
 
 
 ASK_AHEAD_S = 0.3
-"""So long a batch takes at most to be in a bucket, with what it waits for in the log reader."""
+"""The longest time for a batch to reach a bucket, with what it waits for in the log reader."""
 _RETRY_S = 1.0
 """What was asked for may have had nothing for capture, or nobody have heard."""
 
@@ -121,7 +121,7 @@ class _Run:
     """The state of a run of capture, which outlives its agent's connections."""
 
     def __init__(self, context: CaptureContext, choose_limits: ChooseLimits, patience_s: float) -> None:
-        """`patience_s`: so long it pauses at most for errors that may pass, without a cycle in between."""
+        """`patience_s`: the longest total pause for transient errors, without a cycle in between."""
         self._patience_s = patience_s
         self._paused_s = 0.0
         self._context = context

@@ -29,12 +29,12 @@ from rowtide.agents.schedule import Schedule
 from rowtide.cdc.access import own_source
 from rowtide.cdc.capture.capture import CycleReport
 from rowtide.cdc.cleanup.housekeeping import clean_up
-from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.definitions import list_enabled, require_complete
 from rowtide.cdc.jobs import definitions as job_history
 from rowtide.cdc.jobs.administration import AGENT, take_requests
 from rowtide.cdc.jobs.definitions import Job, read_jobs
 from rowtide.cdc.jobs.parameters import RETENTION_MINUTES, JobType
+from rowtide.cdc.requests import CleanupOrder
 from rowtide.cdc.running.capture_run import as_the_job_says, run_capture
 from rowtide.cdc.running.context import CaptureContext
 from rowtide.core.errors import RowtideError
@@ -295,7 +295,7 @@ def _ending_of(run: JobRun) -> JobEnded | JobFailed:
 
 
 def _find_due(job: Job | None, last_begun: datetime | None, now: datetime) -> bool | None:
-    """Tell whether a job's time has come since its last run, or since it was added; None without a schedule."""
+    """Return whether a job is due: since its last run, or since it was added; None without a schedule."""
     if job is None or job.parameters.schedule is None:
         return None
     return Schedule(job.parameters.schedule).is_due(max(job.created_at, last_begun or job.created_at), now)

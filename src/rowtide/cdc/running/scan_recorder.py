@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, Engine
 
 from rowtide.cdc.capture.capture import Capture, CycleReport
-from rowtide.cdc.scans.metrics import ScanMetrics
-from rowtide.cdc.scans.sessions import ScanPhase
+from rowtide.cdc.scans.metrics import ScanMetrics, ScanPhase
 from rowtide.cdc.scans.tables import ScanWriter
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import translated

@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import Final
 
 from rowtide.cdc.errors.capturing import MaxLatencyInvalid
+from rowtide.core.options import read_words
 from rowtide.core.values import frozen
-from rowtide.core.words import read_words
 
 LONGEST_REST_S = 1.0
 SHORTEST_PERIOD_S = 0.4
@@ -22,7 +22,7 @@ REQUESTS_A_SECOND = 20.0
 REQUESTS_A_CYCLE, REQUESTS_A_TABLE = 9, 2
 USUAL_LATENCY_S = 60.0
 MANY_ROWS = 100_000
-"""With so many rows in the log store no cycle rests for the sake of requests: they are few for so many rows."""
+"""With this many unread rows a cycle does not pause to save requests: they are few per row."""
 
 
 @frozen
@@ -110,7 +110,7 @@ class ScanPace:
 
 
 def saving_period_s(tables: int) -> float:
-    """Return the seconds between cycles of so many tables that keep the requests to a bucket few."""
+    """Return the seconds between cycles that keep the requests to a bucket few, by the number of tables."""
     return (REQUESTS_A_CYCLE + REQUESTS_A_TABLE * tables) / REQUESTS_A_SECOND
 
 

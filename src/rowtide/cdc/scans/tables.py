@@ -27,8 +27,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from rowtide.cdc.access import seen_source
 from rowtide.cdc.definitions import metadata, require_complete
-from rowtide.cdc.scans.metrics import COUNTS, KEPT_SESSIONS, LATEST, ScanMetrics
-from rowtide.cdc.scans.sessions import ScanError, ScanSession
+from rowtide.cdc.scans.metrics import COUNTS, KEPT_SESSIONS, LATEST, ScanError, ScanMetrics, ScanSession
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated
 

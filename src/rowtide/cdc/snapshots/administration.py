@@ -94,7 +94,7 @@ def cancel(engine: Engine, database: str, name: str) -> tuple[str, ...]:
 
 
 def limit(engine: Engine, database: str, name: str, rows_per_second: int | None) -> tuple[str, ...]:
-    """Copy at most so many rows a second from now on; None: no limit. Raises as `cancel`, and `SnapshotRateInvalid`."""
+    """Limit the copy's rows per second from now on; None: no limit. Raises as `cancel`, and `SnapshotRateInvalid`."""
     require_rate(rows_per_second)
     return _change(engine, database, name, {"rows_per_second": rows_per_second})
 

@@ -31,7 +31,7 @@ from rowtide.databases.lake_values.casting import Column, Texts, arrow_schema, a
 from rowtide.databases.lake_values.texts import as_texts
 from rowtide.databases.postgres.encodings import as_marked_texts, is_utf8
 from rowtide.delta.actions import AddFile
-from rowtide.delta.formats import IDENTITY
+from rowtide.delta.features import IDENTITY
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
 from rowtide.delta.writing.appends import name_data_file, write_stream
 from rowtide.delta.writing.changes import CommitChange, commit_change

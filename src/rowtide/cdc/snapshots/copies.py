@@ -85,7 +85,7 @@ class Throttle:
             rows -= piece
 
     def take(self, rows: int) -> None:
-        """Wait as long as so many rows take at the rate. Raises `CopyInterrupted`."""
+        """Wait for the time that a number of rows takes at the rate. Raises `CopyInterrupted`."""
         with self._lock:
             now = time.monotonic()
             rate = self._rows_per_second
@@ -194,7 +194,7 @@ class TableCopy:
 
 WORKERS = 2
 LEAST_CHUNK_BYTES, MOST_CHUNK_BYTES = 64 * 1024 * 1024, 512 * 1024 * 1024
-"""Of a table, as the server stores it: so much is repeated after a kill."""
+"""The size of a chunk, as the server stores the table: at most this is repeated after a kill."""
 CHUNKS_PER_WORKER = 8
 """Of a table that allows it: the last ones end at about the same time."""
 CHUNK_S = 10

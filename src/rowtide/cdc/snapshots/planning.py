@@ -1,4 +1,4 @@
-"""How snapshots begin and end: what they wait for, their chunks, and what requests report."""
+"""How snapshots begin and end: what they wait for, their chunks, and what requests and the lake record of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import TypeAlias
 
@@ -14,11 +15,12 @@ from sqlalchemy import Connection, Engine, func
 
 from rowtide.cdc.errors.capturing import CopyBroken
 from rowtide.cdc.lake_lease import SharedLease
-from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotDefinition, SnapshotState
+from rowtide.cdc.published import SNAPSHOTS, system_table_path
+from rowtide.cdc.recorded_snapshots import TABLE, RecordedSnapshot, SnapshotDefinition, SnapshotState, encode_definition
 from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest, list_requests, note
 from rowtide.cdc.snapshots.chunk_copies import CopyOutdated, as_copied, captured_numbers, ensure_base, remove_void
 from rowtide.cdc.snapshots.copies import CopyLimits, SnapshotProgress, TableCopy
-from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable
+from rowtide.cdc.system_tables import rows_of
 from rowtide.copying.chunks import Key, TransactionSnapshot, format_snapshot
 from rowtide.copying.errors import CopiedTableDropped
 from rowtide.copying.present_tables import PresentTable
@@ -28,10 +30,76 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
+from rowtide.delta.errors import AppendNotFound
+from rowtide.delta.writing.commits import Committer
 from rowtide.events import catalogue as events
 from rowtide.events.emission import emit
 from rowtide.events.event import format_places
+from rowtide.lake import tables
+from rowtide.lake.small_tables import SmallTable, append_small
 from rowtide.log.errors import LeaseLost
+
+
+@dataclass(slots=True)
+class SnapshotsTable:
+    """Writes the table of one lake, under one source's identity."""
+
+    lake: str
+    source_id: str
+    lease: SharedLease
+    committer: Committer
+    _last: int | None = None
+
+    def _open(self) -> int:
+        """Create the table if it is not there; return the number of its last event."""
+        tables.ensure_table(self._path, SNAPSHOTS, identity=self._identity, before_commit=self.lease.require)
+        table = SmallTable.open(self._path)
+        return table.read_latest_cycle() if table is not None else 0
+
+    def record(self, snapshots: Sequence[RecordedSnapshot]) -> None:
+        """Append the present states of snapshots as events, all at once. Raises `LeaseLost`."""
+        if not snapshots:
+            return
+        self.lease.require()
+        failpoint("snapshot_event.before")
+        while True:
+            number = (self._open() if self._last is None else self._last) + 1
+            rows = rows_of(SNAPSHOTS, [self._row(number, one) for one in snapshots])
+            try:
+                is_new = append_small(self.committer, rows, self._path, identity=self._identity, cycle=number)
+            except AppendNotFound:
+                is_new = False
+            if is_new:
+                self._last = number
+                break
+            # Another process had the lake in between, or this one did not learn of its own commit.
+            self.lease.require()
+            self._last = None
+        failpoint("snapshot_event.after")
+
+    def _row(self, number: int, snapshot: RecordedSnapshot) -> dict[str, object]:
+        return {
+            "cycle": number,
+            "snapshot": snapshot.number,
+            "capture_instance": snapshot.capture_instance,
+            "member_id": snapshot.member_id,
+            "state": snapshot.state.value,
+            "begin_lsn": snapshot.begin.value,
+            "covered_lsn": snapshot.covered.value if snapshot.covered is not None else None,
+            "is_whole": snapshot.is_whole,
+            "definition": encode_definition(snapshot.definition),
+            "recorded_at": datetime.now(UTC),
+            "token": self.lease.token,
+            "host": tables.host_name(),
+        }
+
+    @property
+    def _path(self) -> str:
+        return system_table_path(self.lake, TABLE)
+
+    @property
+    def _identity(self) -> str:
+        return f"{self.source_id}:{TABLE}"
 
 
 class RequestReports:

@@ -52,10 +52,10 @@ from rowtide.cdc.snapshots.planning import (
     RequestReports,
     SnapshotEndings,
     SnapshotPlanner,
+    SnapshotsTable,
     describe,
     find_last,
 )
-from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable
 from rowtide.copying.errors import CopiedTableDropped, CopiedTableUnreadable
 from rowtide.copying.source import PostgresCopySource, RowNotCopied
 from rowtide.core.errors import Remedy, RowtideError
@@ -231,7 +231,7 @@ class SnapshotRunner:
             self._copies.update((copy.request.request_id, copy) for copy in fresh)
 
     def _resume(self, copy: TableCopy, planned: RecordedSnapshot) -> None:
-        """Go on with a snapshot that an earlier run has planned."""
+        """Resume a snapshot that an earlier run has planned."""
         self._copies[copy.request.request_id] = copy
         if planned.begin.epoch != self._epoch or planned.definition.visible is not None:
             copy.snapshot = planned

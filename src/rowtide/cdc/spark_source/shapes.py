@@ -19,11 +19,10 @@ import pyarrow as pa
 
 from rowtide.cdc.following.row_events import RowValues, find_absent, make_partial_images
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_readers.arrow_changes import as_united
 from rowtide.cdc.lake_readers.bits import kernels
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart
 from rowtide.cdc.lake_readers.ordering import ORDER, OrderedRows, gather, merge
-from rowtide.cdc.lake_readers.presentation import as_json, pieces, present_values
+from rowtide.cdc.lake_readers.presentation import as_json, as_united, pieces, present_values
 from rowtide.cdc.queries.net_changes import INSTANCE_COLUMN, unite
 from rowtide.cdc.rows.change_columns import TRUNCATE, shown_columns
 from rowtide.cdc.spark_source.errors import StreamColumnsChanged
@@ -135,7 +134,7 @@ def _as_objects(rows: pa.RecordBatch, instance: Instance) -> Any:
 
 
 _TASK_BYTES = 32 * 1024 * 1024
-"""So much of files is read by a task: some seconds' work."""
+"""The size of the files that one task reads: some seconds' work."""
 
 
 @frozen

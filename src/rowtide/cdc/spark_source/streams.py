@@ -1,6 +1,6 @@
 """A stream of published changes: what its next batch ends with, and what a batch reads. Without Spark.
 
-Spark keeps the offsets; it tells them to nobody after a restart but by asking for a batch's partitions, and takes
+Spark keeps the offsets; after a restart it passes them on only by asking for a batch's partitions, and takes
 offsets that go back as they are. A query that is started again plans the last batch from its end to its end, whether it
 was committed or not. A first batch that was not is then planned from the beginning, which Spark does not keep: so each
 offset has the first LSN of every instance. Nothing is acknowledged, since `commit` comes a batch late, or not at all

@@ -18,8 +18,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import read_server_time
 from rowtide.log.postgres.lease import find_holder
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store.commit_times import find_oldest_waiting
-from rowtide.log.store.location import open_store
+from rowtide.log.store.location import find_oldest_waiting, open_store
 from rowtide.log.store.state import ManifestState
 from rowtide.storage.object_urls import is_object_url
 

@@ -1,6 +1,6 @@
 """How far reading and capture are, and what the server keeps for them: read without Spark, changing nothing.
 
-Of the lake it tells what capture has noted in the log store's manifest: position, cycle and time of what is
+Of the lake it reports what capture has noted in the log store's manifest: position, cycle and time of what is
 published, at most ten seconds old.
 """
 
@@ -61,7 +61,7 @@ class RequestPrices:
 
 @frozen
 class RequestRate:
-    """Requests and bytes in so many seconds."""
+    """Requests and bytes in a number of seconds."""
 
     writes: int
     reads: int

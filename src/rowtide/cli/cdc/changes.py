@@ -14,14 +14,14 @@ from rowtide.cli.groups import CliGroup, CommandTable
 from rowtide.cli.options import Db, InstanceName, ListingFormat, Wide, open_lake_of
 from rowtide.cli.output.rows import OutputFormat, as_json, print_rows, whole_file
 from rowtide.cli.output.tables import show_as_is, show_fact
-from rowtide.cli.value_types import parse_bound, parse_time
+from rowtide.cli.parameters import parse_bound, parse_time
 from rowtide.core import mask as masks
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import Argument, Option, TableName
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
-    from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
+    from rowtide.cdc.lake_readers.presentation import ArrowChanges
 
 
 app = CommandTable()

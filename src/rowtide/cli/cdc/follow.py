@@ -16,7 +16,7 @@ import click
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db
 from rowtide.cli.output.watching import watching
-from rowtide.cli.value_types import parse_bound
+from rowtide.cli.parameters import parse_bound
 from rowtide.core.errors import RowtideError
 from rowtide.core.options import Argument, Option
 from rowtide.events.catalogue import AgentRetries

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import click
 
-from rowtide.cdc.enabling.requests import RowsPerSecond
+from rowtide.cdc.requests import RepeatedSnapshot, RowsPerSecond
 from rowtide.cdc.scans.pace import LONGEST_LATENCY_S, USUAL, CaptureOptions, EngineSetting
-from rowtide.cdc.snapshots.requests import RepeatedSnapshot
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import (
     Db,

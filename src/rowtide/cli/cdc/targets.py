@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from rowtide.catalogs.kinds import CatalogueKind
+from rowtide.catalogs.entries import CatalogueKind
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.listing import Listed, listing
 from rowtide.cli.options import Db, HideKeys, ListingFormat, Master, SharedStorage, SparkConf, spark_request
@@ -93,8 +93,8 @@ def drop_target(db: Db, name: TargetName) -> None:
     notes.print(f"Dropped: target {name}. Its tables stay.")
 
 
-def _report_rest(listed: Iterable[ListedTarget], told: Collection[str]) -> None:
-    """Tell which tables are not made yet, and end with an error if one has stopped."""
+def _report_rest(listed: Iterable[ListedTarget], reported: Collection[str]) -> None:
+    """Report which tables are not made yet, and end with an error if one has stopped."""
     from rowtide.targets.definitions import TableState
     from rowtide.targets.listing import NEW
 
@@ -105,7 +105,7 @@ def _report_rest(listed: Iterable[ListedTarget], told: Collection[str]) -> None:
                 f"target {one.target}: {one.instance} has no table yet: `rowtide cdc run` copies and publishes its rows"
             )
             notes.print(note, soft_wrap=True)
-        elif one.state == TableState.STOPPED and one.target not in told:
+        elif one.state == TableState.STOPPED and one.target not in reported:
             notes.print(f"target {one.target}: {one.instance} has stopped: {one.note}", soft_wrap=True)
     if any(one.state == TableState.STOPPED for one in tables):
         raise click.exceptions.Exit(1)

@@ -6,8 +6,7 @@ from typing import Annotated
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.listing import Listed, listing
-from rowtide.cli.merge.options import HubDb, SomePublication
-from rowtide.cli.options import AnyDb, ListingFormat
+from rowtide.cli.options import AnyDb, HubDb, ListingFormat, SomePublication
 from rowtide.cli.output.rows import OutputFormat, as_json, notes, print_facts, print_listed, print_rows
 from rowtide.cli.output.tables import show_fact
 from rowtide.core.options import Argument, Option

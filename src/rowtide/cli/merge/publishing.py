@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.listing import Listed, listing
-from rowtide.cli.merge.options import ArticleName, HubDb
-from rowtide.cli.options import DryRun
+from rowtide.cli.options import ArticleName, DryRun, HubDb
 from rowtide.cli.output.rows import notes, printed, report
 from rowtide.cli.parameters import require_given
 from rowtide.core.options import Argument, Option

@@ -7,8 +7,7 @@ from typing import Annotated
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.health import print_unhealthy
 from rowtide.cli.listing import Listed, listing
-from rowtide.cli.merge.options import HubDb, SomePublication
-from rowtide.cli.options import AnyDb, ListingFormat, Wide
+from rowtide.cli.options import AnyDb, HubDb, ListingFormat, SomePublication, Wide
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect

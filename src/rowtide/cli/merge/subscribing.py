@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.merge.options import HubDb
-from rowtide.cli.options import HideKeys, ListingFormat, Wide, Yes, confirm_loss
+from rowtide.cli.options import HideKeys, HubDb, ListingFormat, Wide, Yes, confirm_loss
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.core.options import Option
 from rowtide.databases.urls import parse_url

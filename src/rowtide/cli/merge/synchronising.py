@@ -11,11 +11,22 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.merge.options import HubDb, SomePublication, SomeSubscriber
-from rowtide.cli.options import HideKeys, ListingFormat, Master, SparkConf, Upgrade, Wide, spark_request, upgrade_first
+from rowtide.cli.options import (
+    HideKeys,
+    HubDb,
+    ListingFormat,
+    Master,
+    SomePublication,
+    SomeSubscriber,
+    SparkConf,
+    Upgrade,
+    Wide,
+    spark_request,
+    upgrade_first,
+)
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed, print_rows
 from rowtide.cli.output.watching import logging_beside, progress
-from rowtide.cli.value_types import parse_time
+from rowtide.cli.parameters import parse_time
 from rowtide.core.errors import RowtideError
 from rowtide.core.options import Option
 from rowtide.events.configuration import LogOptions

@@ -40,7 +40,7 @@ from rowtide.events.catalogue import (
 from rowtide.events.event import Emitted
 
 if TYPE_CHECKING:
-    from rowtide.cdc.mending.requests import MendedTable
+    from rowtide.cdc.widening_removal import MendedTable
 
 Progress: TypeAlias = (
     ColumnsWidened | TableMended | CopyAdvanced | CyclePublished | SubscriberCopyAdvanced | BatchDelivered

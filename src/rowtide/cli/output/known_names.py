@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rowtide.core.errors import RowtideError
-from rowtide.core.secrets import redact
+from rowtide.core.redaction import redact
 
 _FIELDS = ("capture_instance", "publication", "subscriber")
 _ANSWERS = ("ListedInstance", "ListedPublication", "ListedSubscription", "MergePublication", "MergeStatus")

@@ -22,7 +22,7 @@ from rowtide.cli.output.known_names import is_remembered, remember
 from rowtide.cli.output.tables import Show, show_as_is, show_fact, write_block, write_table
 from rowtide.core.errors import FileNotWritable
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.secrets import redact
+from rowtide.core.redaction import redact
 from rowtide.events.event import Level
 
 if TYPE_CHECKING:

@@ -127,7 +127,7 @@ def stopping(
     """Yield the event that Ctrl-C, SIGTERM and a terminal that is closed set; not the latter under `nohup`.
 
     A step that has not ended `STOP_PATIENCE_S` later ends with the process, at a second signal at once: the next run
-    repeats it, as after a crash. `manager` is told before. With `reopens_log`, SIGHUP opens the log's file again where
+    repeats it, as after a crash. `manager` is notified. With `reopens_log`, SIGHUP opens the log's file again where
     there is no terminal that could be closed. Without `at_hangup`, it ends nothing: a service manager sends it to have
     files read again.
     """
@@ -203,7 +203,7 @@ def watching(
 
 @contextmanager
 def reporting_to(manager: ServiceManager) -> Iterator[None]:
-    """Tell a service manager during the block what people are told, and at its end that the service ends."""
+    """Report to a service manager during the block what people are shown, and at its end that the service ends."""
     if not manager.is_there:
         yield
         return

@@ -11,7 +11,7 @@ from rowtide.cli.options import Db, DryRun, ListingFormat, Wide, Yes, confirm_lo
 from rowtide.cli.output.rows import OutputFormat, notes, print_child_tables, print_listed, print_wait, printed
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import Argument, Option, TableName
-from rowtide.core.secrets import redact
+from rowtide.core.redaction import redact
 from rowtide.handle import connect
 from rowtide.replication.articles.articles import ArticleType
 from rowtide.replication.articles.requests import ArticleChange, IfCopied, NewArticle

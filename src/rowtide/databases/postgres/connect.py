@@ -16,7 +16,7 @@ from psycopg.pq.abc import PGconn
 from psycopg.types.datetime import DateLoader, TimestampLoader, TimestamptzLoader
 from psycopg.types.string import TextLoader
 
-from rowtide.databases.access import find_replication_url, read_password, with_password
+from rowtide.databases.passwords import find_replication_url, read_password, with_password
 from rowtide.databases.postgres.errors import (
     ConnectionFailed,
     NoFreeSender,
@@ -25,8 +25,7 @@ from rowtide.databases.postgres.errors import (
     TransactionsPooled,
     translated,
 )
-from rowtide.databases.postgres.functions import PATH
-from rowtide.databases.postgres.monitoring import FIND_MONITORED, MONITORED, map_schemas
+from rowtide.databases.postgres.functions import FIND_MONITORED, MONITORED, PATH, map_schemas
 from rowtide.databases.postgres.pooled_sessions import PooledConnection, place_of_pooler, require_session
 from rowtide.databases.postgres.poolers import connect_without_options, lends_transactions, refuses_parameters
 from rowtide.databases.postgres.quoting import quote

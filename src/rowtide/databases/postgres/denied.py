@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.monitoring import PREFIX
+from rowtide.databases.postgres.functions import PREFIX
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 
 _OBJECT = re.compile(

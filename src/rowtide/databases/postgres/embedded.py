@@ -204,7 +204,7 @@ class EmbeddedServer:
             lines = (self._data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
             return False
-        # The eighth line is the status that pg_ctl waits for; the first tells this server from one that crashed here.
+        # The eighth line is the status that pg_ctl waits for; the first distinguishes this server from a crashed one.
         return len(lines) >= 8 and lines[0] == str(process.pid) and lines[7].strip() == "ready"
 
     def _end(self, mode: StopMode) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rowtide.core.errors import Denied, Invalid, NotFound, Retryable, RowtideError
-from rowtide.core.row_values import Said
+from rowtide.core.redaction import Said
 from rowtide.databases.postgres.functions import OF_OTHERS
 
 if TYPE_CHECKING:

@@ -1,13 +1,13 @@
-"""What rowtide leaves in users' databases: schemas, functions, search_path, and the formats of its schemas.
+"""What rowtide leaves in users' databases: schemas, functions, formats, and views through which monitors read.
 
-Whoever owns a schema or table may give it code, which would run with the rights of the role that uses it.
+The owner of a schema or table may give it code, which would run with the rights of the role that uses it.
 A function with its creator's rights (`security definer`) must not find what a session made: `pg_temp` is last in its
 path, unnamed it would be first for tables and types.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rowtide.core.formats import StoredFormat, StoreFormat
@@ -32,7 +32,7 @@ def close_function(signature: str, *, is_cloned: bool = False) -> str:
     """Return the statement after which a function fires by its triggers alone.
 
     To fire needs no right to execute, to create a trigger does: `is_cloned` functions are those of row triggers of
-    partitioned tables, which the server clones with the rights of whoever adds a partition.
+    partitioned tables, which the server clones with the rights of the role that adds a partition.
     """
     if is_cloned:
         return f"grant execute on function {signature} to public"
@@ -117,3 +117,43 @@ def _found(schema: str) -> str:
         "(select c.oid from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.relkind = 'v' "
         f"and n.nspname = {quote_literal(schema)} and c.relname = '{VIEW}')"
     )
+
+
+# Schemas with views of rowtide's tables, through which monitors read. Each schema of rowtide's can have one, of the
+# same owner: its views have the tables' names, so a monitor's sessions run the same queries as the owner's, on other
+# schemas. Views of another owner are never read: a view calls its functions with the rights of who reads it.
+
+PREFIX = "rowtide_monitor_"
+MONITORED = "rowtide_monitored"
+"""Key in the `info` of an engine's connections: the schemas that the session's role reads through views."""
+
+FIND_MONITORED = f"""(
+select pg_catalog.string_agg(n.nspname::pg_catalog.text, ',')
+from pg_catalog.pg_namespace n join pg_catalog.pg_namespace m
+  on m.nspname operator(pg_catalog.=) pg_catalog.concat('{PREFIX}', n.nspname)::pg_catalog.name
+  and m.nspowner operator(pg_catalog.=) n.nspowner
+where pg_catalog.has_schema_privilege(m.oid, 'usage') and not pg_catalog.pg_has_role(n.nspowner, 'usage'))"""
+"""An expression, to be evaluated under any search path: the schemas, without their owners and members of these."""
+
+
+def view_schema(schema: str) -> str:
+    """Return the name of the schema that has the views of a schema's tables."""
+    return f"{PREFIX}{schema}"
+
+
+def reads_views(connection: Connection, schema: str) -> bool:
+    """Return whether the connection's role reads a schema's tables through views."""
+    monitored: frozenset[str] = connection.info.get(MONITORED, frozenset())
+    return schema in monitored
+
+
+def as_seen(connection: Connection, sql: str, schema: str) -> str:
+    """Return a query on a schema's tables as a connection reads them."""
+    return sql.replace(f"{schema}.", f"{view_schema(schema)}.") if reads_views(connection, schema) else sql
+
+
+def map_schemas(connection: Connection, schemas: Mapping[str | None, str]) -> dict[str | None, str]:
+    """Return where a connection reads the tables of schemas, by the names that queries have for these."""
+    return {
+        name: view_schema(schema) if reads_views(connection, schema) else schema for name, schema in schemas.items()
+    }

@@ -42,7 +42,7 @@ class SessionKeepalive:
             try:
                 self._session.execute("select 1")
             except psycopg.Error:
-                # Whoever uses the session finds out.
+                # The next statement of the session fails, and says why.
                 return
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""Sessions that an operation keeps, and queries that are run once for all that ask.
+"""Sessions that an operation keeps, and queries that are run once for all who ask, or again as one statement.
 
 Enabling a database is eight transactions, each on a session of its own: five milliseconds of processor time for each,
 most of it at the server, as much again for its first statements, and over a network with TLS several round trips.
@@ -9,16 +9,21 @@ notes in a connection's `info` is there for the next one, unless it is removed a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Self
 
 import psycopg
+from sqlalchemy import Connection, Engine
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
+from rowtide.core.errors import describe
+from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.poolers import place_of
 
 _Kept = dict["PoolOfOperations", list[ConnectionPoolEntry]]
@@ -155,3 +160,96 @@ class _RepeatingCursor(psycopg.Cursor[tuple[Any, ...]]):
         assert self._answer is not None
         first, self._read = self._read, self._read + size
         return self._answer.rows[first : self._read]
+
+
+# Reading a database again and again: the queries of the reading before are run as one statement. How a database
+# stands is said by some seventy queries of many parts of rowtide, each of which takes a round trip. Who looks every
+# few seconds runs the same ones again: they are known beforehand, and become columns of one statement, whose answers
+# are of one snapshot. No fact needs a second query for that.
+
+log = logging.getLogger("rowtide.databases")
+
+_SAFE_TYPES = {
+    *("bool", "int2", "int4", "int8", "oid", "float4", "float8", "numeric", "text", "varchar", "name", "bytea"),
+    *("timestamptz", "timestamp", "date", "uuid", "json", "jsonb"),
+}
+"""Types whose values psycopg returns alike in both formats; so it does arrays of them."""
+_QUERY = re.compile(r"\s*(select|with|values)\b", re.IGNORECASE)
+_SETTINGS = {"jit": "off", "statement_timeout": "30s", "lock_timeout": "5s"}
+"""To compile the statement takes longer than to run it. What waits for a lock is not known, instead of being late."""
+_MOST_TOGETHER = 400
+"""Of the columns of a statement: PostgreSQL allows 1664."""
+
+
+class RepeatedReading:
+    """Opens sessions of an engine of `open_engine`, in which the queries of the session before are run together.
+
+    For one thread, within `keeping_sessions`, so that the session stays the same. A query that begins to fail, makes
+    all of them be run one by one, once.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._known: Answers = {}
+        self._session: psycopg.Connection[tuple[Any, ...]] | None = None
+
+    @contextmanager
+    def opened(self) -> Iterator[Connection]:
+        """Yield a session in which each query is run once, and every statement commits. Raises what connecting raises.
+
+        For what reads alone, as `reading_once`.
+        """
+        engine = self._engine
+        with reading_once() as answers, translated(), engine.connect() as begun:
+            connection = begun.execution_options(isolation_level="AUTOCOMMIT")
+            session = connection.connection.driver_connection
+            assert isinstance(session, psycopg.Connection)
+            if session is not self._session:
+                pinned = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
+                session.execute(f"select {pinned}".encode())
+                self._session = session
+            answers.update(self._ask_again(session))
+            yield connection
+            self._known = {key: answer for key, answer in answers.items() if _can_be_asked_again(key, answer, session)}
+
+    def _ask_again(self, session: psycopg.Connection[tuple[Any, ...]]) -> Answers:
+        try:
+            return answer_together(session, self._known)
+        except psycopg.Error as error:
+            if session.broken:
+                raise
+            log.info("queries_run_one_by_one: %s", describe(error))
+            return {}
+
+
+def answer_together(session: psycopg.Connection[tuple[Any, ...]], known: Mapping[tuple[str, ...], Answer]) -> Answers:
+    """Run queries that were run before, as columns of as few statements as possible."""
+    answers: Answers = {}
+    keys = list(known)
+    for begin in range(0, len(keys), _MOST_TOGETHER):
+        together = keys[begin : begin + _MOST_TOGETHER]
+        columns = ",\n".join(_as_column(session, known[key]) for key in together)
+        with psycopg.Cursor(session) as cursor:
+            found = cursor.execute(f"select {columns}".encode(), binary=True, prepare=True).fetchone()
+        assert found is not None
+        for key, value in zip(together, found, strict=True):
+            answers[key] = replace(known[key], rows=list(map(tuple, value)), is_used=False)
+    return answers
+
+
+def _as_column(session: psycopg.Connection[tuple[Any, ...]], asked: Answer) -> str:
+    """Return a query as an array of its rows; it may end with a comment."""
+    text = psycopg.ClientCursor(session).mogrify(asked.query, asked.params)
+    return f"array(select row(q.*) from (\n{text.rstrip().removesuffix(';')}\n) q)"
+
+
+def _can_be_asked_again(key: tuple[str, ...], answer: Answer, session: psycopg.Connection[tuple[Any, ...]]) -> bool:
+    of_session = key[: len(place_of(session))] == place_of(session)
+    return (
+        of_session and answer.is_used and _QUERY.match(answer.query) is not None and all(map(_is_safe, answer.columns))
+    )
+
+
+def _is_safe(column: psycopg.Column) -> bool:
+    known = psycopg.adapters.types.get(column.type_code)
+    return known is not None and known.name in _SAFE_TYPES

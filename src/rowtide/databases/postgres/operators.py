@@ -2,7 +2,7 @@
 
 A type's operators may be in any schema (citext, ltree and hstore are in `public` as a rule). Under rowtide's path a
 plain `=` would find none of them, or another one by an implicit cast; under a user's path, whichever is the closest.
-`is distinct from`, `in`, `nullif` and rows compared as a whole look `=` up by the path, too, and cannot be told which.
+`is distinct from`, `in`, `nullif` and rows compared as a whole look `=` up by the path, too, and take no name of it.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ MISSING_GRANT = "rowtide_missing_grant"
 SETTING = "rowtide.silence_timeout"
 """A setting of a session, role, database or server: seconds."""
 SLOWEST_BYTES_S = 8_000
-"""The rate of the slowest network: so much longer is an answer waited for as what was sent takes."""
+"""The rate of the slowest network: the time for an answer is extended by what sending takes at this rate."""
 MERGE = "rowtide merge"
 """The application_name of merge's sessions: their transactions wait for nothing but short messages of their program."""
 SESSION = f"pg_catalog.pg_backend_pid(), pg_catalog.current_setting('{SETTING}', true)"
@@ -260,8 +260,8 @@ def _count_acknowledged(descriptor: int) -> int:
     if option is None or descriptor < 0:
         return 0
     with suppress(OSError, struct.error), socket.socket(fileno=os.dup(descriptor)) as copy:
-        told = copy.getsockopt(socket.IPPROTO_TCP, option, _BYTES_ACKED_AT + _BYTES_ACKED.size)
-        return int(_BYTES_ACKED.unpack_from(told, _BYTES_ACKED_AT)[0])
+        tcp_info = copy.getsockopt(socket.IPPROTO_TCP, option, _BYTES_ACKED_AT + _BYTES_ACKED.size)
+        return int(_BYTES_ACKED.unpack_from(tcp_info, _BYTES_ACKED_AT)[0])
     return 0
 
 
@@ -359,7 +359,7 @@ left join pg_prepared_xacts p on holding.pid is null and p.transaction in (
 where holding.pid is distinct from %(own)s and (a.pid is not null or p.gid is not null)
 order by coalesce(a.xact_start, p.prepared) limit {_MOST_NAMED}
 """
-# Whoever reads a copy slowly is in the middle of one statement: only who holds more than reading takes is ended.
+# A client that reads a copy slowly is in the middle of one statement: it is ended only if it holds other locks.
 _ENDING = f"""
 with silent as materialized (
     select a.pid, format('%%s, silent for %%s s', {_NAME}, round({_SINCE})) as description

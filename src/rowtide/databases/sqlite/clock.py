@@ -15,10 +15,9 @@ from contextlib import closing, contextmanager
 from uuid import UUID
 
 from rowtide.core.anchors import Anchor, UnknownAnchor
-from rowtide.databases.sqlite.connect import IN_MEMORY, open_file, path_of
+from rowtide.databases.sqlite.connect import IN_MEMORY, limits_of, open_file, path_of
 from rowtide.databases.sqlite.errors import FileFailed
 from rowtide.databases.sqlite.guarding import WRITING, create_flag, guard, writing
-from rowtide.databases.sqlite.strange_files import limits_of
 
 CLOCK_TABLE = "__sysClock"
 ANCHORS_TABLE = "__sysAnchors"

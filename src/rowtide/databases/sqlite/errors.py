@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rowtide.core.errors import Retryable, RowtideError
-from rowtide.core.row_values import Said
+from rowtide.core.redaction import Said
 
 if TYPE_CHECKING:
     from sqlalchemy.exc import DBAPIError

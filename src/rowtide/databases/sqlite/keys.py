@@ -10,7 +10,7 @@ import re
 import sqlite3
 from collections.abc import Sequence
 
-from rowtide.databases.types.file_storage import SqliteValue
+from rowtide.databases.types.value_type import SqliteValue
 
 _INTEGER = re.compile(r"-?\d+")
 _SEPARATOR = ","

@@ -1,9 +1,29 @@
-"""Values without a declared type, ranges of days, and every type that no family has. Pure."""
+"""JSON, ranges of days, values without a declared type, and every type that no family has. Pure."""
 
 from __future__ import annotations
 
-from rowtide.databases.types.file_storage import NEVER_NUMBERS
-from rowtide.databases.types.value_type import DeviceColumn, ValueType
+from rowtide.databases.types.value_type import (
+    NEVER_NUMBERS,
+    DeviceColumn,
+    ValueType,
+)
+
+_DEVICE_JSON = DeviceColumn(
+    "json, jsonb",
+    "text",
+    "TEXT, as the server prints it; SQLite's JSON functions read it",
+    is_ordered=False,
+    is_compared=False,
+    limit="compared as texts: in `jsonb`, 1 and 1.0 are equal at the server alone",
+)
+
+DOCUMENTS = (
+    ValueType(name="json", oid=114, device=_DEVICE_JSON, compared="documents are not compared"),
+    ValueType(
+        name="jsonb", oid=3802, array_oid=3807, device=_DEVICE_JSON, compared="documents are not compared by their text"
+    ),
+)
+
 
 ANY = "any"
 """The type of a SQLite column without a declared type: its values' texts are SQLite's own literals.
@@ -11,7 +31,7 @@ ANY = "any"
 They say which class a value is stored as: `5`, `5.0`, `'5'`, `X'35'`.
 """
 
-TYPES = (
+UNDECLARED_AND_RANGES = (
     ValueType(
         name=ANY,
         device=DeviceColumn(
@@ -27,3 +47,5 @@ TYPES = (
 
 OTHER = ValueType(name="")
 """Any other type, the server's or a user's."""
+
+TYPES = (*DOCUMENTS, *UNDECLARED_AND_RANGES)

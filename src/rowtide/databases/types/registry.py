@@ -6,11 +6,11 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from rowtide.databases.types import booleans, decimals, documents, network, numbers, octets, others, texts, times
+from rowtide.databases.types import numbers, others, strings, times
 from rowtide.databases.types.others import OTHER
 from rowtide.databases.types.value_type import DeviceColumn, Modifiers, TypeKind, TypeModifier, ValueType
 
-FAMILIES = (numbers, decimals, booleans, texts, octets, network, times, documents, others)
+FAMILIES = (numbers, strings, times, others)
 TYPES: tuple[ValueType, ...] = tuple(value_type for family in FAMILIES for value_type in family.TYPES)
 
 _BY_NAME = {each.name: each for each in TYPES}

@@ -13,9 +13,20 @@ from decimal import Decimal
 from functools import lru_cache
 
 from rowtide.databases.lake_types import LakeType, tried
-from rowtide.databases.types.file_storage import NEVER_NUMBERS
-from rowtide.databases.types.literals import ExactType, Key, Literal, LiteralUnfit, require_text, trim
-from rowtide.databases.types.value_type import DeviceColumn, TypeKind, TypeModifier, ValueType, always
+from rowtide.databases.types.value_type import (
+    NEVER_NUMBERS,
+    DeviceColumn,
+    ExactType,
+    Key,
+    Literal,
+    LiteralUnfit,
+    TypeKind,
+    TypeModifier,
+    ValueType,
+    always,
+    require_text,
+    trim,
+)
 
 _DAY = r"(?P<year>(?!0+-)[0-9]{4,7})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
 _SECOND = r"(?::(?P<second>[0-5][0-9])(?:\.(?P<fraction>[0-9]{1,6}))?)?"

@@ -1,4 +1,4 @@
-"""What a type says of its values. Pure."""
+"""A type of values, and what it says of them: literals in row filters, storage in SQLite files. Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,115 @@ from enum import Enum, auto
 
 from rowtide.core.values import frozen
 from rowtide.databases.lake_types import LakeType
-from rowtide.databases.types.file_storage import AS_TEXT, SqliteValue, StoredType
-from rowtide.databases.types.literals import ExactType
+
+Key = int | bool | bytes | Decimal
+"""A value in comparisons: two keys of a type compare as the server compares the values."""
+
+_BLANKS = " \t\n\v\f\r"
+
+
+class Form(Enum):
+    """How a literal is written, from which the server derives its type."""
+
+    NUMBER = "number"
+    TEXT = "text"
+    TRUTH = "truth"
+
+
+@frozen
+class Literal:
+    """A literal without its quotes; `type_word` is the type name before a text, if any."""
+
+    form: Form
+    text: str
+    type_word: str | None = None
+
+
+class LiteralUnfit(Exception):
+    """The server would refuse the literal for a type, or read it differently; gives the reason."""
+
+
+def trim(literal: Literal) -> str:
+    """Return a text without surrounding blanks, which the server ignores when it reads most types."""
+    return literal.text.strip(_BLANKS)
+
+
+def require_text(literal: Literal, otherwise: str) -> None:
+    """Raise `LiteralUnfit` for a literal without quotes."""
+    if literal.form is not Form.TEXT:
+        raise LiteralUnfit(otherwise)
+
+
+@frozen(kw_only=True)
+class ExactType:
+    """How values and literals of a type become keys; `is_ordered` says whether keys also sort as values do.
+
+    `read_literal` raises `LiteralUnfit`. Where `has_collation`, that decides whether equal keys are equal values.
+    """
+
+    read_value: Callable[[bytes], Key]
+    read_literal: Callable[[Literal], Key]
+    is_ordered: bool = True
+    has_collation: bool = False
+
+
+# How SQLite files store values of a type, and which declarations of columns keep them. Pure. A column's declaration
+# makes SQLite convert values (its affinity): in a column declared `numeric`, the text 1.10 becomes the floating point
+# number 1.1, and a number of thirty digits loses half of them. So numeric is stored as text, in a column declared
+# `text`; the same holds for every type that does not say otherwise. Source: https://www.sqlite.org/datatype3.html,
+# 3.1.
+
+SqliteValue = int | float | str | bytes | None
+
+
+class Affinity(Enum):
+    """A column's conversion of values, by its declaration.
+
+    Strict tables' types, which refuse other values, are separate.
+    """
+
+    INTEGER = "integer"
+    TEXT = "text"
+    NONE = "none"
+    REAL = "real"
+    NUMERIC = "numeric"
+    STRICT_INTEGER = "strict integer"
+    STRICT_REAL = "strict real"
+    STRICT_TEXT = "strict text"
+    STRICT_BLOB = "strict blob"
+
+
+@frozen
+class StoredType:
+    """How values of a published type are stored; `is_text` ones are compared byte by byte in keys.
+
+    `declaration` is the declared type of a column created for them; `keeping` are the affinities that store them
+    unchanged.
+    """
+
+    declaration: str
+    convert: Callable[[bytes], SqliteValue]
+    keeping: frozenset[Affinity]
+    is_text: bool = False
+
+
+KEEPING_TEXTS = frozenset({Affinity.NONE, Affinity.TEXT, Affinity.STRICT_TEXT})
+"""Affinities that store a text unchanged."""
+# An integer is not lost in a text, but a floating point number is cut to fifteen digits there; an integer of more than
+# 53 bits is cut in a floating point number.
+KEEPING_INTEGERS = frozenset({Affinity.INTEGER, Affinity.NUMERIC, Affinity.STRICT_INTEGER}) | KEEPING_TEXTS
+
+
+def _text(text: bytes) -> SqliteValue:
+    return text.decode()
+
+
+AS_TEXT = StoredType("text", _text, KEEPING_TEXTS, is_text=True)
+NEVER_NUMBERS = StoredType(
+    "text", _text, KEEPING_TEXTS | {Affinity.NUMERIC, Affinity.INTEGER, Affinity.REAL}, is_text=True
+)
+"""Of texts that are never a number's: columns declared `timestamp` or `uuid`, as programs do, leave them alone."""
+
 
 Modifiers = tuple[int, ...]
 """The numbers in parentheses: a length, a precision, or precision and scale."""

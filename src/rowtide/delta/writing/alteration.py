@@ -19,8 +19,15 @@ import pyarrow as pa
 from rowtide.core.formats import StoredFormat
 from rowtide.delta.actions import AddFile, Metadata, commit_info
 from rowtide.delta.errors import TableMissing
-from rowtide.delta.features import COLUMN_MAPPING, TYPE_WIDENING, WIDENINGS, with_features, without_features
-from rowtide.delta.formats import FORMAT, find_format
+from rowtide.delta.features import (
+    COLUMN_MAPPING,
+    FORMAT,
+    TYPE_WIDENING,
+    WIDENINGS,
+    find_format,
+    with_features,
+    without_features,
+)
 from rowtide.delta.schema import FIELD_ID, PHYSICAL_NAME, parse_schema
 from rowtide.delta.snapshot import Location, Snapshot, open_any_format
 from rowtide.delta.writing.appends import write_partition, write_stream

@@ -18,8 +18,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.delta.actions import AddFile, Metadata
 from rowtide.delta.data_files import CALENDAR
 from rowtide.delta.errors import RowsUnfit, TableUnwritable
-from rowtide.delta.partitions import PartitionValues, folder_of
-from rowtide.delta.schema import Struct
+from rowtide.delta.schema import PartitionValues, Struct, folder_of
 from rowtide.delta.snapshot import Location, Snapshot
 from rowtide.delta.statistics import FileStatistics
 

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
-from rowtide.delta import formats
+from rowtide.delta import features
 from rowtide.delta.actions import commit_info, format_commit
 from rowtide.delta.errors import LakeFenced, LakeReadFailed, TableMissing, TableUnreadable, TableUnwritable
 from rowtide.delta.features import find_unappendable, find_unnameable
@@ -127,7 +127,7 @@ def require_writable(snapshot: Snapshot) -> None:
 
 
 def _require_ours(snapshot: Snapshot) -> None:
-    formats.require_writable(snapshot.location.path, snapshot.properties)
+    features.require_writable(snapshot.location.path, snapshot.properties)
     versions = {name: found.version for name, found in snapshot.state.transactions.items()}
     require_unfenced(snapshot.location, versions)
     require_fence(snapshot.location)
@@ -239,7 +239,7 @@ def fence_all(
 ) -> int:
     """Commit a holder's number, or a higher one, to those of some tables that are there; return it.
 
-    It is above all that the tables have: whoever took them with a clock that was ahead is a former holder.
+    It is above all that the tables have: a process that took one with a clock that was ahead is a former holder.
     `pass_over` is given the path of each table that cannot be read, and thus not be fenced: see `held_lakes.hold`.
     Without it, raises `LakeReadFailed`, `TableUnreadable`.
     """

@@ -35,7 +35,7 @@ from rowtide.storage import store
 from rowtide.storage.store import Clock, Missing, is_fresh, read_clock
 
 HELD_FOR_S = 3600.0
-"""So long at most the holder of a lake's lease builds on what it remembers of a table: less than any holder keeps."""
+"""The longest that the holder of a lake's lease uses its cached state of a table: less than any holder keeps files."""
 _OF_RETENTION = 4
 """Of the time for which the table's log is kept by its properties, the part in which a holder builds on it."""
 

@@ -22,11 +22,11 @@ import pyarrow as pa
 from rowtide.core.values import frozen
 from rowtide.delta.actions import AddFile
 from rowtide.delta.errors import EditOutdated, PartitionUnfit
-from rowtide.delta.partitions import TextUnfit, split_rows
+from rowtide.delta.schema import TextUnfit, split_rows
 from rowtide.delta.snapshot import Location, Snapshot
 from rowtide.delta.writing.appends import write_partition, write_stream
 from rowtide.delta.writing.changes import CommitChange, commit_change
-from rowtide.delta.writing.compaction import MERGED_BYTES, SMALL_BYTES, fill_groups
+from rowtide.delta.writing.rewriting import MERGED_BYTES, SMALL_BYTES, fill_groups
 
 MOST_SMALL = 16
 """Of more small files all are merged with those that an edit writes."""
@@ -226,4 +226,4 @@ class _Cut:
 
 
 _COMPRESSION = 4
-"""So much smaller are files, at a guess, than their rows in memory."""
+"""An estimate: the size of rows in memory per size of their files."""

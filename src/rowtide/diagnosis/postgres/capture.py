@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from rowtide.cdc.capture.planning import find_misfit
 from rowtide.cdc.definitions import FEATURE as CAPTURE
-from rowtide.cdc.enabling.row_keys import is_key_kept
+from rowtide.cdc.enabling.instances import is_key_kept
 from rowtide.cdc.errors.capturing import DefinitionsIncomplete
 from rowtide.cdc.instances import Instance
 from rowtide.core.errors import RowtideError

@@ -80,7 +80,7 @@ class CapturedInstance:
 class CaptureFacts:
     """What enable-db and enable-table made; `blockers` are what the log reader would be stopped with.
 
-    `has_triggers` says that the event triggers are there which tell the log of DDL. Where not `is_enabled`, the log is
+    `has_triggers` says that event triggers write DDL into the log. Where not `is_enabled`, the log is
     read for publications alone: the lake is a folder for its log store, and nothing is captured. `log_reader` reads the
     log now, `state` is that of the log store, None where it cannot be read; `rules` is None without rules. Of
     `new_partitions` a truncate would go unseen.

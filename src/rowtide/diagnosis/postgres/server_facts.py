@@ -196,12 +196,12 @@ def read_taken_schemas(connection: Connection) -> tuple[str, ...]:
 
 
 def is_used_otherwise(connection: Connection) -> bool:
-    """Tell whether the database is merged, or changes are delivered into it: then nobody asked for capture."""
+    """Return whether the database is merged, or changes are delivered into it: then nobody asked for capture."""
     return is_merged(connection) or has_schema(connection, SUBSCRIBER_SCHEMA)
 
 
 def is_merged(connection: Connection) -> bool:
-    """Tell whether the database is a node of a merge, or was one."""
+    """Return whether the database is a node of a merge, or was one."""
     return has_schema(connection, MERGE_SCHEMA)
 
 

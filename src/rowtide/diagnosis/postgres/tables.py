@@ -9,7 +9,6 @@ from itertools import count
 
 from rowtide.cdc.definitions import FEATURE as CAPTURE
 from rowtide.cdc.enabling.instances import MAX_NAME_LENGTH, define_instance
-from rowtide.cdc.enabling.requests import InstanceRequest
 from rowtide.cdc.errors.enabling import (
     ColumnNameReserved,
     InstanceNameInvalid,
@@ -18,6 +17,7 @@ from rowtide.cdc.errors.enabling import (
     VirtualColumnUnloggable,
 )
 from rowtide.cdc.instances import name_for_readers
+from rowtide.cdc.requests import InstanceRequest
 from rowtide.core.errors import RowtideError
 from rowtide.core.names import write_column_list
 from rowtide.databases.postgres.quoting import quote, quote_qualified

@@ -11,7 +11,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.alterations import read_validity
 from rowtide.databases.postgres.catalogue import has_schema, read_tables
-from rowtide.databases.postgres.monitoring import as_seen, view_schema
+from rowtide.databases.postgres.functions import as_seen, view_schema
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.postgres.rowguid import rowguid_key
 from rowtide.databases.source_table import SourceTable

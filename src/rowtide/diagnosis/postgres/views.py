@@ -50,8 +50,7 @@ from rowtide.diagnosis.postgres.table_facts import choose_tables, read_foreign_t
 from rowtide.diagnosis.postgres.tables import check_tables
 from rowtide.diagnosis.postgres.tracking import check_tracking
 from rowtide.diagnosis.postgres.tracking_facts import TrackingFacts, read_tracking
-from rowtide.diagnosis.purpose import Checked
-from rowtide.diagnosis.result import LOG, CheckResult, State, Unread, by_state, of_error, unread
+from rowtide.diagnosis.result import LOG, Checked, CheckResult, State, Unread, by_state, of_error, unread
 from rowtide.log.catalogue import find_source
 from rowtide.log.errors import DatabaseCopied
 from rowtide.log.source_definition import SourceDefinition
@@ -158,7 +157,7 @@ def _read(
     wants_capture = not is_log_unread and (capture is not None or is_asked or not is_used)
     tracked = {one.table.source_id for one in tracking.tables if one.table is not None}
     is_published_only = capture is not None and not capture.is_enabled
-    # Of tables that are published delivery tells; that others cannot be captured is of no concern.
+    # The check of delivery reports published tables; nobody asked to capture the others.
     knows_captured = not (is_published_only or is_log_unread or _are_instances_unread(capture))
     chosen = named or (choose_tables(connection, (), captured if wants_capture else tracked) if knows_captured else ())
     return DatabaseFacts(

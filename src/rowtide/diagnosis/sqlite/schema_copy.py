@@ -19,13 +19,13 @@ from rowtide.tracking.sqlite.stamps import SqliteRowStamps
 from rowtide.tracking.sqlite.subject import CHANGE_BSN, SqliteSubject
 
 _GENERATED = (2, 3)
-OTHERS = ("msmerge_", "sysmerge", "msreplication_", "mssnapshot_")
+OTHER_FEATURES = ("msmerge_", "sysmerge", "msreplication_", "mssnapshot_")
 """Of merge, and of what is delivered into the file."""
-_PREFIXES = ("__sys", *OTHERS)
+_PREFIXES = ("__sys", *OTHER_FEATURES)
 
 
 def is_ours(name: str) -> bool:
-    """Tell whether a name is one that rowtide gives."""
+    """Return whether a name is one that rowtide gives."""
     return name.lower().startswith(_PREFIXES)
 
 

@@ -50,7 +50,7 @@ SESSION_DEFAULTS = {
     # What compaction merges, and up to what size; a file that is large enough is not written again and again.
     "spark.databricks.delta.optimize.minFileSize": str(8 * 1024 * 1024),
     "spark.databricks.delta.optimize.maxFileSize": str(128 * 1024 * 1024),
-    # Vacuum lists the smallest table in so many tasks: ten thousand of them take minutes.
+    # Vacuum lists even the smallest table in this many tasks: ten thousand of them take minutes.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
     # On a local disk: no second file beside each, with checksums that Parquet's pages have already. fs.file.impl stays
     # as it is: executors buffer uploads to S3 in a LocalFileSystem, and fail with any other class.

@@ -144,7 +144,7 @@ select (pg_current_wal_insert_lsn() - '0/0')::bigint from written
 """
 
 # Log readers of other databases write heartbeats too: with fewer than two for each of them no one answers, and what
-# they would tell each other dies out.
+# they would send each other dies out.
 _BEAT = f"""
 with due as (
          select from (select count(*) from pg_replication_slots where slot_name like 'rowtide\\_%') slots (number)

@@ -24,8 +24,7 @@ from rowtide.databases.file_access import make_place
 from rowtide.databases.postgres.alterations import Committing, Rehearsing, create_tables
 from rowtide.databases.postgres.catalogue import ServerIdentity, find_by_id, has_table, read_server_identity
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.functions import format_creation
-from rowtide.databases.postgres.monitoring import view_schema
+from rowtide.databases.postgres.functions import format_creation, view_schema
 from rowtide.databases.postgres.quoting import statement
 from rowtide.log import catalogue, placeholder_reader
 from rowtide.log.catalogue import find_source

@@ -144,7 +144,7 @@ Compare = Callable[[ReconciliationPoint, Manifest], Difference]
 """Writes what the gap changed to pending segments; called while the exported snapshot can be imported."""
 
 
-def verify_bridgeable(connection: Connection, source: SourceDefinition, manifest: Manifest) -> ServerIdentity:
+def verify_reconcilable(connection: Connection, source: SourceDefinition, manifest: Manifest) -> ServerIdentity:
     """Return the server. Raise unless the members' publication is whole, and the server is the source, or a standby of
     it that was promoted.
 
@@ -178,7 +178,7 @@ def reconcile_gap(
     """
     alterations = Committing(engine)
     with translated():
-        server = alterations.transact(lambda connection: verify_bridgeable(connection, source, manifest))
+        server = alterations.transact(lambda connection: verify_reconcilable(connection, source, manifest))
         token = manifest.take_lease("log", describe_holder())
         with _slot_created(engine, url, source.slot, server, on_wait) as created:
             epoch = manifest.state.epoch + 1

@@ -3,7 +3,7 @@
 An entry's `token` is the number of the `LeaseTaken` entry under which its writer holds the log lease; its `lake_token`
 that of the lake lease, None if the entry's reader needs none.
 
-Entries of a manifest that two processes of one agent tell each other once they are durable.
+Entries of a manifest that two processes of one agent send each other once they are durable.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from rowtide.core.formats import StoredFormat
 from rowtide.core.json_records import JsonOf, Tagged
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.tables import TableVersion
+from rowtide.core.tables import LoggedTable
 from rowtide.core.values import frozen
 from rowtide.log.announcements import ControlRow
 from rowtide.log.membership import (
@@ -117,7 +117,7 @@ class TableGiven:
 
     kind: Literal["table_given"] = field(default="table_given", kw_only=True)
     token: int
-    version: TableVersion
+    version: LoggedTable
 
 
 @frozen
@@ -320,9 +320,9 @@ class EntryWritten:
 
 @frozen
 class EntryExchange:
-    """One process's side: `tell` sends an entry to the other one. Told by one thread, used by another."""
+    """One process's side: `send` passes an entry to the other one. One thread receives, another one applies."""
 
-    tell: Callable[[EntryWritten], None]
+    send: Callable[[EntryWritten], None]
     _heard: dict[int, bytes] = field(default_factory=dict)
 
     def hear(self, entry: EntryWritten) -> None:

@@ -6,8 +6,10 @@ Only that source writes it, also after another database adopted the source, or i
 from __future__ import annotations
 
 import errno
+from datetime import datetime
 from pathlib import Path
 
+from rowtide.core.lsn import Position
 from rowtide.core.places import local_path
 from rowtide.databases.file_access import make_place
 from rowtide.log.errors import (
@@ -21,6 +23,7 @@ from rowtide.log.errors import (
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import StoredSource
 from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.storage.local import LocalFolder, reason_of, sync_folder
 from rowtide.storage.objects import ObjectFolder
 from rowtide.storage.store import Store, StoreErrors
@@ -104,3 +107,16 @@ def require_timeline(recorded: StoredSource, timeline: int) -> None:
 def is_own(source: SourceDefinition, recorded: StoredSource) -> bool:
     """Return whether the manifest names this source. Pure."""
     return (recorded.system_identifier, recorded.slot) == (source.system_identifier, source.slot)
+
+
+def find_oldest_waiting(store: Store, state: ManifestState, position: Position) -> datetime | None:
+    """Return when the first transaction after a position committed; None if the log store has none."""
+    for segment in segments_between(state, position, state.position):
+        from rowtide.log.store.segments import read_segment
+
+        records = read_segment(store, segment.path, ("commit_lsn", "commit_time"))
+        behind = records.filter(records["commit_lsn"].to_numpy() >= position.value)
+        times = [time for time in behind["commit_time"].unique().to_pylist() if isinstance(time, datetime)]
+        if times:
+            return min(times)
+    return None

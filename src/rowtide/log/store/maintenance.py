@@ -30,7 +30,7 @@ MAX_MERGED_FILES = 64
 MAX_MERGED_BYTES = 64 * 1024 * 1024
 MAX_MERGED_ROWS = 1_000_000
 MANY_FILES = 64
-"""So many files are too many for the next cycle of a log reader to wait for."""
+"""The number of files from which a merge would delay the log reader's next cycle too much."""
 DELETE_GRACE = timedelta(minutes=10)
 _READ_AT_ONCE = 16
 

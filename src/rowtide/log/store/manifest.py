@@ -143,7 +143,7 @@ class Manifest:
 
     def follow(self, other: Manifest, for_s: float) -> ManifestState:
         """Return the state that another thread's manifest of the same store knows; read the entries behind it unless
-        its end was looked for within so many seconds. Raises as `refresh`.
+        its end was looked for within that many seconds. Raises as `refresh`.
         """
         # In this order: what the other one knows meanwhile is newer.
         known_at, state = other._known_at, other._state
@@ -155,7 +155,7 @@ class Manifest:
         return self._state
 
     def attach(self, exchange: EntryExchange) -> None:
-        """Tell another process of the entries that are written here, and hear of those that it writes."""
+        """Send the entries that are written here to another process, and receive those that it writes."""
         self._exchange = exchange
 
     def apply_heard(self) -> bool:
@@ -347,7 +347,7 @@ class Manifest:
             self.store.delete(path)
             return False
         if is_written and self._exchange is not None:
-            self._exchange.tell(EntryWritten(number, content))
+            self._exchange.send(EntryWritten(number, content))
         return is_written
 
     def _last_deletable(self, age: timedelta) -> int:

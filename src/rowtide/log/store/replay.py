@@ -260,7 +260,7 @@ def _apply_to_incomplete(incomplete: tuple[Incomplete, ...], events: tuple[Event
     for event in events:
         match event:
             case Enabled():
-                # Announced again, which tells the columns.
+                # Announced again, with its columns.
                 listed = [one for one in listed if not (one.is_unclear and one.member_id == event.member.member_id)]
             case Disabled():
                 listed = [one for one in listed if one.member_id != event.member_id]

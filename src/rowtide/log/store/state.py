@@ -9,7 +9,7 @@ from typing import Any
 from rowtide.core.formats import StoredFormat
 from rowtide.core.json_records import JsonOf
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.tables import TableVersion
+from rowtide.core.tables import LoggedTable
 from rowtide.core.values import frozen
 from rowtide.log.announcements import ControlRow
 from rowtide.log.membership import Event, Member
@@ -108,7 +108,7 @@ class ManifestState:
     low: Position
     position: Position
     segments: tuple[Segment, ...]
-    tables: Mapping[int, TableVersion]
+    tables: Mapping[int, LoggedTable]
     members: tuple[Member, ...]
     events: tuple[EventJson, ...]
     readers: Mapping[str, Reader]

@@ -13,7 +13,7 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from functools import partial
 
 from rowtide.core.values import frozen
-from rowtide.databases.sqlite.texts import OF_ANOTHER_CLASS
+from rowtide.databases.sqlite.values import OF_ANOTHER_CLASS
 from rowtide.databases.types.registry import find_type, kind_of
 from rowtide.databases.types.times import moment
 from rowtide.databases.types.value_type import NUMBERS, TEXTS, TypeKind

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rowtide.core.errors import DataLoss, Denied, Invalid, Retryable, RowtideError
-from rowtide.core.row_values import Said
+from rowtide.core.redaction import Said
 
 
 class NodeBusy(Retryable, number=8006):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, RowtideError
-from rowtide.core.row_values import Said
+from rowtide.core.redaction import Said
 
 
 class MergePublicationUnknown(NotFound, number=8002):

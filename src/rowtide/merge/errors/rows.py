@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.errors import Denied, Invalid, NotFound, RowtideError
-from rowtide.core.row_values import Said
+from rowtide.core.redaction import Said
 
 FOREIGN_KEY_CODES = ("23503", "23001", "SQLITE_CONSTRAINT_FOREIGNKEY")
 """Codes of refusals by a foreign key, PostgreSQL's and SQLite's."""

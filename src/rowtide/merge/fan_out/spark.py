@@ -10,7 +10,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from rowtide.core.row_values import hiding_alike
+from rowtide.core.redaction import hiding_alike
 from rowtide.databases.urls import parse_url
 from rowtide.lake.session import pinned, spark_watched
 from rowtide.lake.spark.jars import lack_named

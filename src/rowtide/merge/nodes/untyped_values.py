@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from rowtide.databases.sqlite.texts import OF_ANOTHER_CLASS, literal_of, to_plain_text, value_of_literal
+from rowtide.databases.sqlite.values import OF_ANOTHER_CLASS, literal_of, to_plain_text, value_of_literal
 from rowtide.databases.types.others import ANY
 from rowtide.databases.types.registry import find_type
 from rowtide.merge.articles import Article, ArticleColumn

@@ -7,9 +7,8 @@ from dataclasses import KW_ONLY
 from datetime import datetime
 from typing import Annotated
 
-from rowtide.core.options import Option
+from rowtide.core.options import Option, WordsRead
 from rowtide.core.values import frozen
-from rowtide.core.words import WordsRead
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Progress, Subscription
 from rowtide.merge.publishing.requests import FilterValues, PublicationName, SubscriberUrl
 

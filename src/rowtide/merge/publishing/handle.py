@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from rowtide.core.options import takes
-from rowtide.core.words import member_of
+from rowtide.core.options import member_of, takes
 from rowtide.databases.format_views import removing
 from rowtide.merge.articles import (
     Article,

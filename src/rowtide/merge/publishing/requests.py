@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Annotated
 
 from rowtide.core.errors import OptionsContradict
-from rowtide.core.options import MOST_DAYS, Argument, Option, values_of
+from rowtide.core.options import MOST_DAYS, Argument, Option, WordsRead, values_of
 from rowtide.core.values import frozen
-from rowtide.core.words import WordsRead
 from rowtide.databases.run_as import RunAs
 from rowtide.databases.urls import lasting
 from rowtide.merge.articles import (

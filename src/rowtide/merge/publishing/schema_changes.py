@@ -16,8 +16,8 @@ from uuid import uuid4
 from sqlalchemy import Connection, func, insert, select, update
 
 from rowtide.core.failpoints import failpoint
+from rowtide.core.options import WordUnknown
 from rowtide.core.values import frozen
-from rowtide.core.words import WordUnknown
 from rowtide.merge.articles import Article, ArticleColumn, Publication
 from rowtide.merge.catalogue import (
     get_publication,

@@ -21,6 +21,7 @@ from rowtide.merge.errors.rows import RowsRefused
 from rowtide.merge.nodes.node import Node, Result, transact_at
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
+from rowtide.merge.session.messages import Counts
 from rowtide.merge.session.spooling import Spool
 from rowtide.merge.versions.changes import (
     KnownVersion,
@@ -35,28 +36,6 @@ from rowtide.merge.versions.changes import (
 from rowtide.merge.versions.comparison import Presence, decode_columns, encode_columns
 
 _BATCH_ROWS = 2000
-
-
-@dataclass(slots=True)
-class Counts:
-    """Result of an article's changes, as Replication Monitor counts it, with the time in seconds."""
-
-    inserts: int = 0
-    updates: int = 0
-    deletes: int = 0
-    conflicts: int = 0
-    retried: int = 0
-    refused: int = 0
-    seconds: float = 0.0
-
-    def add(self, other: Counts) -> None:
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
-    @property
-    def moved(self) -> int:
-        """The number of rows written."""
-        return self.inserts + self.updates + self.deletes
 
 
 @frozen

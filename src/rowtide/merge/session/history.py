@@ -31,7 +31,8 @@ from rowtide.merge.progress import (
     set_subscription,
 )
 from rowtide.merge.row_hashes import compact_hashes
-from rowtide.merge.session.exchange import Counts, Refused
+from rowtide.merge.session.exchange import Refused
+from rowtide.merge.session.messages import Counts
 from rowtide.merge.versions.comparison import Lineage, NodeChange
 
 SUCCEEDED, RUNNING, FAILED = 2, 3, 6

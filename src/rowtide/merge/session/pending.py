@@ -25,8 +25,8 @@ from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.nodes.sending import ChangesRequest, EnumeratedSending, Enumeration
 from rowtide.merge.partitions.filters import bind_articles
 from rowtide.merge.progress import list_retries, list_subscriptions
-from rowtide.merge.session.exchange import Counts
 from rowtide.merge.session.history import Phase
+from rowtide.merge.session.messages import Counts
 from rowtide.merge.session.pairing import HUB, Pairing, require_in_step, require_tables
 from rowtide.merge.session.spooling import Outgoing, Spool
 from rowtide.merge.session.synchronisation import receive_at_hub, upload_all

@@ -31,7 +31,6 @@ from rowtide.merge.progress import drop_retries, put_retry
 from rowtide.merge.row_hashes import HashBatch
 from rowtide.merge.session.exchange import (
     Attempt,
-    Counts,
     Part,
     Received,
     Refused,
@@ -40,6 +39,7 @@ from rowtide.merge.session.exchange import (
     alike,
     count_writes,
 )
+from rowtide.merge.session.messages import Counts
 from rowtide.merge.session.record_transfer import (
     DEFERRED,
     DEFERRED_REASON,

@@ -10,14 +10,15 @@ from functools import partial
 from typing import Protocol
 
 from rowtide.core.values import frozen
-from rowtide.databases.sqlite.texts import is_numeric
+from rowtide.databases.sqlite.values import is_numeric
 from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.records import ConflictRecord
 from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, RowsRefused
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.belonging import Link, RecordType
-from rowtide.merge.session.exchange import Counts, Receiver, Refused, transact
+from rowtide.merge.session.exchange import Receiver, Refused, transact
+from rowtide.merge.session.messages import Counts
 from rowtide.merge.versions.changes import Row, RowChange, Write
 
 # Group received changes by logical record: what a record's rows are is said by both ends' foreign keys. A row that

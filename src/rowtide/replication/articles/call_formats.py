@@ -11,8 +11,8 @@ from enum import Enum, StrEnum
 from typing import Any
 
 from rowtide.core.operations import Operation
+from rowtide.core.options import WordUnknown, member_of
 from rowtide.core.values import frozen
-from rowtide.core.words import WordUnknown, member_of
 from rowtide.replication.errors.publishing import CommandInvalid, UpdatableCallRefused
 
 

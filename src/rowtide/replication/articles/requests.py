@@ -8,10 +8,9 @@ from enum import StrEnum
 from typing import Annotated
 
 from rowtide.core.operations import Operation
-from rowtide.core.options import Option, TableName
+from rowtide.core.options import Option, TableName, read_words
 from rowtide.core.tables import BeforeImages
 from rowtide.core.values import frozen
-from rowtide.core.words import read_words
 from rowtide.replication.articles.call_formats import Command, KeyUpdates, parse_command, read_commands
 from rowtide.replication.subscription_settings import IfExists, PublicationName
 

@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.tables import TableVersion
+from rowtide.core.tables import LoggedTable
 from rowtide.core.values import frozen
+from rowtide.log.announcements import is_marked
 from rowtide.log.batches import MAX_BATCH_BYTES
-from rowtide.log.origins import is_marked
 from rowtide.log.store.entries import Segment
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.segments import read_segment
@@ -73,7 +73,7 @@ def microseconds(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(microseconds=1)
 
 
-ArticleVersions = Sequence[tuple[Article, TableVersion]]
+ArticleVersions = Sequence[tuple[Article, LoggedTable]]
 """Articles, each with every version of its table."""
 _PLACE = ("commit_lsn", "table_id", "seqval")
 _BEHIND_ALL = np.iinfo(np.int64).max

@@ -31,7 +31,7 @@ from sqlalchemy import (
 from rowtide.agents.runs import PastError
 from rowtide.core.errors import RowtideError, describe
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.secrets import redact
+from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.replication.distributor import definitions
 from rowtide.replication.distributor.definitions import agents, metadata, publications

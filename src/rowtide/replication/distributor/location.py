@@ -21,7 +21,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import has_table, read_server_identity
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, translated
-from rowtide.databases.postgres.monitoring import PREFIX, map_schemas
+from rowtide.databases.postgres.functions import PREFIX, map_schemas
 from rowtide.databases.urls import parse_url
 from rowtide.log.catalogue import SCHEMA as LOG_SCHEMA
 from rowtide.replication.errors.delivery import DistributionMoved, DistributorUnreachable

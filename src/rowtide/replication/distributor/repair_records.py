@@ -13,7 +13,7 @@ from sqlalchemy import BigInteger, Column, Connection, DateTime, ForeignKey, Int
 from sqlalchemy.dialects.postgresql import insert
 
 from rowtide.core.lsn import Position
-from rowtide.core.secrets import redact
+from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.replication.distributor.definitions import agents, metadata, publications
 from rowtide.replication.distributor.location import distributor

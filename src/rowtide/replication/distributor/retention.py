@@ -13,8 +13,8 @@ from sqlalchemy import Column, Connection, Engine, Integer, Table, Text, func, i
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.store.commit_times import find_oldest_waiting
 from rowtide.log.store.entries import ReaderLeft
+from rowtide.log.store.location import find_oldest_waiting
 from rowtide.log.store.manifest import Manifest
 from rowtide.replication.distributor import definitions, subscription_records
 from rowtide.replication.distributor.definitions import SubscriptionState, metadata

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rowtide.core.errors import AlreadyExists, Invalid, NotFound, Retryable, RowtideError
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.row_values import RowKey, Said
+from rowtide.core.redaction import RowKey, Said
 
 
 class TableDeliveredAlready(AlreadyExists, number=7162):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rowtide.core.errors import AlreadyExists, DataLoss, Invalid, NotFound, Retryable, RowtideError
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.row_values import Quoted, RowKey, Said
+from rowtide.core.redaction import Quoted, RowKey, Said
 
 
 class CustomScriptFailed(RowtideError, number=7261):

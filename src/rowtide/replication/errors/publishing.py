@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.errors import AlreadyExists, Denied, Invalid, NotFound, RowtideError
-from rowtide.core.row_values import Said
+from rowtide.core.redaction import Said
 from rowtide.log.errors import DatabaseNotEnabled
 
 

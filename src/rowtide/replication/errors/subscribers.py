@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.errors import AlreadyExists, Denied, Invalid, NotFound, Retryable, RowtideError
-from rowtide.core.row_values import Said
+from rowtide.core.redaction import Said
 
 
 class ConstraintsFound(Invalid, number=7108):

@@ -12,8 +12,8 @@ from typing import assert_never
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.quoting import quote, quote_literal
-from rowtide.databases.types.literals import Form, Key, Literal
 from rowtide.databases.types.registry import FAMILIES
+from rowtide.databases.types.value_type import Form, Key, Literal
 
 TYPE_WORDS: Mapping[str, str] = {
     word: each.name for family in reversed(FAMILIES) for each in family.TYPES for word in each.literal_words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rowtide.core.values import frozen
 from rowtide.databases.types import registry
-from rowtide.databases.types.literals import ExactType
+from rowtide.databases.types.value_type import ExactType
 
 NOT_BUILT_IN = "only PostgreSQL's numbers, booleans, UUIDs, dates, timestamps and texts compare exactly"
 NOT_ORDERED = "the order of texts is their collation's: they are compared by =, <>, in and is null only"

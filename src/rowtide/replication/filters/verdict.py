@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rowtide.core.values import frozen
-from rowtide.databases.types.literals import ExactType
+from rowtide.databases.types.value_type import ExactType
 from rowtide.replication.filters.conditions import (
     Comparator,
     Comparison,

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine
 from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
-from rowtide.core.tables import TableVersion
+from rowtide.core.tables import LoggedTable
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
@@ -106,7 +106,7 @@ def _after(lsn: CommitLsn | None) -> Position:
 
 
 def _encode(
-    records: pa.Table, present: Iterable[tuple[Article, TableVersion, Position]], end: Position
+    records: pa.Table, present: Iterable[tuple[Article, LoggedTable, Position]], end: Position
 ) -> Iterator[Calls]:
     lsns, table_ids = records["commit_lsn"].to_numpy(), records["table_id"].to_numpy()
     for article, version, start in present:

@@ -17,7 +17,7 @@ from typing import TypeVar
 from sqlalchemy import Connection, Engine
 
 from rowtide.core.lsn import Position
-from rowtide.core.secrets import redact
+from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres.control import mark_log

@@ -17,7 +17,7 @@ from operator import attrgetter, itemgetter
 from sqlalchemy import Engine
 
 from rowtide.core.lsn import Position
-from rowtide.core.secrets import redact
+from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distributor.subscription_records import Subscription

@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
-from rowtide.core.secrets import redact
+from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.store.manifest import Manifest

@@ -16,8 +16,7 @@ from sqlalchemy.schema import DropSchema
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.alterations import create_tables
 from rowtide.databases.postgres.errors import TransactionAborted, translated
-from rowtide.databases.postgres.functions import format_creation, own_schema
-from rowtide.databases.postgres.monitoring import view_schema
+from rowtide.databases.postgres.functions import format_creation, own_schema, view_schema
 from rowtide.databases.postgres.quoting import quote_qualified, statement
 from rowtide.databases.urls import name_of
 from rowtide.replication.distributor import (

@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 
-from rowtide.core.options import takes
-from rowtide.core.words import member_or_none
+from rowtide.core.options import member_or_none, takes
 from rowtide.databases.postgres.alterations import Alterations, rehearsing
 from rowtide.replication.articles.articles import ArticleType
 from rowtide.replication.articles.requests import ArticleChange, NewArticle

@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
-from rowtide.core.secrets import redact
+from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, text
 from rowtide.agents.log_reader_process import LogReaderProcess
 from rowtide.agents.runs import RunOutcome, report_retry, run_agent
 from rowtide.core.errors import RowtideError
-from rowtide.core.secrets import redact
+from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import open_session
 from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, translated

@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import Position
-from rowtide.core.row_values import hiding_alike
+from rowtide.core.redaction import hiding_alike
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated

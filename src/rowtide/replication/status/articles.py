@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sqlalchemy import Connection, select
 
-from rowtide.core.secrets import redact
+from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import read_tables
 from rowtide.databases.postgres.quoting import quote_qualified

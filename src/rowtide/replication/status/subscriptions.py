@@ -13,14 +13,13 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
-from rowtide.core.secrets import redact
+from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import is_begun, read_server_time
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres import slot
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store.commit_times import find_oldest_waiting
-from rowtide.log.store.location import open_made_store, open_own_manifest, open_store
+from rowtide.log.store.location import find_oldest_waiting, open_made_store, open_own_manifest, open_store
 from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat

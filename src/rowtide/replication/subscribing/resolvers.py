@@ -9,7 +9,7 @@ import psycopg
 from sqlalchemy import Connection, text
 
 from rowtide.core.operations import Operation
-from rowtide.core.secrets import redact
+from rowtide.core.redaction import redact
 from rowtide.core.tables import BeforeImages
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity

@@ -2,7 +2,7 @@
 
 On two cores, 100,000 changes of a million rows take 5.6 s for a current table and 8.4 s for a history; Spark's merge of
 the prepared net changes takes 13.2 s. A hundred tables of ten thousand rows are applied in 6.9 s; by Spark each table
-and window plans statements anew, some 0.2 s of processor time each, after the JVM's start.
+and window plans statements again, some 0.2 s of processor time each, after the JVM's start.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ from rowtide.targets.formats.delta import as_found
 from rowtide.targets.keeping import TargetWindow, find_drops, open_target_window
 from rowtide.targets.options import HISTORY, ApplyEngine, Truncation
 from rowtide.targets.sets import TableVersion
-from rowtide.targets.table import Verify
-from rowtide.targets.table_format import table_format
+from rowtide.targets.table_format import Verify, table_format
 
 _OPERATION = "__$operation"
 

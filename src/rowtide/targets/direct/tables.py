@@ -18,7 +18,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.delta.errors import TableUnreadable, TableUnwritable
-from rowtide.delta.formats import FORMAT, OWNER, TARGET_TABLE
+from rowtide.delta.features import FORMAT, OWNER, TARGET_TABLE
 from rowtide.delta.schema import parse_schema
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.statistics import Between, bounds_of
@@ -30,7 +30,7 @@ from rowtide.lake.stores import locate
 from rowtide.targets.columns import TargetColumns
 from rowtide.targets.errors import KeyUnfit, TargetOccupied
 from rowtide.targets.formats.delta import mapping_properties
-from rowtide.targets.table import Verify
+from rowtide.targets.table_format import Verify
 
 MOST_BYTES = 1024 * 1024 * 1024
 """What is read of a table, and written: more is for Spark."""

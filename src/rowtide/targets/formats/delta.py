@@ -15,21 +15,20 @@ from typing import TYPE_CHECKING
 from rowtide.cdc.ddl.retyping import REWRITTEN_BYTES
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
-from rowtide.delta import formats
+from rowtide.delta import features
 from rowtide.delta.errors import EditOutdated, TableUnreadable, TableUnwritable
-from rowtide.delta.formats import OWNER, TARGET_TABLE
+from rowtide.delta.features import OWNER, TARGET_TABLE
 from rowtide.delta.lineage import VersionLineage, find_lineage
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.alteration import name_mapping, rename_columns
-from rowtide.delta.writing.mending import mend
+from rowtide.delta.writing.rewriting import mend
 from rowtide.lake.sql_text import literal, quote, table_at
 from rowtide.lake.stores import locate
 from rowtide.lake.tables import writing
 from rowtide.storage.object_urls import spark_url
 from rowtide.targets.definitions import Target
 from rowtide.targets.errors import TargetOccupied
-from rowtide.targets.table import FoundTable, NewTable, Verify, partitioned_by
-from rowtide.targets.table_format import TableFormat
+from rowtide.targets.table_format import FoundTable, NewTable, TableFormat, Verify, partitioned_by
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -111,7 +110,7 @@ class DeltaTable:
     def create(self, table: NewTable) -> None:
         """Make it, empty. Raises `LakeWriteFailed`."""
         properties = {**mapping_properties(table.columns), **table.properties, OWNER: self._target_id}
-        properties[formats.FORMAT] = str(TARGET_TABLE.recorded)
+        properties[features.FORMAT] = str(TARGET_TABLE.recorded)
         columns = ", ".join(f"{quote(name)} {type_name}" for name, type_name in table.columns)
         clustered = f" cluster by ({', '.join(map(quote, table.cluster_by))})" if table.cluster_by else ""
         listed = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())

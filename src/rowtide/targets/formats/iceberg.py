@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
-from rowtide.delta import formats
-from rowtide.delta.formats import OWNER, TARGET_TABLE, require_writable
+from rowtide.delta import features
+from rowtide.delta.features import OWNER, TARGET_TABLE, require_writable
 from rowtide.lake.paths import local_folder
 from rowtide.lake.spark.jars import ICEBERG
 from rowtide.lake.sql_text import literal, quote
@@ -24,8 +24,7 @@ from rowtide.lake.tables import writing
 from rowtide.storage.object_urls import spark_url
 from rowtide.targets.definitions import Target
 from rowtide.targets.errors import TargetBranchesDropped, TargetOccupied
-from rowtide.targets.table import FoundTable, NewTable, Verify, partitioned_by
-from rowtide.targets.table_format import TableFormat
+from rowtide.targets.table_format import FoundTable, NewTable, TableFormat, Verify, partitioned_by
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,7 +96,7 @@ class IcebergTable:
     def create(self, table: NewTable) -> None:
         """Make it, empty. Raises `LakeWriteFailed`."""
         properties = {"format-version": "2", **table.properties, OWNER: self._target.target_id}
-        properties[formats.FORMAT] = str(TARGET_TABLE.recorded)
+        properties[features.FORMAT] = str(TARGET_TABLE.recorded)
         columns = ", ".join(f"{quote(name)} {type_name}" for name, type_name in table.columns)
         listed = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
         with writing(self.location):

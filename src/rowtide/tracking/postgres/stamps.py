@@ -30,7 +30,7 @@ from rowtide.tracking.postgres.trigger_text import (
     truncating,
 )
 
-# The stamping functions run with the rights of whoever writes, under the path of that session: each name and operator
+# The stamping functions run with the rights of the writing role, under the path of that session: each name and operator
 # has its schema. To attach a path to them would cost more than what they do.
 _CONTEXT_OF_ROW = f"({ROW_CONTEXT})::pg_catalog.uuid"
 _STAMP_INSERT = f"""
@@ -55,7 +55,7 @@ begin
     if pg_catalog.current_setting('{CONTEXT_SETTING}', true) operator(pg_catalog.<>) '' then
         new.{quote(CONTEXT)} := {_CONTEXT_OF_ROW};
         seen := pg_catalog.current_setting('{SEEN_SETTING}', true);
-        -- Whoever passes over rows with this context has not seen what somebody else did to the row.
+        -- A reader that filters out this context has not seen what another session did to the row.
         if seen operator(pg_catalog.<>) ''
             and (old.{quote(CONTEXT)} operator(pg_catalog.=) new.{quote(CONTEXT)}) is not true
             and not pg_catalog.pg_visible_in_snapshot(
@@ -166,7 +166,7 @@ class PostgresSideStamps:
     """A separate table, written after each row, in the order of writes: one statement may write a row several times.
 
     `merge` deletes a row and inserts another with its key; an update moves keys one further. A transition table has the
-    rows without their order, so which stamps a key has in the end could not be told from one; deletes of stamps in the
+    rows without their order, so one does not say which stamps a key has in the end; deletes of stamps in the
     rows are written from one, a statement at a time, for a third of the cost. Stamps are found by the key's text:
     comparing values of users' types in a function with its owner's rights would lend these rights to any role that can
     create an operator.

@@ -12,8 +12,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.format_views import Requirement, parse_definition, require
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.catalogue import find_table_id, spell_names
-from rowtide.databases.postgres.functions import format_creation, recorded_definition
-from rowtide.databases.postgres.monitoring import as_seen
+from rowtide.databases.postgres.functions import as_seen, format_creation, recorded_definition
 from rowtide.tracking.errors import NothingTracked, NotTracked
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
 

@@ -1,4 +1,4 @@
-"""Where the stamps of a table's rows are stored, and the SQL that triggers and queries need for each place."""
+"""Tracked tables of a SQLite file: where the stamps of their rows are stored, and the SQL for each of these."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from rowtide.core.values import frozen
-from rowtide.databases.sqlite.catalogue import find_table
+from rowtide.databases.sqlite.catalogue import Column, Table, find_table
 from rowtide.databases.sqlite.clock import CLOCK_TABLE
 from rowtide.databases.sqlite.keys import quote
-from rowtide.tracking.options import Storage, TrackingOptions
+from rowtide.tracking.errors import TableToTrackNotFound, TrackingKeyMissing
+from rowtide.tracking.options import Storage, TrackedTable, TrackingKeyType, TrackingOptions
 from rowtide.tracking.sqlite.subject import CHANGE_BSN, CONTEXT, INSERT_BSN, STAMPS, SqliteSubject
 
 
@@ -235,3 +236,52 @@ def _context_after(stamps: str) -> str:
     """Return the context of a changed row; null if another writer changed it after the given anchor."""
     is_own = f"coalesce({stamps}.{CHANGE_BSN}, 0) <= __sysContextCsn or {stamps}.{CONTEXT} is __sysContext"
     return f"case when {is_own} then __sysContext end"
+
+
+ROWGUID = "rowguid"
+
+
+def subject_of(connection: sqlite3.Connection, tracked: TrackedTable) -> SqliteSubject:
+    """Return a tracked table as it is now; raises `TableToTrackNotFound`, `TrackingKeyMissing`."""
+    table = get_table(connection, tracked.name)
+    return SqliteSubject(table, _key(table, tracked.key_type), tracked.options)
+
+
+def key_of(table: Table, key_type: TrackingKeyType) -> tuple[Column, ...]:
+    """Return the columns of a table's tracking key; empty if it has no such key."""
+    return _KEYS[key_type](table)
+
+
+def stamps_of(subject: SqliteSubject, tracked: TrackedTable) -> SqliteStamps:
+    """Return how a table's stamps are stored."""
+    return STAMPS_IN[tracked.storage](subject)
+
+
+def get_table(connection: sqlite3.Connection, name: str) -> Table:
+    """Return a table by its name. Raises `TableToTrackNotFound`."""
+    table = find_table(connection, name)
+    if table is None:
+        raise TableToTrackNotFound(name)
+    return table
+
+
+def _key(table: Table, key_type: TrackingKeyType) -> tuple[Column, ...]:
+    key = key_of(table, key_type)
+    if not key:
+        raise TrackingKeyMissing(table.name, _KEY_WORDS[key_type])
+    return key
+
+
+def _rowguid(table: Table) -> tuple[Column, ...]:
+    """Return the column `rowguid`, if it exists and is unique."""
+    column = table.find_column(ROWGUID)
+    if column is None:
+        return ()
+    return (column,) if table.has_unique_key(column) else ()
+
+
+_KEY_WORDS = {TrackingKeyType.PRIMARY_KEY: "primary key", TrackingKeyType.ROWGUID: f"unique column {ROWGUID}"}
+_KEYS: Mapping[TrackingKeyType, Callable[[Table], tuple[Column, ...]]] = {
+    TrackingKeyType.PRIMARY_KEY: lambda table: table.key_columns,
+    TrackingKeyType.ROWGUID: _rowguid,
+}

@@ -25,9 +25,8 @@ from rowtide.tracking.errors import (
 )
 from rowtide.tracking.options import PurgeType, StampIndex, Storage, TrackedTable, TrackingRequest
 from rowtide.tracking.sqlite import enumeration, queries, system_tables
-from rowtide.tracking.sqlite.stamps import removals_of_dropped
+from rowtide.tracking.sqlite.stamps import get_table, removals_of_dropped, stamps_of, subject_of
 from rowtide.tracking.sqlite.subject import SqliteSubject
-from rowtide.tracking.sqlite.subjects import get_table, stamps_of, subject_of
 from rowtide.tracking.sqlite.system_tables import (
     create_system_tables,
     drop_system_tables,

@@ -11,9 +11,8 @@ from rowtide.databases.sqlite.clock import CLOCK_TABLE
 from rowtide.databases.sqlite.keys import quote
 from rowtide.tracking.errors import TrackedTableGone, TrackingKeyMissing, TrackingLost
 from rowtide.tracking.options import TrackedTable, TrackingOptions
-from rowtide.tracking.sqlite.stamps import SqliteStamps
+from rowtide.tracking.sqlite.stamps import SqliteStamps, stamps_of, subject_of
 from rowtide.tracking.sqlite.subject import CONTEXT, SqliteSubject
-from rowtide.tracking.sqlite.subjects import stamps_of, subject_of
 from rowtide.tracking.sqlite.system_tables import TOMBSTONES
 
 _KINDS = ("insert", "update", "key", "delete", "insert_displaces", "update_displaces")

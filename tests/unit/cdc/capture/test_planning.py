@@ -25,7 +25,7 @@ from rowtide.cdc.definitions import READER
 from rowtide.cdc.errors.capturing import RelationChanged
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
-from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion
+from rowtide.core.tables import BeforeImages, ImageKind, LoggedTable, TableShape
 from rowtide.log.membership import Altered, Disabled, Event, Heartbeat, Reshaped
 from rowtide.log.store.entries import (
     Entry,
@@ -51,7 +51,7 @@ def log_of(
     events: Sequence[Event] = (),
     *,
     end: int = 900,
-    versions: Sequence[TableVersion] = (version_of(TABLE),),
+    versions: Sequence[LoggedTable] = (version_of(TABLE),),
 ) -> ManifestState:
     """A manifest whose one range from 100 to `end` has these segments and events."""
     state = apply(None, 1, opened(log=100))

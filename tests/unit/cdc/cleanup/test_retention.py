@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from builders.capture.capture_instances import instance
-from rowtide.cdc.cleanup.orders import CleanupOrder
 from rowtide.cdc.cleanup.retention import (
     SLACK,
     LowWaterMark,
@@ -20,6 +19,7 @@ from rowtide.cdc.cleanup.retention import (
 )
 from rowtide.cdc.errors.capturing import CleanupImplausible, LowWaterMarkOutOfRange
 from rowtide.cdc.published import DISABLED, ENABLED, SUSPENDED, RecordedInstance
+from rowtide.cdc.requests import CleanupOrder
 from rowtide.core.lsn import CommitLsn
 
 NOON = datetime(2026, 10, 25, 12, tzinfo=UTC)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from rowtide.cdc.scans.metrics import KEPT_SESSIONS, ScanMetrics
-from rowtide.cdc.scans.sessions import Engine, ScanFigures, ScanPhase
+from rowtide.cdc.scans.metrics import KEPT_SESSIONS, Engine, ScanFigures, ScanMetrics, ScanPhase
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.delta.errors import LakeWriteFailed
 

@@ -12,8 +12,7 @@ import pytest
 from builders.capture.capture_instances import instance, source_table
 from builders.values.odd_texts import ODD_TEXTS
 from builders.values.type_catalogue import SAMPLES
-from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
-from rowtide.cdc.lake_readers.presentation import present
+from rowtide.cdc.lake_readers.presentation import ArrowChanges, present
 from rowtide.cdc.rows.conversion import change_schema
 from rowtide.cli.cdc.changes import show_change
 from rowtide.cli.output.changes import print_changes

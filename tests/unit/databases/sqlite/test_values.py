@@ -10,7 +10,7 @@ import pytest
 
 from builders.values.type_catalogue import SAMPLES
 from rowtide.databases.sqlite.values import affinity, decode_text, lake_type, stored_type, text_of
-from rowtide.databases.types.file_storage import Affinity
+from rowtide.databases.types.value_type import Affinity
 
 DECLARED = {
     "": Affinity.NONE,

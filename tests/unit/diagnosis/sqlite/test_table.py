@@ -3,9 +3,8 @@ from __future__ import annotations
 from builders.commands.check_facts import TRACKED
 from rowtide.databases.sqlite.catalogue import Column, Table, UniqueKey, UniqueTerm
 from rowtide.diagnosis.result import Advice, CheckResult, State
-from rowtide.diagnosis.sqlite.file_facts import SqliteTableFacts
 from rowtide.diagnosis.sqlite.schema_copy import ColumnEffects
-from rowtide.diagnosis.sqlite.views import check_table
+from rowtide.diagnosis.sqlite.views import SqliteTableFacts, check_table
 from rowtide.tracking.options import TrackedTable
 
 NONE = ColumnEffects()

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from rowtide.core.operations import Operation
-from rowtide.core.words import WordUnknown
+from rowtide.core.options import WordUnknown
 from rowtide.replication.articles.call_formats import (
     DEFAULTS,
     ArgumentGroup,

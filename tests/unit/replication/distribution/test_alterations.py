@@ -19,7 +19,7 @@ from builders.capture.capture_instances import (
 from builders.log.log_stores import NOW, open_state, range_to
 from builders.replication.articles import ANOTHER_ID, article, shape_of
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape, TableVersion
+from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, LoggedTable, TableShape
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.membership import Altered, ChangesOmitted, Disabled, Event, Heartbeat, Reshaped
 from rowtide.log.store.entries import Entry, TableGiven, TransactionSkipped
@@ -47,7 +47,7 @@ def then(state: ManifestState, *entries: Entry) -> ManifestState:
 
 def log_of(*events: Event, shapes: Sequence[TableShape] = (), end: int = END.value) -> ManifestState:
     """Return a log from 100 to `end` with events in it; the shapes are those of tables 2 and following."""
-    state = then(open_state(), *(TableGiven(2, TableVersion(place, shape)) for place, shape in enumerate(shapes, 2)))
+    state = then(open_state(), *(TableGiven(2, LoggedTable(place, shape)) for place, shape in enumerate(shapes, 2)))
     return then(state, range_to(state, end, events=events))
 
 

@@ -16,7 +16,7 @@ from rowtide.copying.chunks import TransactionSnapshot
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.core.records import RECORD
-from rowtide.core.tables import ImageKind, TableVersion
+from rowtide.core.tables import ImageKind, LoggedTable
 from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.inspection.differences import differing_keys, moved_rows
@@ -27,7 +27,7 @@ BUCKETS = Hashed(4)
 
 
 def state() -> ManifestState:
-    return replace(open_state(), tables={1: TableVersion(1, shape_of(source_table()))})
+    return replace(open_state(), tables={1: LoggedTable(1, shape_of(source_table()))})
 
 
 def move_of(known: Article, xmax: int, position: int) -> PositionMove:

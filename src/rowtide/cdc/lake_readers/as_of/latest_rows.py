@@ -26,11 +26,11 @@ from rowtide.core.values import frozen
 from rowtide.delta.actions import AddFile
 
 _MOST_BYTES = 64 * 1024 * 1024
-"""So much of files, without compression, is read at once."""
+"""The uncompressed size of what is read from files at once."""
 _SMALL_BYTES = 4 * 1024 * 1024
 """A file up to this size is not divided into its row groups."""
 _COMPRESSION = 4
-"""So much smaller are small files, at a guess, than their rows."""
+"""An estimate: the size of rows in memory per size of small files."""
 
 
 Chosen = tuple[pa.RecordBatch, npt.NDArray[np.bool_]]

@@ -53,13 +53,13 @@ from rowtide.cdc.rows.change_columns import DELETE, INSERT
 from rowtide.cdc.rows.conversion import ExactValues, as_binary, empty_masks, set_bits
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
-from rowtide.delta.formats import IDENTITY
+from rowtide.delta.features import IDENTITY
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.lake.stores import locate
 
 _NOWHERE = -1
 _SLICE_BYTES = 64 * 1024 * 1024
-"""So much of the rows that values are taken from is in memory at a time."""
+"""The size in memory of the rows from which values are taken."""
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -21,8 +21,8 @@ from rowtide.cdc.lake_readers.completions import Completions
 from rowtide.cdc.lake_readers.grouping import GroupingDatabase, open_engine
 from rowtide.cdc.lake_readers.last_rows import ABSENT, LSN, OPERATION, SEQVAL, TablePart, exact_columns
 from rowtide.cdc.lake_readers.ordering import ORDER
-from rowtide.cdc.queries.as_of.bag_rows import Counted, find_counted
 from rowtide.cdc.queries.as_of.opening import AsOf
+from rowtide.cdc.queries.as_of.rows import Counted, find_counted
 from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE, column_type
 from rowtide.cdc.rows.conversion import ExactValues, as_binary, empty_masks, set_bits
 from rowtide.core.values import frozen

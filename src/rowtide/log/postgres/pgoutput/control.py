@@ -9,10 +9,9 @@ import numpy as np
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
-from rowtide.log.announcements import Alteration, ControlRow, later_row
+from rowtide.log.announcements import MESSAGE_PREFIX, Alteration, ControlRow, Secrets, later_row, verify_mark
 from rowtide.log.errors import AnnouncementUnreadable
 from rowtide.log.membership import Altered, ChangesOmitted, Disabled, Enabled, Event
-from rowtide.log.origins import MESSAGE_PREFIX, Secrets, verify_mark
 from rowtide.log.postgres.pgoutput import messages
 from rowtide.log.postgres.pgoutput.frames import Bools, Frames, Ints
 from rowtide.log.postgres.pgoutput.inferring import KnownTables, Present, Unclear, infer_alteration

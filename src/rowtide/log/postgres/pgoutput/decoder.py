@@ -14,10 +14,10 @@ import pyarrow as pa
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.core.records import RECORD
-from rowtide.core.tables import TableVersion
+from rowtide.core.tables import LoggedTable
 from rowtide.core.values import frozen
+from rowtide.log.announcements import Secrets
 from rowtide.log.membership import Event, Member, Reshaped
-from rowtide.log.origins import Secrets
 from rowtide.log.postgres.pgoutput.control import Control, LogOrder, PlacedEvent, read_control
 from rowtide.log.postgres.pgoutput.frames import Frames, Ints, join
 from rowtide.log.postgres.pgoutput.images import TableImages, read_images
@@ -295,7 +295,7 @@ class Decoder:
         epoch: int,
         position: Position,
         members: Iterable[Member],
-        tables: Iterable[TableVersion],
+        tables: Iterable[LoggedTable],
         xid_reference: int,
         announces_ddl: bool = True,
     ) -> None:

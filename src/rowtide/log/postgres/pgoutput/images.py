@@ -112,8 +112,8 @@ for _tag, _image in _TAG_IMAGES.items():
     _IMAGES[ord(_tag)] = _image
 _TAGS = {_INSERT: b"N", _UPDATE: b"NKO", _DELETE: b"KO"}
 _IS_TAG_OF = np.zeros((256, 256), np.bool_)
-for _kind, _tags in _TAGS.items():
-    _IS_TAG_OF[_kind, list(_tags)] = True
+for _message_kind, _tags in _TAGS.items():
+    _IS_TAG_OF[_message_kind, list(_tags)] = True
 
 
 @frozen

@@ -212,7 +212,7 @@ def _find_doubt(
         return f"column {', '.join(gone)} was added, and renamed or dropped before the log was read"
     last = max((now[name].number for name in added), default=0)
     missing = set(range(max(needed, default=0) + 1, last)) - numbers
-    # Which of several columns of a name it is, its number tells only if there was no other.
+    # The number says which of several columns of a name it is only if there was no other.
     return f"columns beside {', '.join(added)} were added and dropped before the log was read" if missing else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from rowtide.core.tables import ColumnShape, TableShape, TableVersion
+from rowtide.core.tables import ColumnShape, LoggedTable, TableShape
 from rowtide.core.values import frozen
 from rowtide.log.announcements import Alteration
 from rowtide.log.membership import Member, follow_alteration, needed_columns
@@ -171,7 +171,7 @@ class Resolved:
     `is_new` if it was assigned now; `is_reshaped` if the table's rows did not have it before on this connection.
     """
 
-    version: TableVersion
+    version: LoggedTable
     is_new: bool
     is_reshaped: bool
 
@@ -179,7 +179,7 @@ class Resolved:
 class TableVersions:
     """Assigns table ids, each once: 1, 2, … over the whole log."""
 
-    def __init__(self, versions: Iterable[TableVersion]) -> None:
+    def __init__(self, versions: Iterable[LoggedTable]) -> None:
         known = sorted(versions, key=lambda version: version.table_id)
         self._latest = {version.shape.source_id: version for version in known}
         self._next_id = known[-1].table_id + 1 if known else 1
@@ -191,7 +191,7 @@ class TableVersions:
         version = self._latest.get(shape.source_id)
         is_new = version is None or version.shape != shape
         if version is None or is_new:
-            version = TableVersion(self._next_id, shape)
+            version = LoggedTable(self._next_id, shape)
             self._next_id += 1
             self._latest[shape.source_id] = version
         is_reshaped = self._last_used.get(shape.source_id) != version.table_id

@@ -21,10 +21,9 @@ from rowtide.databases.postgres.errors import RightMissing, WritesRefused, trans
 from rowtide.databases.postgres.silence import watched_of
 from rowtide.events.catalogue import HeartbeatNotWritten, MarkNotVerified
 from rowtide.events.emission import emit
-from rowtide.log.announcements import AlteredColumn, ControlRow
+from rowtide.log.announcements import AlteredColumn, ControlRow, SecretWanted
 from rowtide.log.batches import Messages
 from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, MarkUnverified, SlotInUse, StreamEnded
-from rowtide.log.origins import SecretWanted
 from rowtide.log.postgres import control, ddl_triggers, pgoutput, slot
 from rowtide.log.postgres.lease import verify_format
 from rowtide.log.postgres.pgoutput import Decoder

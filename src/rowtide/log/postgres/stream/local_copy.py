@@ -89,7 +89,7 @@ _FEW_BYTES = 1024
 _GATHERING_S = 0.0002
 """A third of the time in which the walsender fills a socket with short messages."""
 _READING_S = 1.0
-"""Not longer within one large message: whoever reads has more to do."""
+"""Not longer within one large message: the reading thread has more to do."""
 _NOTHING = np.zeros(1, np.int64)
 
 
@@ -221,7 +221,7 @@ class LocalCopy:
             self._filled, self._frames = rest, _NOTHING
 
     def _replace_buffer(self, size: int, begin: int) -> None:
-        """Go on in another buffer of a size, with what this one has from a place on."""
+        """Continue in another buffer of a size, with what this one has from an offset on."""
         buffer, rest = bytearray(size), self._filled - begin
         buffer[:rest] = self._buffer[begin : self._filled]
         self._buffer, self._filled, self._frames = buffer, rest, self._frames - begin

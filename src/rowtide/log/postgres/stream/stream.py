@@ -13,7 +13,7 @@ from psycopg.pq import abc
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import format_log_position, parse_log_position
-from rowtide.core.row_values import shown
+from rowtide.core.redaction import shown
 from rowtide.core.selectable_event import SelectableEvent
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import open_replication_connection, pin_settings, stream_settings

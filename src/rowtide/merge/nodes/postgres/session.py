@@ -23,7 +23,7 @@ from rowtide.databases.postgres.batching import BatchingConnection, NotReceived,
 from rowtide.databases.postgres.connect import SCHEMAS_FOUND
 from rowtide.databases.postgres.encodings import lacks_characters
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.monitoring import map_schemas
+from rowtide.databases.postgres.functions import map_schemas
 from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.received_texts import Parameters
 from rowtide.databases.postgres.silence import end_silent, ending_silent, limits_of_time, name_holders, report_ended

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from rowtide.core.values import frozen
 from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.keys import quote
-from rowtide.databases.sqlite.texts import from_text
-from rowtide.databases.types.file_storage import SqliteValue
+from rowtide.databases.sqlite.values import from_text
+from rowtide.databases.types.value_type import SqliteValue
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.roles.rows import Reach
 from rowtide.merge.nodes.sqlite.key_moves import DELETING, SETTING, list_referrers, nickname_of, own_condition

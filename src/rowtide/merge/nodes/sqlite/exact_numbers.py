@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from rowtide.databases.sqlite.keys import quote, quote_literal
-from rowtide.databases.types.decimals import is_number_of
+from rowtide.databases.types.numbers import is_number_of
 from rowtide.databases.types.registry import find_type, kind_of
 from rowtide.databases.types.value_type import TypeKind
 from rowtide.merge.articles import ROWGUID, Article

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.keys import quote, quote_literal
-from rowtide.databases.sqlite.texts import from_text
-from rowtide.databases.types.file_storage import SqliteValue
+from rowtide.databases.sqlite.values import from_text
+from rowtide.databases.types.value_type import SqliteValue
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.roles.writing import TemporaryKind, temporary_kinds, temporary_values
 from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, LOG

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from rowtide.databases.sqlite.connect import open_connection
-from rowtide.databases.sqlite.strange_files import FileLimits
+from rowtide.databases.sqlite.connect import FileLimits, open_connection
 from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import DeviceLimits
 from rowtide.merge.nodes.sqlite.actions import SqliteActions

@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 
 from rowtide.databases.sqlite.keys import quote
-from rowtide.databases.sqlite.texts import OF_ANOTHER_CLASS, from_text, reader, value_of_literal
-from rowtide.databases.types.file_storage import SqliteValue
+from rowtide.databases.sqlite.values import OF_ANOTHER_CLASS, from_text, reader, value_of_literal
+from rowtide.databases.types.value_type import SqliteValue
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.catalogue import read_nickname, read_purged
 from rowtide.merge.errors.nodes import HandlerFailed

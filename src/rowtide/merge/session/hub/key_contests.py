@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from rowtide.core.row_values import shown_key
+from rowtide.core.redaction import shown_key
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, ArticleReference
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identify, record
@@ -16,9 +16,10 @@ from rowtide.merge.errors.rows import ParentNotThere, RowsRefused
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.roles.rows import Holder
 from rowtide.merge.partitions.filters import RowFilter
-from rowtide.merge.session.exchange import Counts, Refused, accepted
+from rowtide.merge.session.exchange import Refused, accepted
 from rowtide.merge.session.hub.cascades import are_any_of_others
 from rowtide.merge.session.hub.decisions import instead
+from rowtide.merge.session.messages import Counts
 from rowtide.merge.versions.changes import KnownVersion, Row, Write
 
 _REASON = "two nodes inserted a row with the same primary key"

@@ -26,7 +26,7 @@ from rowtide.merge.partitions.partition_membership import (
     part_members,
     put_others_rows,
 )
-from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refused, count_writes
+from rowtide.merge.session.exchange import Attempt, Part, Received, Refused, count_writes
 from rowtide.merge.session.hub.cascades import Cascades, Judged, defer_bequests, find_others
 from rowtide.merge.session.hub.decisions import Decided, HubDecisions, instead
 from rowtide.merge.session.hub.key_contests import KeyContest, KeyContests
@@ -42,6 +42,7 @@ from rowtide.merge.session.hub.parents import (
     layers_of,
     require_parents,
 )
+from rowtide.merge.session.messages import Counts
 from rowtide.merge.session.receiving import by_article, rowguids_of, split
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
 

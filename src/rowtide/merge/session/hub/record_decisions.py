@@ -18,10 +18,11 @@ from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.nodes.roles.rows import Place, by_nickname
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.belonging import RecordType
-from rowtide.merge.session.exchange import Counts, Part, count_writes, transact
+from rowtide.merge.session.exchange import Part, count_writes, transact
 from rowtide.merge.session.hub.decisions import instead
 from rowtide.merge.session.hub.parents import Families, defer_orphans, find_families
 from rowtide.merge.session.hub.receiving import HubReceiver
+from rowtide.merge.session.messages import Counts
 from rowtide.merge.session.receiving import rowguids_of
 from rowtide.merge.session.record_transfer import LogicalRecord, RecordOutcome, RecordRowRefused, find_members
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write

@@ -14,13 +14,14 @@ from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.roles.rows import Place, by_nickname
 from rowtide.merge.partitions.belonging import RecordType, find_record_types
 from rowtide.merge.progress import list_retries, put_retry
-from rowtide.merge.session.exchange import Counts, Refused
+from rowtide.merge.session.exchange import Refused
 from rowtide.merge.session.hub.cascades import are_any_of_others
 from rowtide.merge.session.hub.decisions import instead
 from rowtide.merge.session.hub.key_contests import reason_of_contest
 from rowtide.merge.session.hub.parents import parents_of
 from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.hub.record_decisions import HubRecordDecisions
+from rowtide.merge.session.messages import Counts
 from rowtide.merge.session.pairing import Pairing
 from rowtide.merge.session.record_transfer import (
     DEFERRED,

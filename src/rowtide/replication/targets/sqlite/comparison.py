@@ -15,9 +15,8 @@ from rowtide.databases.sqlite.catalogue import Table, UniqueKey, find_table
 from rowtide.databases.sqlite.ddl_text import item_of
 from rowtide.databases.sqlite.keys import quote
 from rowtide.databases.sqlite.values import stored_type
-from rowtide.databases.types.file_storage import SqliteValue
 from rowtide.databases.types.registry import kind_of
-from rowtide.databases.types.value_type import TypeKind
+from rowtide.databases.types.value_type import SqliteValue, TypeKind
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.distributor.subscription_records import Subscription

@@ -12,7 +12,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.sqlite.errors import LOCK_DEADLINE_S
 from rowtide.databases.sqlite.keys import quote
 from rowtide.databases.sqlite.values import stored_type
-from rowtide.databases.types.file_storage import SqliteValue, StoredType
+from rowtide.databases.types.value_type import SqliteValue, StoredType
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.articles.call_formats import ArgumentGroup, parts_of

@@ -10,7 +10,7 @@ from builders.log.pgoutput_messages import ColumnSpec
 from builders.log.pgoutput_streams import CONTROL, announce, decoder, disable, enable, member, rows, together
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import NO_TABLE, Operation
-from rowtide.core.tables import ColumnShape, ImageKind, TableShape, TableVersion
+from rowtide.core.tables import ColumnShape, ImageKind, LoggedTable, TableShape
 from rowtide.log.announcements import Alteration, AlteredColumn, encode_alteration
 from rowtide.log.membership import Altered, Disabled, Enabled, Member, Reshaped
 
@@ -43,7 +43,7 @@ def test_shape_has_needed_columns_as_logged_in_table_order() -> None:
     columns = (ColumnShape("k", 23, -1, is_key=True), ColumnShape("v", 1043, 24, is_key=False))
     others = (ColumnShape("x", 16, -1, is_key=False),)
     shape = TableShape(OID, "sales", "orders", ImageKind.FULL, columns, others)
-    assert decoded.new_tables == (TableVersion(1, shape),)
+    assert decoded.new_tables == (LoggedTable(1, shape),)
     assert rows(decoded.records)[0]["after"] == ["1", "v"]
 
 
@@ -79,16 +79,16 @@ def test_the_same_description_again_keeps_the_version() -> None:
 
 
 def test_known_table_version_of_equal_shape_is_reused() -> None:
-    known = [TableVersion(4, _shape("a", "b")), TableVersion(6, TableShape(OTHER, "public", "o", ImageKind.KEY, ()))]
+    known = [LoggedTable(4, _shape("a", "b")), LoggedTable(6, TableShape(OTHER, "public", "o", ImageKind.KEY, ()))]
     decoded = decoder(members=[member()], tables=known).decode(_transaction(100, TABLE, ROW))
     assert [row["table_id"] for row in rows(decoded.records)] == [4]
     assert decoded.new_tables == ()
 
 
 def test_only_the_latest_version_of_a_table_is_reused() -> None:
-    known = [TableVersion(5, _shape("a")), TableVersion(4, _shape("a", "b"))]
+    known = [LoggedTable(5, _shape("a")), LoggedTable(4, _shape("a", "b"))]
     decoded = decoder(members=[member()], tables=known).decode(_transaction(100, TABLE, ROW))
-    assert decoded.new_tables == (TableVersion(6, _shape("a", "b")),)
+    assert decoded.new_tables == (LoggedTable(6, _shape("a", "b")),)
     assert decoded.events == (Reshaped(CommitLsn(100), 6),)
 
 
@@ -97,8 +97,8 @@ def test_altered_table_gets_a_version_and_event_at_its_first_row() -> None:
     stream = _transaction(100, TABLE, ROW) + _transaction(200, altered) + _transaction(300, wire.insert(OID, "2", "1"))
     decoded = decoder(members=[member()]).decode(stream)
     assert decoded.new_tables == (
-        TableVersion(1, _shape("a", "b")),
-        TableVersion(2, _shape("b", "a", others=(), name="renamed")),
+        LoggedTable(1, _shape("a", "b")),
+        LoggedTable(2, _shape("b", "a", others=(), name="renamed")),
     )
     assert decoded.events == (Reshaped(CommitLsn(100), 1), Reshaped(CommitLsn(300), 2))
     assert [(row["table_id"], row["after"]) for row in rows(decoded.records)] == [(1, ["1", "2"]), (2, ["2", "1"])]
@@ -110,7 +110,7 @@ def test_table_altered_after_enable_is_reshaped_at_its_first_row() -> None:
     stream = _transaction(100, enable(new)) + _transaction(200, altered, wire.insert(OID, "1"))
     decoded = decoder().decode(stream)
     assert decoded.events == (Enabled(CommitLsn(100), new), Reshaped(CommitLsn(200), 1))
-    assert decoded.new_tables == (TableVersion(1, _shape("a", others=())),)
+    assert decoded.new_tables == (LoggedTable(1, _shape("a", others=())),)
 
 
 def test_version_of_a_dead_reader_is_announced_by_the_next() -> None:
@@ -122,7 +122,7 @@ def test_version_of_a_dead_reader_is_announced_by_the_next() -> None:
 
 
 def test_the_version_in_use_is_announced_once_on_each_connection() -> None:
-    known = [TableVersion(1, _shape("a", "b"))]
+    known = [LoggedTable(1, _shape("a", "b"))]
     stream = _transaction(100, TABLE, ROW) + _transaction(200, ROW) + _transaction(300, TABLE, ROW)
     for _ in range(2):
         connected = decoder(members=[member()], tables=known)
@@ -211,12 +211,12 @@ def test_truncate_is_one_record_per_member_table_in_one_group() -> None:
 
 def test_a_truncation_alone_gives_out_the_version() -> None:
     decoded = decoder(members=[member()]).decode(_transaction(100, TABLE, wire.truncate(OID)))
-    assert decoded.new_tables == (TableVersion(1, _shape("a", "b")),)
+    assert decoded.new_tables == (LoggedTable(1, _shape("a", "b")),)
     assert rows(decoded.records)[0]["payload"] == {"group": 1, "cascade": False, "restart_identity": False}
 
 
 def test_a_table_is_reshaped_by_a_truncation_too() -> None:
-    known = [TableVersion(1, _shape("a"))]
+    known = [LoggedTable(1, _shape("a"))]
     decoded = decoder(members=[member()], tables=known).decode(_transaction(100, TABLE, wire.truncate(OID)))
     assert decoded.events == (Reshaped(CommitLsn(100), 2),)
 

@@ -9,8 +9,7 @@ from sqlalchemy import Connection, insert, select, text
 
 from rowtide.databases.postgres.alterations import create_tables
 from rowtide.databases.postgres.clock import INCARNATION
-from rowtide.databases.postgres.functions import own_schema
-from rowtide.databases.postgres.monitoring import view_schema
+from rowtide.databases.postgres.functions import own_schema, view_schema
 from rowtide.databases.postgres.quoting import quote_qualified, statement
 from rowtide.merge import definitions
 from rowtide.merge.catalogue import new_nickname

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from rowtide.core.values import frozen
 from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.keys import quote, text_encoding, unpack
-from rowtide.databases.types.file_storage import SqliteValue
+from rowtide.databases.types.value_type import SqliteValue
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.sqlite.metadata.system_tables import DISPLACED, LOG
 from rowtide.merge.versions.apply import Logged

@@ -13,8 +13,8 @@ from typing import Any
 from rowtide.core.values import frozen
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.keys import quote
-from rowtide.databases.sqlite.texts import OF_ANOTHER_CLASS, TEXT, reader, to_text
-from rowtide.databases.types.file_storage import SqliteValue
+from rowtide.databases.sqlite.values import OF_ANOTHER_CLASS, TEXT, reader, to_text
+from rowtide.databases.types.value_type import SqliteValue
 from rowtide.merge.articles import ROWGUID, Article, ArticleReference
 from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
 from rowtide.merge.nodes.sqlite.metadata.replaced import is_settled, settle, settled_copy

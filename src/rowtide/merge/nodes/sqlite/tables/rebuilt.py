@@ -10,10 +10,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rowtide.databases.sqlite.catalogue import Table, find_table, read_triggers
+from rowtide.databases.sqlite.connect import limits_of, set_defensive
 from rowtide.databases.sqlite.keys import quote
-from rowtide.databases.sqlite.strange_files import limits_of, set_defensive
-from rowtide.databases.sqlite.texts import is_numeric
-from rowtide.databases.sqlite.values import affinity, stored_type
+from rowtide.databases.sqlite.values import affinity, is_numeric, stored_type
 from rowtide.databases.types.others import ANY
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.publishing import ArticleTableNotFound, RowguidUnfit

@@ -17,7 +17,7 @@ from psycopg.types.json import Jsonb
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.operations import Operation
-from rowtide.core.secrets import redact
+from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES
 from rowtide.databases.postgres.errors import translated

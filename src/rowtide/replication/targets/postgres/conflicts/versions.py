@@ -16,8 +16,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.row_values import shown_key
-from rowtide.core.secrets import redact
+from rowtide.core.redaction import redact, shown_key
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.clock import INCARNATION
 from rowtide.databases.postgres.errors import translated

@@ -11,7 +11,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
-from rowtide.core.row_values import shown
+from rowtide.core.redaction import shown
 from rowtide.databases.postgres.encodings import find_codec
 from rowtide.databases.postgres.functions import OWN_PATH, USERS_PATH
 from rowtide.databases.postgres.owners import DEFERRED

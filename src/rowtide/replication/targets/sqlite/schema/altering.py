@@ -15,7 +15,7 @@ from rowtide.databases.sqlite.catalogue import Column, Table, find_table, read_t
 from rowtide.databases.sqlite.ddl_text import TableItem, TableText, item_of, nullable, parse_table, retyped
 from rowtide.databases.sqlite.keys import quote, quote_literal
 from rowtide.databases.sqlite.values import affinity, stored_type
-from rowtide.databases.types.file_storage import SqliteValue
+from rowtide.databases.types.value_type import SqliteValue
 from rowtide.replication.articles.articles import PublishedColumn
 from rowtide.replication.articles.schema_changes import (
     ArticleTableRenamed,

@@ -1,1 +1,0 @@
-"""Type widening taken out of an instance's tables, beside capture."""

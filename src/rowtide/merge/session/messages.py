@@ -1,0 +1,276 @@
+"""What the two halves of a synchronisation say to each other: the device's, and the hub's. Pure.
+
+A request begins a session and uploads, its answer downloads, and an acknowledgement ends the session. The halves of one
+process pass the same messages as those of a device behind HTTP. Each message may be repeated with the same effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rowtide.core.values import frozen
+from rowtide.merge.articles import Article, ExchangeType
+from rowtide.merge.versions.changes import Row, RowChange
+from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering
+
+RowsByArticle = Mapping[int, Sequence[str]]
+"""Rowguids by the article's nickname."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """Result of an article's changes, as Replication Monitor counts it, with the time in seconds."""
+
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+    conflicts: int = 0
+    retried: int = 0
+    refused: int = 0
+    seconds: float = 0.0
+
+    def add(self, other: Counts) -> None:
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    @property
+    def moved(self) -> int:
+        """The number of rows written."""
+        return self.inserts + self.updates + self.deletes
+
+
+@frozen
+class RowBatch:
+    """Changes of one article, either of rows or of tombstones, at most some thousands; `article` is its nickname.
+
+    Batches are in the order in which they are to be written: rows parents first, then tombstones children first.
+    """
+
+    article: int
+    changes: Sequence[RowChange]
+
+
+@frozen
+class DeviceNumbering:
+    """How far a device has numbered an article, and the ranges that it has.
+
+    `given` are those for its own subscribers if it publishes, `used` the last number of these that it gave away.
+    """
+
+    numbering: Numbering
+    owned: IdentityRange | None
+    given: IdentityRange | None = None
+    used: int | None = None
+
+
+@frozen
+class GivenRanges:
+    """The ranges that a device has from now on; None: as before. `given` is as in `DeviceNumbering`."""
+
+    owned: IdentityRange | None = None
+    given: IdentityRange | None = None
+
+
+@frozen
+class DeviceState:
+    """What a device says of itself and its subscription as a session begins.
+
+    `nickname` is the device's. `sent` is the last of its generations that the hub has confirmed, `received` the last of
+    the hub's that it has; `state` is the mark of its last synchronisation. `fingerprint` is that of its definitions,
+    which are given in full where the hub has asked for them. `damages` are articles whose tables have lost triggers or
+    columns, `refused` the hub's rows that the device has refused and wants again.
+    """
+
+    publication: str
+    subid: str
+    nickname: int
+    state: str
+    session: int
+    sent: int
+    received: int
+    schema_version: int
+    schema_guid: str | None
+    fingerprint: str
+    definitions: tuple[Article, ...] | None = None
+    damages: Mapping[int, str] = field(default_factory=dict)
+    refused: RowsByArticle = field(default_factory=dict)
+
+
+@frozen
+class SessionTerms:
+    """A session that the hub has begun: its number, and the mark that it is to leave at both ends.
+
+    `since` is the device's last generation that the hub has, `wanted` are rows of the device that the hub requests
+    again. The hub has purged metadata up to its generation `purged`, which `hub` is the nickname of. `hub_priority` is
+    the weight of the hub's own changes.
+    """
+
+    session: int
+    mark: str
+    hub: int
+    since: int
+    wanted: RowsByArticle
+    purged: int
+    hub_priority: float
+    unsent: Sequence[tuple[str, str]] = ()
+    """Tables and columns of the hub that are not sent."""
+
+
+@frozen
+class TopsQuestion:
+    """Rows of logical records that the hub has deleted: in which records, by the top row, are they at the device?
+
+    `top` is the nickname of the article that the records are named after, `rows` are by the article's nickname.
+    """
+
+    top: int
+    rows: RowsByArticle
+
+
+@frozen
+class UploadHeader:
+    """What comes with the batches that a device uploads: they are all it has changed after `since`, up to `generation`.
+
+    `requested` are the rows that are sent because the hub wanted them; with a `round` above 0 the batches are these
+    alone. `tops` are the answers to `TopsQuestion`s: top rows by rowguid, by the kind's top article; None if none came.
+    """
+
+    since: int
+    generation: int
+    requested: RowsByArticle = field(default_factory=dict)
+    round: int = 0
+    tops: Mapping[int, Mapping[str, str]] | None = None
+
+
+@frozen
+class RefusedUpload:
+    """A row that the hub has refused, and why; `is_wanted`: the next synchronisation is to send it again."""
+
+    article: int
+    rowguid: str
+    code: str
+    reason: str
+    is_wanted: bool
+
+
+@frozen
+class UploadResult:
+    """What has become of an upload: the hub has the device's changes up to `generation`.
+
+    `has_refused`: the hub waits for rows of the device. The device sends the rows `wanted`, and the answers to
+    `questions`, before the upload is complete.
+    """
+
+    generation: int
+    has_refused: bool = False
+    refused: Sequence[RefusedUpload] = ()
+    wanted: RowsByArticle = field(default_factory=dict)
+    questions: Sequence[TopsQuestion] = ()
+    counts: Mapping[str, Counts] = field(default_factory=dict)
+    """By the article's name."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the hub has got all that it needs."""
+        return not self.wanted and not self.questions
+
+
+@frozen
+class MembershipMoves:
+    """Rows of an article whose place in the device's partition changes with a download, by rowguid.
+
+    `gone` leave it, or are gone for good; `returned` were leaving it and belong to it again; those of `stayed` have
+    left it, and the device may keep them.
+    """
+
+    gone: Sequence[str] = ()
+    returned: Sequence[str] = ()
+    stayed: Sequence[str] = ()
+
+
+@frozen
+class DownloadHeader:
+    """What comes with the batches that a device downloads: all of the hub's up to `generation` that concerns it.
+
+    `moves` are by the article's nickname. With `repeats`, a version that the device has is written again.
+    """
+
+    generation: int
+    moves: Mapping[int, MembershipMoves] = field(default_factory=dict)
+    repeats: bool = False
+
+
+@frozen
+class RefusedDownload:
+    """A row of the hub's that the device refused, as it is recorded at the hub: a conflict that the device lost.
+
+    See `ConflictRecord` for the fields.
+    """
+
+    article: int
+    rowguid: str
+    conflict_id: str
+    conflict_type: int
+    reason_code: str
+    reason_text: str
+    losing_row: Row | None
+    winning_row: Row | None
+    losing_lineage: bytes
+    parents: tuple[str | None, ...] = ()
+    losing_columns: tuple[str, ...] | None = None
+
+
+@frozen
+class Acknowledgement:
+    """What a device says of a download that it has committed, with the session's mark.
+
+    It has the hub's changes up to `received`. `moves` are those of the download, without the rows `gone` that are still
+    there. `accepted` are rows that it had refused before, `refused` those that it refuses now; `is_waiting`: it wants
+    rows of the hub again. `counts` are by the article's name, `seconds` is the time that it took.
+    """
+
+    session: int
+    mark: str
+    received: int
+    exchange: ExchangeType = ExchangeType.BOTH
+    moves: Mapping[int, MembershipMoves] = field(default_factory=dict)
+    accepted: RowsByArticle = field(default_factory=dict)
+    refused: Sequence[RefusedDownload] = ()
+    is_waiting: bool = False
+    counts: Mapping[str, Counts] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it says no more than the state of the device does, so that it may come with the next request."""
+        return not self.moves and not self.accepted and not self.refused
+
+
+@frozen
+class SyncRequest:
+    """A device's first request of a session; the batches of its upload come with it, or follow it.
+
+    `acknowledgement` is that of the session before, unless it was sent. `upload` is None for a download alone.
+    """
+
+    state: DeviceState
+    exchange: ExchangeType = ExchangeType.BOTH
+    upload: UploadHeader | None = None
+    numberings: Mapping[int, DeviceNumbering] = field(default_factory=dict)
+    acknowledgement: Acknowledgement | None = None
+
+
+@frozen
+class SyncAnswer:
+    """The answer to a `SyncRequest`; the first batches of the download come with it.
+
+    `definitions` are those of the hub where the device has others: it repeats its request with its own ones in full.
+    Nothing else is given then. `download` is None until the upload is complete.
+    """
+
+    terms: SessionTerms | None
+    result: UploadResult | None = None
+    ranges: Mapping[int, GivenRanges] = field(default_factory=dict)
+    download: DownloadHeader | None = None
+    definitions: tuple[Article, ...] | None = None

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from builders.log.log_stores import START, opened, segment
+from rowtide.core.lsn import Position
+from rowtide.log.store.replay import apply
+from rowtide.log.store.state import ManifestState, bounded_end
+
+END = Position(1000)
+
+
+def state_of(*ranges: tuple[int, int]) -> ManifestState:
+    """Return a store's state with segments of ten rows."""
+    segments = tuple(segment(first, last) for first, last in ranges)
+    return replace(apply(None, 1, opened()), segments=segments, position=END)
+
+
+@pytest.mark.parametrize(("max_rows", "end"), [(10, 121), (20, 131), (29, 131), (30, 1000), (100, 1000)])
+def test_a_bounded_end_is_behind_the_last_segment_that_fits(max_rows: int, end: int) -> None:
+    state = state_of((110, 120), (121, 130), (131, 140))
+
+    assert bounded_end(state, START, max_rows) == Position(end)
+
+
+def test_a_bounded_end_is_behind_one_segment_at_least() -> None:
+    assert bounded_end(state_of((110, 120), (121, 130)), START, 1) == Position(121)
+
+
+def test_a_bounded_end_divides_no_transaction() -> None:
+    state = state_of((110, 120), (120, 120), (121, 130))
+
+    assert bounded_end(state, START, 10) == Position(121)
+
+
+def test_a_bounded_end_counts_from_its_position_on() -> None:
+    state = state_of((110, 120), (121, 130), (131, 140))
+
+    assert bounded_end(state, Position(121), 10) == Position(131)
