@@ -132,6 +132,9 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "conflicts": {
         "conflicts": ("list", "causes", "decide"),
     },
+    "gateway": {
+        "gateway": ("serve",),
+    },
     "monitor": {
         "monitor": ("serve", "alerts", "dashboard"),
     },

@@ -60,9 +60,10 @@ def serve(
     with naming_extras():
         # Pages say what any error means, also one that nothing here raises.
         import rowtide.errors  # noqa: F401
+        from rowtide.listening import Address
         from rowtide.monitor.databases import name_databases
         from rowtide.monitor.ring import Ring, state_folder
-        from rowtide.monitor.serving import Address, serving
+        from rowtide.monitor.serving import serving
         from rowtide.monitor.web.tokens import make_access
 
     read = configuration()

@@ -40,24 +40,6 @@ class StateFolderUnknown(Invalid, number=1222):
     user: str
 
 
-class ListenAddressInvalid(Invalid, number=1203):
-    """The text is no address to listen on."""
-
-    fact = "{text} is no address to listen on: {reason}"
-    hint = "Write HOST:PORT, as 127.0.0.1:8080 or [::1]:8080."
-    text: str
-    reason: str
-
-
-class ListeningFailed(RowtideError, number=1204):
-    """The address cannot be listened on."""
-
-    fact = "the monitor cannot listen on {address}: {reason}"
-    hint = "Stop what uses the port, or name another address with --listen."
-    address: str
-    reason: str
-
-
 class DatabaseGivenTwice(AlreadyExists, number=1205):
     """A database is to be monitored twice."""
 

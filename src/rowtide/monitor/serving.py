@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -17,42 +14,15 @@ from starlette.routing import Route
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
+from rowtide.listening import Address, bound_to, serving_app
 from rowtide.monitor.databases import NamedUrl
-from rowtide.monitor.errors import ListenAddressInvalid, ListeningFailed, NoDatabaseGiven
+from rowtide.monitor.errors import NoDatabaseGiven
 from rowtide.monitor.exposition import render
 from rowtide.monitor.polling import EVERY_S, Polling
 from rowtide.monitor.ring import Ring
 from rowtide.monitor.web.access import OPEN, Access, require_closed
 from rowtide.monitor.web.guard import Guard
 from rowtide.monitor.web.pages import Pages, Polls
-
-_ENDING_S = 1.0
-_MOST_PORT = 65535
-
-
-@frozen
-class Address:
-    """Where the server listens."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> Address:
-        """Read HOST:PORT; an IPv6 address is in brackets. Raises `ListenAddressInvalid`."""
-        host, colon, port = text.rpartition(":")
-        if not colon or not host:
-            raise ListenAddressInvalid(text, "it has no port")
-        if not port.isascii() or not port.isdigit() or int(port) > _MOST_PORT:
-            raise ListenAddressInvalid(text, f"{port} is no port")
-        if host.startswith("[") and host.endswith("]"):
-            return cls(host[1:-1], int(port))
-        if ":" in host:
-            raise ListenAddressInvalid(text, "an IPv6 address is written in brackets")
-        return cls(host, int(port))
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @frozen
@@ -117,43 +87,6 @@ def serving(
         raise NoDatabaseGiven
     require_closed(access, listen.host)
     polling = Polling(databases, ring, every_s)
-    with _bound(listen) as bound, polling:
-        server = uvicorn.Server(
-            uvicorn.Config(
-                make_app(polling, ring, access, device_series=device_series),
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                server_header=False,
-                # Who a header names is believed from trusted proxies alone: see `Access`.
-                proxy_headers=False,
-                timeout_graceful_shutdown=1,
-            )
-        )
-        thread = threading.Thread(target=server.run, args=([bound],), name="serve", daemon=True)
-        thread.start()
-        try:
-            yield Served(Address(*bound.getsockname()[:2]), lambda: polling.is_alive)
-        finally:
-            server.should_exit = True
-            thread.join(_ENDING_S)
-            server.force_exit = True
-            thread.join(_ENDING_S)
-
-
-@contextmanager
-def _bound(listen: Address) -> Iterator[socket.socket]:
-    try:
-        found = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
-        bound = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise ListeningFailed(str(listen), error.strerror or str(error)) from error
-    with bound:
-        try:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.bind(address)
-            bound.listen(128)
-        except OSError as error:
-            raise ListeningFailed(str(listen), error.strerror or str(error)) from error
-        yield bound
+    app = make_app(polling, ring, access, device_series=device_series)
+    with bound_to(listen) as bound, polling, serving_app(app, bound) as address:
+        yield Served(address, lambda: polling.is_alive)

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 from urllib.request import urlopen
 
 from builders.monitor.promtool import write_rules
-from rowtide.monitor.serving import Address
+from rowtide.listening import Address
 
 PROGRAM = Path(sys.executable).with_name("prometheus")
 _CONFIGURATION = """

@@ -13,9 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from builders.capture.captured_databases import LoggedDatabase
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from rowtide.handle import connect
+from rowtide.listening import Address
 from rowtide.monitor.databases import name_databases
 from rowtide.monitor.ring import Ring
-from rowtide.monitor.serving import Address, serving
+from rowtide.monitor.serving import serving
 
 Labels = Mapping[str, str]
 MERGED = "notes"

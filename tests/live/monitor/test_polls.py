@@ -14,9 +14,9 @@ from sqlalchemy.engine import make_url
 
 from builders.capture.captured_databases import LoggedDatabase, wait_until
 from builders.monitor.scrapes import ANY_PORT, get, has_polled, monitoring, scrape, scrape_until
+from rowtide.listening import Address
 from rowtide.monitor.databases import name_databases
 from rowtide.monitor.polling import open_reader
-from rowtide.monitor.serving import Address
 
 MOST_STATEMENTS = 12
 TABLES, CONSUMERS = 40, 50

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from rowtide.listening import Address, ListenAddressInvalid
 from rowtide.monitor.databases import name_databases
-from rowtide.monitor.errors import DatabaseGivenTwice, ListenAddressInvalid
+from rowtide.monitor.errors import DatabaseGivenTwice
 from rowtide.monitor.labels import without_users
-from rowtide.monitor.serving import Address
 
 
 def names(*urls: str) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.listing import Listed, listing
-from rowtide.cli.merge.options import HubDb, SomePublication
+from rowtide.cli.options import HubDb, SomePublication
 from rowtide.cli.output.rows import notes
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect

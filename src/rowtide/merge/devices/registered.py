@@ -189,6 +189,12 @@ def know_device(hub: Node, token: Credential | None, client_version: str = "") -
     return _known(hub.connection, row)
 
 
+def forget_token(hub: Node, device: KnownDevice) -> None:
+    """Let a device's tokens be in force no longer; a new code registers it again."""
+    with hub.transaction():
+        _set(hub.connection, device.device_id, token_digest=None, next_digest=None, former_digest=None)
+
+
 def require_publication(device: KnownDevice, publication: str) -> None:
     """Raise `TokenOfAnother` unless a device's token is for a publication."""
     if device.publication != publication:
@@ -231,8 +237,6 @@ def _find(connection: Connection, name: str) -> Mapping[str, Any]:
 
 
 def _by_id(connection: Connection, device_id: str) -> Mapping[str, Any] | None:
-    if not has_devices(connection):
-        return None
     row = connection.execute(select(devices).where(devices.c.device_id == device_id)).mappings().first()
     return None if row is None else _named(row)
 
