@@ -57,8 +57,7 @@ def validate(
     require_same_schema(hub, pairing)
     require_tables(hub, HUB, pairing.going_down)
     require_tables(subscriber, pairing.at_hub.subscriber, pairing.going_down)
-    examined = [node.tables.examine(pairing.articles) for node in (hub, subscriber)]
-    unsent = unsent_columns(pairing, *examined)
+    unsent = unsent_columns(pairing, *(node.tables.examine(pairing.articles).unsent for node in (hub, subscriber)))
     with hub.changes.enumerating() as ours, subscriber.changes.enumerating() as theirs:
         found = []
         for article in pairing.going_down:

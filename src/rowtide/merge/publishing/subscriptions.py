@@ -300,7 +300,7 @@ def reinitialize(
     with copying(subscriber):
         if is_uploaded and subscriber.rebuilt.is_logged():
             raise NodeBusy(pairing.at_hub.subscriber, "rows were changed after the upload")
-        if not has_met(subscriber, pairing):
+        if not has_met(read_nickname(subscriber.connection), pairing):
             renew_nickname(subscriber.connection)
         nickname = read_nickname(subscriber.connection)
         with hub.changes.enumerating() as enumeration:
@@ -401,10 +401,10 @@ def _require_parted_alike(
     at_subscriber: Sequence[Subscription],
 ) -> None:
     """Raise `NodeRestored` if both ends have the subscription and their marks do not match."""
-    ours = read_nickname(hub.connection)
+    ours, theirs = read_nickname(hub.connection), read_nickname(subscriber.connection)
     ends = {one.subid: one for one in at_subscriber}
     for one in at_hub:
-        if one.subid in ends and not has_met(subscriber, Pairing(publication, (), one, ends[one.subid], ours)):
+        if one.subid in ends and not has_met(theirs, Pairing(publication, (), one, ends[one.subid], ours)):
             raise NodeRestored(one.subscriber)
 
 

@@ -11,7 +11,7 @@ PostgreSQL or SQLite would refuse those rows, so a sequence's bounds do it there
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,6 +24,7 @@ from rowtide.merge.definitions import identity_ranges, publications
 from rowtide.merge.errors.rows import IdentityRangeExhausted, IdentityRangeMissing
 from rowtide.merge.errors.subscribing import IdentityRangeUnfit
 from rowtide.merge.nodes.node import Node, transact_at
+from rowtide.merge.session.messages import DeviceNumbering, GivenRanges
 from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering, largest_number, renew
 
 _columns = identity_ranges.c
@@ -80,14 +81,69 @@ def give_ranges(
 
     Raises `IdentityRangeExhausted`, `NodeBusy`.
     """
+    numbered = read_numberings(subscriber, subscription, articles)
+    take_ranges(subscriber, subscription, articles, renew_ranges(hub, publication, articles, subscription, numbered))
+
+
+def read_numberings(
+    subscriber: Node, subscription: Subscription, articles: Sequence[Article]
+) -> dict[int, DeviceNumbering]:
+    """Return how far a subscriber has numbered articles with ranges, by nickname."""
     numbered = [article for article in articles if article.identity_range]
-    if not numbered:
-        return
-    at_hub, there = hub.keys.read_numbering(numbered), subscriber.keys.read_numbering(numbered)
+    there = subscriber.keys.read_numbering(numbered) if numbered else {}
+    return {each.nickname: _numbering(subscriber, subscription, each, there[each.nickname]) for each in numbered}
+
+
+def _numbering(subscriber: Node, subscription: Subscription, article: Article, numbering: Numbering) -> DeviceNumbering:
+    has = _find(subscriber.connection, subscription.subid, article)
+    owned = None if has is None else has.owned
+    if not _publishes(subscription, article):
+        return DeviceNumbering(numbering, owned)
+    given = _find(subscriber.connection, subscription.subid, article, is_pub_range=True)
+    pool = _find_pool(subscriber.connection, article)
+    used = None if pool is None else pool.owned.max_used
+    return DeviceNumbering(numbering, owned, None if given is None else given.owned, used)
+
+
+def _publishes(subscription: Subscription, article: Article) -> bool:
+    return subscription.subscriber_type is SubscriberType.SERVER and bool(article.publisher_identity_range)
+
+
+def renew_ranges(
+    hub: Node,
+    publication: Publication,
+    articles: Sequence[Article],
+    subscription: Subscription,
+    there: Mapping[int, DeviceNumbering],
+) -> dict[int, GivenRanges]:
+    """Give the hub new ranges where it has used its own; return those of the subscriber, by the article's nickname.
+
+    Raises `IdentityRangeExhausted`, `NodeBusy`.
+    """
+    numbered = [article for article in articles if article.identity_range and article.nickname in there]
+    at_hub = hub.keys.read_numbering(numbered) if numbered else {}
+    given: dict[int, GivenRanges] = {}
     for article in numbered:
-        if _is_due(hub, publication.pubid, article, at_hub[article.nickname]):
-            transact_at(hub, partial(_renew_publisher, hub, publication.pubid, article, at_hub[article.nickname]))
-        _give(hub, subscriber, publication, article, subscription, there[article.nickname], at_hub[article.nickname])
+        numbering = at_hub[article.nickname]
+        if _is_due(hub, publication.pubid, article, numbering):
+            transact_at(hub, partial(_renew_publisher, hub, publication.pubid, article, numbering))
+        given[article.nickname] = _give(hub, publication, article, subscription, there[article.nickname], numbering)
+    return given
+
+
+def take_ranges(
+    subscriber: Node, subscription: Subscription, articles: Sequence[Article], given: Mapping[int, GivenRanges]
+) -> None:
+    """Store at a subscriber the ranges that the hub has given."""
+    for article in articles:
+        ranges = given.get(article.nickname, GivenRanges())
+        if ranges.owned is not None:
+            with subscriber.transaction():
+                _put(subscriber.connection, subscription.subid, article, ranges.owned, is_own=True)
+                subscriber.keys.set_numbering(article, ranges.owned)
+        if ranges.given is not None:
+            with subscriber.transaction():
+                _put(subscriber.connection, subscription.subid, article, ranges.given, is_own=True, is_pub_range=True)
 
 
 def are_overtaken(subscriber: Node, articles: Sequence[Article], subscription: Subscription) -> bool:
@@ -139,37 +195,35 @@ def forget_ranges(connection: Connection, subid: str) -> None:
 
 def _give(
     hub: Node,
-    subscriber: Node,
     publication: Publication,
     article: Article,
     subscription: Subscription,
-    numbering: Numbering,
+    there: DeviceNumbering,
     at_hub: Numbering,
-) -> None:
-    has = _find(subscriber.connection, subscription.subid, article)
+) -> GivenRanges:
+    has = there.owned
 
     def give() -> IdentityRange:
         known = _find(hub.connection, subscription.subid, article)
         if has is not None:
-            _raise_pool(hub.connection, publication.pubid, article, has.owned)
-        ahead = max(at_hub.highest or 0, numbering.highest or 0)
-        current = known if has is None or known is None or known.owned.next_end > has.owned.next_end else has
+            _raise_pool(hub.connection, publication.pubid, article, has)
+        ahead = max(at_hub.highest or 0, there.numbering.highest or 0)
+        at_publisher = None if known is None else known.owned
+        current = at_publisher if has is None or at_publisher is None or at_publisher.next_end > has.next_end else has
         take = partial(_take, hub, publication.pubid, article)
-        got = renew(None if current is None else current.owned, numbering, ahead, article, take)
+        got = renew(current, there.numbering, ahead, article, take)
         if got is not None:
             _put(hub.connection, subscription.subid, article, got, is_own=False)
             _stay_above(hub, publication.pubid, article, at_hub)
-        given = got if got is not None else current.owned if current is not None else None
+        given = got if got is not None else current
         assert given is not None
         return given
 
-    given = transact_at(hub, give) if _may_need(has, numbering, at_hub, article) else None
-    if given is not None and (has is None or given != has.owned):
-        with subscriber.transaction():
-            _put(subscriber.connection, subscription.subid, article, given, is_own=True)
-            subscriber.keys.set_numbering(article, given)
-    if subscription.subscriber_type is SubscriberType.SERVER and article.publisher_identity_range:
-        _give_publisher_range(hub, subscriber, publication, article, subscription, at_hub)
+    given = transact_at(hub, give) if _may_need(has, there.numbering, at_hub, article) else None
+    owned = given if given != has else None
+    if not _publishes(subscription, article):
+        return GivenRanges(owned)
+    return GivenRanges(owned, _give_publisher_range(hub, publication, article, subscription, there, at_hub))
 
 
 def _stay_above(hub: Node, pubid: str, article: Article, numbering: Numbering) -> None:
@@ -179,28 +233,25 @@ def _stay_above(hub: Node, pubid: str, article: Article, numbering: Numbering) -
         _renew_publisher(hub, pubid, article, replace(numbering, highest=pool.owned.max_used))
 
 
-def _may_need(has: _StoredRange | None, numbering: Numbering, at_hub: Numbering, article: Article) -> bool:
+def _may_need(has: IdentityRange | None, numbering: Numbering, at_hub: Numbering, article: Article) -> bool:
     if has is None:
         return True
     ahead = max(at_hub.highest or 0, numbering.highest or 0)
-    return renew(has.owned, numbering, ahead, article, lambda _count: 1) is not None
+    return renew(has, numbering, ahead, article, lambda _count: 1) is not None
 
 
 def _give_publisher_range(
     hub: Node,
-    subscriber: Node,
     publication: Publication,
     article: Article,
     subscription: Subscription,
+    there: DeviceNumbering,
     at_hub: Numbering,
-) -> None:
+) -> IdentityRange | None:
     """Give a subscriber that publishes the numbers for its own subscribers (SQL Server: @pub_identity_range)."""
-    has = _find(subscriber.connection, subscription.subid, article, is_pub_range=True)
-    pool = _find_pool(subscriber.connection, article)
-    used = None if pool is None else pool.owned.max_used
-    if has is not None and (used is None or used < has.owned.end):
-        return
-    size = article.publisher_identity_range
+    has, size = there.given, article.publisher_identity_range
+    if has is not None and (there.used is None or there.used < has.end):
+        return None
 
     def give() -> IdentityRange:
         count = size if has is not None else 2 * size
@@ -208,15 +259,13 @@ def _give_publisher_range(
         given = (
             IdentityRange(begin, begin + size - 1, begin + size, begin + 2 * size - 1)
             if has is None
-            else IdentityRange(has.owned.next_begin, has.owned.next_end, begin, begin + size - 1)
+            else IdentityRange(has.next_begin, has.next_end, begin, begin + size - 1)
         )
         _put(hub.connection, subscription.subid, article, given, is_own=False, is_pub_range=True)
         _stay_above(hub, publication.pubid, article, at_hub)
         return given
 
-    given = transact_at(hub, give)
-    with subscriber.transaction():
-        _put(subscriber.connection, subscription.subid, article, given, is_own=True, is_pub_range=True)
+    return transact_at(hub, give)
 
 
 def _renew_publisher(hub: Node, pubid: str, article: Article, numbering: Numbering, *, is_new: bool = False) -> None:

@@ -76,22 +76,24 @@ class GivenRanges:
 class DeviceState:
     """What a device says of itself and its subscription as a session begins.
 
-    `nickname` is the device's. `sent` is the last of its generations that the hub has confirmed, `received` the last of
-    the hub's that it has; `state` is the mark of its last synchronisation. `fingerprint` is that of its definitions,
-    which are given in full where the hub has asked for them. `damages` are articles whose tables have lost triggers or
-    columns, `refused` the hub's rows that the device has refused and wants again.
+    `nickname` is the device's, `hub` the hub's as the device knows it. `sent` is the last of the device's generations
+    that the hub has confirmed, `received` the last of the hub's that the device has; `state` is the mark of its last
+    synchronisation. `definitions` are the device's; a device behind HTTP gives their `fingerprint` until the hub has
+    asked for them. `damages` are articles whose tables have lost triggers or columns, `refused` the hub's rows that the
+    device has refused and wants again.
     """
 
     publication: str
     subid: str
     nickname: int
+    hub: int
     state: str
     session: int
     sent: int
     received: int
     schema_version: int
     schema_guid: str | None
-    fingerprint: str
+    fingerprint: str = ""
     definitions: tuple[Article, ...] | None = None
     damages: Mapping[int, str] = field(default_factory=dict)
     refused: RowsByArticle = field(default_factory=dict)
@@ -102,19 +104,15 @@ class SessionTerms:
     """A session that the hub has begun: its number, and the mark that it is to leave at both ends.
 
     `since` is the device's last generation that the hub has, `wanted` are rows of the device that the hub requests
-    again. The hub has purged metadata up to its generation `purged`, which `hub` is the nickname of. `hub_priority` is
-    the weight of the hub's own changes.
+    again. The hub has purged metadata up to its generation `purged`; `hub_priority` is the weight of its own changes.
     """
 
     session: int
     mark: str
-    hub: int
     since: int
     wanted: RowsByArticle
     purged: int
     hub_priority: float
-    unsent: Sequence[tuple[str, str]] = ()
-    """Tables and columns of the hub that are not sent."""
 
 
 @frozen

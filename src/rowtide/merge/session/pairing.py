@@ -44,6 +44,7 @@ from rowtide.merge.progress import (
     select_subscriptions,
 )
 from rowtide.merge.session.history import expiry
+from rowtide.merge.session.messages import DeviceState
 from rowtide.merge.session.spooling import ArticleMapping, map_articles
 
 
@@ -178,29 +179,27 @@ def _subscriptions_of(count: int) -> Select[Any]:
     return select_subscriptions(asked & (subscriptions.c.pubid == _PUBID))
 
 
-def require_ready(hub: Node, subscriber: Node, pairing: Pairing) -> Sequence[UnsentColumn]:
-    """Raise unless the two nodes can synchronise; record at both where they are.
+def require_hub_ready(hub: Node, pairing: Pairing, device: DeviceState) -> Mapping[int, Sequence[str]]:
+    """Raise unless a hub can synchronise with a device; record where the hub is.
 
-    Return the columns of both that are not sent. Raises `NodeCopied`, `SubscriptionExpired`, `NodeRestored`,
+    Return the hub's columns that are not sent, by article. Raises `NodeCopied`, `SubscriptionExpired`, `NodeRestored`,
     `DirectionsChanged`, `SchemaAhead`, `DefinitionsDiffer`, `MergedTableAltered`, `StoredFilterRefused`,
     `OwnersDiffer`, `OwnerNotHeld`, `DeferredCodeOfOwner`.
     """
-    at_hub, at_subscriber = hub.tables.examine(pairing.articles), subscriber.tables.examine(pairing.known)
-    for examination in (at_hub, at_subscriber):
-        _require_original(examination.original)
+    at_hub = hub.tables.examine(pairing.articles)
+    require_original_of(at_hub.original)
     _require_unexpired(pairing)
-    _require_met(subscriber, pairing)
+    require_met(device, pairing)
     _require_directed_alike(pairing)
     require_known_schema(hub, pairing)
     _require_same_schema(pairing, at_hub)
-    _require_whole(hub, HUB, pairing, at_hub)
-    _require_whole(subscriber, pairing.at_hub.subscriber, pairing, at_subscriber)
+    for article in pairing.articles:
+        _require_whole(HUB, article, _find_damage(hub, article, at_hub))
+        _require_whole(pairing.at_hub.subscriber, article, device.damages.get(article.nickname))
     hub.tables.require_owners(pairing.articles)
-    subscriber.tables.require_owners(pairing.known)
-    for node, examination in ((hub, at_hub), (subscriber, at_subscriber)):
-        if not examination.is_recorded:
-            node.tables.record_identity()
-    return unsent_columns(pairing, at_hub, at_subscriber)
+    if not at_hub.is_recorded:
+        hub.tables.record_identity()
+    return at_hub.unsent
 
 
 def require_known_schema(hub: Node, pairing: Pairing) -> None:
@@ -219,16 +218,18 @@ def require_same_schema(hub: Node, pairing: Pairing) -> None:
     _require_same_schema(pairing, hub.tables.examine(pairing.articles))
 
 
-def unsent_columns(pairing: Pairing, at_hub: Examination, at_subscriber: Examination) -> list[UnsentColumn]:
-    """Return the columns that one node's tables have and that are not sent."""
+def unsent_columns(
+    pairing: Pairing, at_hub: Mapping[int, Sequence[str]], at_subscriber: Mapping[int, Sequence[str]]
+) -> list[UnsentColumn]:
+    """Return the columns that one node's tables have and that are not sent; those of each node are by article."""
     ends = (("the publisher", at_hub), (pairing.at_hub.subscriber, at_subscriber))
     return [
         UnsentColumn(article.qualified_name, name, node)
         for article in pairing.articles
-        for node, examination in ends
+        for node, unsent in ends
         # An article with a list of columns leaves the others out by choice.
-        if not (article.vertical_partition and examination is at_hub)
-        for name in examination.unsent.get(article.nickname, ())
+        if not (article.vertical_partition and unsent is at_hub)
+        for name in unsent.get(article.nickname, ())
     ]
 
 
@@ -251,7 +252,7 @@ def require_in_step(hub: Node, subscriber: Node, pairing: Pairing) -> None:
     for node in (hub, subscriber):
         require_original(node)
     _require_unexpired(pairing)
-    _require_met(subscriber, pairing)
+    _require_met(read_nickname(subscriber.connection), pairing)
     _require_directed_alike(pairing)
     require_same_schema(hub, pairing)
     require_tables(hub, HUB, pairing.articles)
@@ -262,7 +263,7 @@ def require_same_ends(hub: Node, subscriber: Node, pairing: Pairing) -> None:
     """Raise unless both nodes are those that synchronised last. Raises `NodeCopied`, `NodeRestored`."""
     for node in (hub, subscriber):
         require_original(node)
-    _require_met(subscriber, pairing)
+    _require_met(read_nickname(subscriber.connection), pairing)
 
 
 def require_original(node: Node, *, is_sure: bool = True) -> None:
@@ -270,18 +271,22 @@ def require_original(node: Node, *, is_sure: bool = True) -> None:
 
     Of a copy and its original on different servers, the first to synchronise continues: the marks stop the other one.
     """
-    _require_original(node.tables.find_original(), is_sure=is_sure)
+    require_original_of(node.tables.find_original(), is_sure=is_sure)
 
 
-def has_met(subscriber: Node, pairing: Pairing) -> bool:
-    """Whether both ends have each other's mark: neither was restored from a backup or is a copy of another."""
-    is_same = read_nickname(subscriber.connection) == pairing.at_hub.nickname
-    return is_same and pairing.at_subscriber.state in (pairing.at_hub.state, pairing.at_hub.next_state)
-
-
-def _require_original(original: Original | None, *, is_sure: bool = True) -> None:
+def require_original_of(original: Original | None, *, is_sure: bool = True) -> None:
+    """Raise `NodeCopied` for the original of a node that was found; see `require_original`."""
     if original is not None and (original.is_here or not is_sure):
         raise NodeCopied(original.copy, original.description)
+
+
+def has_met(nickname: int, pairing: Pairing) -> bool:
+    """Whether both ends have each other's mark: neither was restored from a backup or is a copy of another.
+
+    `nickname` is the subscriber's own.
+    """
+    is_same = nickname == pairing.at_hub.nickname
+    return is_same and pairing.at_subscriber.state in (pairing.at_hub.state, pairing.at_hub.next_state)
 
 
 def _require_unexpired(pairing: Pairing) -> None:
@@ -292,8 +297,15 @@ def _require_unexpired(pairing: Pairing) -> None:
         raise SubscriptionExpired(pairing.at_hub.subscriber, f"{last:%Y-%m-%d}", pairing.publication.retention_days)
 
 
-def _require_met(subscriber: Node, pairing: Pairing) -> None:
-    if not has_met(subscriber, pairing):
+def require_met(device: DeviceState, pairing: Pairing) -> None:
+    """Raise unless a device is the one that synchronised last. Raises `NodeRestored`, `GenerationRefused`."""
+    if device.hub != pairing.hub:
+        raise NodeRestored(pairing.at_hub.subscriber)
+    _require_met(device.nickname, pairing)
+
+
+def _require_met(nickname: int, pairing: Pairing) -> None:
+    if not has_met(nickname, pairing):
         raise NodeRestored(pairing.at_hub.subscriber)
     here, there = pairing.at_hub, pairing.at_subscriber
     if there.session > here.session:
@@ -301,14 +313,23 @@ def _require_met(subscriber: Node, pairing: Pairing) -> None:
         raise GenerationRefused(here.subscriber, reason)
 
 
-def _require_whole(node: Node, name: str, pairing: Pairing, examination: Examination) -> None:
+def _find_damage(node: Node, article: Article, examination: Examination) -> str | None:
+    damage = examination.damages.get(article.nickname)
+    if damage is not None and node.tables.attach_partitions(article):
+        return node.tables.find_damage(article)
+    return damage
+
+
+def find_damages(node: Node, articles: Sequence[Article], examination: Examination) -> dict[int, str]:
+    """Return which tables of a node have lost triggers or columns, by nickname; new partitions are attached."""
+    found = ((article.nickname, _find_damage(node, article, examination)) for article in articles)
+    return {nickname: damage for nickname, damage in found if damage is not None}
+
+
+def _require_whole(name: str, article: Article, damage: str | None) -> None:
     """Raise `MergedTableAltered` if triggers or columns are missing: changes would be lost, or every row refused."""
-    for article in pairing.articles:
-        damage = examination.damages.get(article.nickname)
-        if damage is not None and node.tables.attach_partitions(article):
-            damage = node.tables.find_damage(article)
-        if damage is not None:
-            raise MergedTableAltered(name, article.qualified_name, damage)
+    if damage is not None:
+        raise MergedTableAltered(name, article.qualified_name, damage)
 
 
 def require_tables(node: Node, name: str, articles: Sequence[Article]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
+from functools import partial
 
 from sqlalchemy import select
 
@@ -25,11 +26,13 @@ from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.nodes.sending import ChangesRequest, EnumeratedSending, Enumeration
 from rowtide.merge.partitions.filters import bind_articles
 from rowtide.merge.progress import list_retries, list_subscriptions
+from rowtide.merge.session.device_half import answer_questions, upload_request
 from rowtide.merge.session.history import Phase
-from rowtide.merge.session.messages import Counts
+from rowtide.merge.session.hub.uploading import UploadReceipt
+from rowtide.merge.session.messages import Counts, RowsByArticle, UploadHeader
 from rowtide.merge.session.pairing import HUB, Pairing, require_in_step, require_tables
 from rowtide.merge.session.spooling import Outgoing, Spool
-from rowtide.merge.session.synchronisation import receive_at_hub, upload_all
+from rowtide.merge.session.synchronisation import upload_all
 from rowtide.merge.versions.changes import RowChange
 
 
@@ -52,11 +55,13 @@ def rehearse_upload(hub: Node, subscriber: Node, pairing: Pairing, preview: Enum
     """
 
     @contextmanager
-    def reading(request: ChangesRequest) -> Iterator[tuple[int, Spool]]:
+    def reading(since: int, wanted: RowsByArticle, number: int) -> Iterator[tuple[UploadHeader, Spool]]:
+        definitions = (*pairing.articles, *pairing.leaving)
+        request = upload_request(pairing.known, definitions, since, pairing.hub, wanted, names_parents=number == 0)
         sending = EnumeratedSending(preview.naming_parents(request.parents), request)
         with Outgoing(sending, request).spool() as spool:
             spool.complete()
-            yield preview.generation, spool
+            yield UploadHeader(since, preview.generation, wanted, number), spool
 
     def rehearse() -> Rehearsed:
         phase, of_publication = Phase(), conflicts_info.c.pubid == pairing.publication.pubid
@@ -64,9 +69,9 @@ def rehearse_upload(hub: Node, subscriber: Node, pairing: Pairing, preview: Enum
         with hub.trying():
             known = select(conflicts_info.c.conflict_id).where(of_publication)
             before = set(hub.connection.execute(known).scalars())
-            upload_all(
-                subscriber, receive_at_hub(hub, pairing, again), pairing, reading, phase, lambda _done, _all: None
-            )
+            receipt = UploadReceipt(hub, pairing, phase, again, list_retries(subscriber.connection, pairing.hub))
+            answer = partial(answer_questions, subscriber, receipt.articles)
+            upload_all(receipt, reading, answer, lambda _done, _all: None)
             conflicts = _read_conflicts(hub, pairing, before)
         refusals = {(each.article.nickname, each.change.rowguid): each.refusal for each in phase.refusals}
         return Rehearsed(phase.articles, conflicts, refusals)

@@ -8,7 +8,7 @@ Rows of the hub that an uploading subscriber does not have: it may neither write
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
@@ -45,9 +45,8 @@ class Cascades:
     """Judges a subscriber's deletes at the hub.
 
     `articles` are the publication's, with those that were dropped, by nickname, `filters` those of the subscriber's
-    partition. `sent` is the hub's generation that the subscriber has; `unreceived` returns what it refused of that.
-    `returning` are the deletes refused in this synchronisation, `staying` the rows whose deletes the hub has decided
-    against.
+    partition. `sent` is the hub's generation that the subscriber has, `unreceived` what it refused of that. `returning`
+    are the deletes refused in this synchronisation, `staying` the rows whose deletes the hub has decided against.
     """
 
     node: Node
@@ -56,7 +55,7 @@ class Cascades:
     source: int
     sent: int
     publication: Publication
-    unreceived: Callable[[], Mapping[int, Sequence[str]]] = dict
+    unreceived: Mapping[int, Sequence[str]] = field(default_factory=dict)
     returning: dict[Place, ChildrenNotSeen] = field(default_factory=dict)
     staying: set[Place] = field(default_factory=set)
     _below_returning: dict[Place, ChildrenNotSeen] = field(default_factory=dict)
@@ -193,7 +192,7 @@ class Cascades:
         if known.generation is None or known.generation > self.sent:
             return True
         if self._refused_there is None:
-            refused = self.unreceived()
+            refused = self.unreceived
             self._refused_there = frozenset((nickname, each) for nickname, some in refused.items() for each in some)
         return place in self._refused_there
 

@@ -10,10 +10,9 @@ from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_con
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, failure_type, identify
 from rowtide.merge.conflicts.resolution import Winner, withdrawal
 from rowtide.merge.errors.rows import CHILDREN_NOT_SEEN, FOREIGN_KEY_CODES, ParentNotThere
-from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.roles.rows import Place, by_nickname
 from rowtide.merge.partitions.belonging import RecordType, find_record_types
-from rowtide.merge.progress import list_retries, put_retry
+from rowtide.merge.progress import put_retry
 from rowtide.merge.session.exchange import Refused
 from rowtide.merge.session.hub.cascades import are_any_of_others
 from rowtide.merge.session.hub.decisions import instead
@@ -21,7 +20,7 @@ from rowtide.merge.session.hub.key_contests import reason_of_contest
 from rowtide.merge.session.hub.parents import parents_of
 from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.hub.record_decisions import HubRecordDecisions
-from rowtide.merge.session.messages import Counts
+from rowtide.merge.session.messages import Counts, RowsByArticle
 from rowtide.merge.session.pairing import Pairing
 from rowtide.merge.session.record_transfer import (
     DEFERRED,
@@ -34,7 +33,6 @@ from rowtide.merge.session.record_transfer import (
     Rejected,
     Waiting,
     find_below,
-    find_tops,
     is_child_of,
     write_outcome,
 )
@@ -44,23 +42,47 @@ from rowtide.merge.versions.changes import KnownVersion, Row, RowChange
 _MOST_REQUESTS = 3
 
 
-def hub_records(subscriber: Node, receiver: HubReceiver, pairing: Pairing, spool: Spool) -> HubRecords | None:
-    """Return what receives the logical records of an upload at the hub; None if no article has such."""
-    kinds, source = find_record_types(pairing.articles), pairing.at_hub.nickname
-    if not kinds:
-        return None
-    sent = min(pairing.at_hub.sent, pairing.at_subscriber.received)
-    records = HubRecords(receiver, sent)
-    resolving = [kind for kind in kinds if kind.resolves and any(a.nickname in spool.nicknames for a in kind.articles)]
+def read_buried(receiver: HubReceiver, pairing: Pairing, spool: Spool) -> dict[int, RowsByArticle]:
+    """Return the rows that the hub has deleted since the device was last sent changes, by the kind's top article.
+
+    They are needed of the logical records that are resolved as a whole.
+    """
+    kinds = [kind for kind in find_record_types(pairing.articles) if kind.resolves]
+    resolving = [kind for kind in kinds if any(article.nickname in spool.nicknames for article in kind.articles)]
     if resolving:
-        refused = list_retries(subscriber.connection, pairing.hub)
-        records.unreceived = frozenset((nickname, rowguid) for nickname, each in refused.items() for rowguid in each)
         receiver.node.apply_log()
+    sent = min(pairing.at_hub.sent, pairing.at_subscriber.received)
+    buried: dict[int, RowsByArticle] = {}
     for kind in resolving:
-        for article in kind.articles:
-            buried = receiver.node.versions.read_buried(article, sent, source)
-            for rowguid, top in find_tops(subscriber, kind, article.nickname, buried).items():
-                records.buried.setdefault(top, []).append((article.nickname, rowguid))
+        read = receiver.node.versions.read_buried
+        found = {article.nickname: read(article, sent, pairing.at_hub.nickname) for article in kind.articles}
+        buried[kind.top.nickname] = {nickname: rowguids for nickname, rowguids in found.items() if rowguids}
+    return buried
+
+
+def hub_records(
+    receiver: HubReceiver,
+    pairing: Pairing,
+    refused: RowsByArticle,
+    buried: Mapping[int, RowsByArticle],
+    tops: Mapping[int, Mapping[str, str]],
+) -> HubRecords | None:
+    """Return what receives the logical records of an upload at the hub; None if no article has such.
+
+    `refused` are the hub's rows that the device has refused, `buried` those that the hub has deleted, and `tops` the
+    records that these are in at the device; see `UploadHeader`.
+    """
+    if not find_record_types(pairing.articles):
+        return None
+    records = HubRecords(receiver, min(pairing.at_hub.sent, pairing.at_subscriber.received))
+    if buried:
+        records.unreceived = frozenset((nickname, rowguid) for nickname, each in refused.items() for rowguid in each)
+    for top_article, rows in buried.items():
+        answered = tops.get(top_article, {})
+        for nickname, rowguids in rows.items():
+            for rowguid in rowguids:
+                if rowguid in answered:
+                    records.buried.setdefault(answered[rowguid], []).append((nickname, rowguid))
     return records
 
 

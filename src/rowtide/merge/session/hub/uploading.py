@@ -1,0 +1,135 @@
+"""What the hub makes of an upload, in the rounds that it takes: rows that it wants besides come in a later one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from rowtide.merge.articles import Article, SubscriberType
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.session.exchange import Refused
+from rowtide.merge.session.history import Phase, read_included
+from rowtide.merge.session.hub.cascades import Cascades
+from rowtide.merge.session.hub.parents import LineageChecks
+from rowtide.merge.session.hub.receiving import HubReceiver
+from rowtide.merge.session.hub.records import HubRecords, hub_records, read_buried
+from rowtide.merge.session.messages import RefusedUpload, RowsByArticle, TopsQuestion, UploadHeader, UploadResult
+from rowtide.merge.session.pairing import Pairing
+from rowtide.merge.session.spool_transfer import advance, in_session, store_received, transfer
+from rowtide.merge.session.spooling import Spool
+
+
+@dataclass(slots=True)
+class UploadReceipt:
+    """An upload as the hub receives it.
+
+    `again` are the rows to request once more, `unreceived` the hub's rows that the device has refused. Without
+    `claims`, it is a rehearsal: nothing of it is stored as received.
+    """
+
+    node: Node
+    pairing: Pairing
+    phase: Phase
+    again: dict[int, list[str]]
+    unreceived: RowsByArticle
+    claims: LineageChecks | None = None
+    _receiver: HubReceiver | None = None
+    _records: HubRecords | None = None
+    _buried: dict[int, RowsByArticle] = field(default_factory=dict)
+    _changes: int = 0
+    _is_stored: bool = False
+
+    @property
+    def since(self) -> int:
+        """The device's last generation that both ends know to be at the hub."""
+        return min(self.pairing.at_subscriber.sent, self.pairing.at_hub.received)
+
+    @property
+    def articles(self) -> list[Article]:
+        """The articles that the device has changes of, as the hub writes them."""
+        return [one.receiver for one in self.pairing.mappings.values()]
+
+    def receive(self, header: UploadHeader, spool: Spool, tell: Callable[[int, int], None]) -> UploadResult:
+        """Write what has come; the result is complete unless rows or answers are wanted in another round."""
+        if self.claims is not None:
+            self.claims.begin(header.generation)
+        receiver = self._receiver = self._receiver or self._make_receiver()
+        articles, mappings = self.articles, self.pairing.mappings
+        spool.mappings = {nickname: one for nickname, one in mappings.items() if one.is_needed}
+        if header.round == 0:
+            pairing = replace(self.pairing, articles=tuple(articles))
+            buried = self._buried = self._buried or read_buried(receiver, pairing, spool)
+            questions = [TopsQuestion(top, rows) for top, rows in buried.items() if rows]
+            if questions and header.tops is None:
+                return UploadResult(header.generation, questions=questions)
+            self._records = hub_records(receiver, pairing, self.unreceived, buried, header.tops or {})
+            store = partial(self._store, receiver, header.generation)
+            self._is_stored = transfer(spool, receiver, articles, self.phase, tell, self._records, store)
+        else:
+            transfer(spool, receiver, articles, self.phase, tell, self._records)
+        self._changes += spool.changes
+        return self._end_round(receiver, header.generation)
+
+    def _end_round(self, receiver: HubReceiver, generation: int) -> UploadResult:
+        records = self._records
+        if records is not None and records.wants_more:
+            return UploadResult(generation, wanted=records.request())
+        if records is not None and records.wanted:
+            with in_session(self.node, self.pairing.at_hub):
+                records.request_later()
+        left = {(each.article.nickname, each.change.rowguid) for each in self.phase.refused}
+        refused = [_refused(each, left) for each in self.phase.refusals]
+        return UploadResult(generation, receiver.has_refused, refused, counts=self.phase.articles)
+
+    def conclude(self, generation: int) -> None:
+        """Store that all has come, unless the last transaction did."""
+        receiver = self._receiver
+        assert receiver is not None
+        if not self._is_stored and (generation != self.pairing.at_hub.received or self._changes):
+            advance(receiver, partial(self._store, receiver, generation))
+        receiver.conclude()
+
+    def _store(self, receiver: HubReceiver, generation: int) -> None:
+        if self.claims is not None:
+            store_received(receiver, generation)
+
+    def _make_receiver(self) -> HubReceiver:
+        pairing = self.pairing
+        articles = {article.nickname: article for article in pairing.articles}
+        sent = min(pairing.at_hub.sent, pairing.at_subscriber.received)
+        return HubReceiver(
+            self.node,
+            pairing.at_hub,
+            pairing.at_hub.nickname,
+            pairing.at_hub.subscriber,
+            self.again,
+            is_upload=True,
+            hub_name=pairing.publication.name,
+            hub_priority=pairing.hub_priority,
+            filters=pairing.filters,
+            articles=articles,
+            claims=self.claims,
+            cascades=Cascades(
+                self.node,
+                articles | {article.nickname: article for article in pairing.leaving},
+                pairing.filters,
+                pairing.at_hub.nickname,
+                sent,
+                pairing.publication,
+                self.unreceived,
+            ),
+        )
+
+
+def check_lineages(hub: Node, pairing: Pairing, last: dict[int, int]) -> LineageChecks:
+    """Return what judges the lineages of a device; `last` are the last generations that the hub has, by nickname."""
+    claims = LineageChecks(pairing.at_hub.subscriber, pairing.at_hub.nickname, pairing.at_hub.received, last)
+    if pairing.at_hub.subscriber_type is not SubscriberType.SERVER:
+        claims.read_seen = partial(read_included, hub, last[pairing.hub])
+    return claims
+
+
+def _refused(refused: Refused, left: set[tuple[int, str]]) -> RefusedUpload:
+    nickname, rowguid, error = refused.article.nickname, refused.change.rowguid, refused.error
+    return RefusedUpload(nickname, rowguid, error.code, str(error.reason), (nickname, rowguid) in left)
