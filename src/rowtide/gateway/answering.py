@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
-from rowtide.gateway.errors import MessageMalformed
+from rowtide.gateway.device_files import DeviceFiles
+from rowtide.gateway.errors import BodyTooLarge, MessageMalformed
 from rowtide.gateway.hubs import Hub, Workers
 from rowtide.gateway.jwt_identity import Issuer
-from rowtide.gateway.requests import Done, Registered, Registration
-from rowtide.gateway.wire.envelopes import SPOKEN, Envelope, read
+from rowtide.gateway.limits import DEFAULT_GATEWAY_LIMITS
+from rowtide.gateway.requests import Done, FileRequest, MoreRequest, Registered, Registration
+from rowtide.gateway.synchronising import Downloads, answer_acknowledgement, answer_more, answer_sync
+from rowtide.gateway.wire.envelopes import SPOKEN_TEXT, Envelope, read
 from rowtide.merge.devices.credentials import SHORTEST_KEY, read_code, read_token
 from rowtide.merge.devices.registered import KnownDevice, forget_token, has_devices, know_device, register
 from rowtide.merge.errors.devices import CodeRefused, TokenRefused
 from rowtide.merge.nodes.node import Node
+from rowtide.merge.session.messages import Acknowledgement, SyncRequest
 
 _NO_TOKEN = "none was sent as Authorization: Bearer"  # noqa: S105 - it says that there is none
 
@@ -44,12 +49,22 @@ class Answering:
     """Answers requests by threads that have the hubs' databases."""
 
     workers: Workers
+    files: DeviceFiles
     issuer: Issuer | None = None
+    most_rows: int = DEFAULT_GATEWAY_LIMITS.rows
+    downloads: Downloads = field(default_factory=Downloads)
 
     @property
     def steps(self) -> Mapping[str, Callable[[Node, Asked], Envelope]]:
         """What can be asked, by the last part of its address."""
-        return {"register": self._register, "logout": self._logout}
+        return {
+            "register": self._register,
+            "file": self._file,
+            "sync": self._sync,
+            "more": self._more,
+            "acknowledge": self._acknowledge,
+            "logout": self._logout,
+        }
 
     async def answer(self, step: str, asked: Asked) -> Envelope:
         """Return the answer to a request. Raises what the step raises."""
@@ -68,7 +83,9 @@ class Answering:
         wanted: Registration = read(asked.body, Registration).message
         code = read_code(wanted.code)
         if len(asked.key) < SHORTEST_KEY:
-            raise MessageMalformed("header Idempotency-Key", f"it has fewer than {SHORTEST_KEY} characters", _spoken())
+            raise MessageMalformed(
+                "header Idempotency-Key", f"it has fewer than {SHORTEST_KEY} characters", SPOKEN_TEXT
+            )
         if code is None or not has_devices(node.connection):
             raise CodeRefused("it is unknown, or was used")
         token, device = register(node, code, asked.key, asked.client)
@@ -81,6 +98,39 @@ class Answering:
         forget_token(node, device)
         return Envelope(Done())
 
+    def _file(self, node: Node, asked: Asked) -> Envelope:
+        """Make a device's first file."""
+        device = self._know(node, asked)
+        wanted = read(asked.body, FileRequest).message
+        _require_key(asked)
+        return Envelope(self.files.make(node, device, wanted, asked.key))
+
+    async def find_file(self, asked: Asked, name: str) -> Path:
+        """Return the path of a device's file. Raises `GatewayAddressUnknown`, `TokenRefused`, `DeviceRevoked`."""
+
+        def find(node: Node) -> Path:
+            return self.files.find(self._know(node, asked).device_id, name)
+
+        return await asyncio.wrap_future(self.workers.submit(asked.hub, find))
+
+    def _sync(self, node: Node, asked: Asked) -> Envelope:
+        """Take an upload, and send what the hub has."""
+        device = self._know(node, asked)
+        given = read(asked.body, SyncRequest)
+        if sum(len(batch.changes) for batch in given.batches) > self.most_rows:
+            raise BodyTooLarge(f"{self.most_rows:,} rows")
+        return answer_sync(node, asked.hub.name, device, given, self.downloads)
+
+    def _more(self, node: Node, asked: Asked) -> Envelope:
+        """Send further batches of a download."""
+        device = self._know(node, asked)
+        return answer_more(asked.hub.name, device, read(asked.body, MoreRequest).message, self.downloads)
+
+    def _acknowledge(self, node: Node, asked: Asked) -> Envelope:
+        """Store what a device has of a download."""
+        device = self._know(node, asked)
+        return answer_acknowledgement(node, device, read(asked.body, Acknowledgement).message)
+
     def _know(self, node: Node, asked: Asked) -> KnownDevice:
         """Return the device that asks. Raises `TokenRefused`, `DeviceRevoked`."""
         if not asked.token:
@@ -90,5 +140,6 @@ class Answering:
         return know_device(node, read_token(asked.token), asked.client)
 
 
-def _spoken() -> str:
-    return ", ".join(map(str, SPOKEN))
+def _require_key(asked: Asked) -> None:
+    if len(asked.key) < SHORTEST_KEY:
+        raise MessageMalformed("header Idempotency-Key", f"it has fewer than {SHORTEST_KEY} characters", SPOKEN_TEXT)

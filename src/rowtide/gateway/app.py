@@ -15,7 +15,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -79,6 +79,7 @@ class GatewayApp:
             routes=[
                 Route("/healthz", self._healthz),
                 Route("/readyz", self._readyz),
+                Route("/{hub}/files/{name}", self._file, methods=["GET"]),
                 *(Route(f"/{{hub}}/{step}", self._step(step), methods=["POST"]) for step in steps),
             ],
             exception_handlers={
@@ -98,22 +99,29 @@ class GatewayApp:
         is_ready = all(hubs.values())
         return JSONResponse({"ready": is_ready, "hubs": hubs}, status_code=200 if is_ready else 503)
 
+    async def _file(self, request: Request) -> Response:
+        """Send a device's file, or the part of it that is asked for."""
+        hub = self._find_hub(request)
+        with self._places.place():
+            asked = _asked(request, hub, b"")
+            request.state.device = asked.who
+            path = await self._served.answering.find_file(asked, request.path_params["name"])
+        return FileResponse(path, media_type="application/octet-stream")
+
+    def _find_hub(self, request: Request) -> Hub:
+        hub = self._served.hubs.get(request.path_params["hub"])
+        if hub is None:
+            raise GatewayAddressUnknown(request.url.path)
+        return hub
+
     def _step(self, step: str) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            hub = self._served.hubs.get(request.path_params["hub"])
-            if hub is None:
-                raise GatewayAddressUnknown(request.url.path)
+            hub = self._find_hub(request)
             with self._places.place():
-                asked = Asked(
-                    hub=hub,
-                    body=await self._read(request),
-                    token=_bearer(request),
-                    key=request.headers.get(KEY_HEADER, ""),
-                    claims=request.headers.get(CLAIMS_HEADER),
-                    client=request.headers.get(CLIENT_HEADER, ""),
-                )
+                asked = _asked(request, hub, await self._read(request))
                 request.state.device = asked.who
-                self._meter.require(f"{hub.name} {asked.who}", time.monotonic())
+                if asked.who:
+                    self._meter.require(f"{hub.name} {asked.who}", time.monotonic())
                 envelope = await self._served.answering.answer(step, asked)
             return _respond(request, envelope)
 
@@ -226,6 +234,17 @@ def _respond(request: Request, envelope: Envelope) -> Response:
         if is_packed:
             headers["content-encoding"] = "gzip"
     return Response(body, 200, headers, CONTENT_TYPE)
+
+
+def _asked(request: Request, hub: Hub, body: bytes) -> Asked:
+    return Asked(
+        hub=hub,
+        body=body,
+        token=_bearer(request),
+        key=request.headers.get(KEY_HEADER, ""),
+        claims=request.headers.get(CLAIMS_HEADER),
+        client=request.headers.get(CLIENT_HEADER, ""),
+    )
 
 
 def _bearer(request: Request) -> str:

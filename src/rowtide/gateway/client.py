@@ -7,7 +7,7 @@ import random
 import socket
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from email.message import Message
 from http import HTTPStatus
@@ -37,6 +37,8 @@ ANSWER_S = 330.0
 """Longer than a gateway waits for a request, and than a device may wait for changes."""
 MOST_ATTEMPTS = 6
 _MOST_ANSWER = 1 << 30
+_MOST_PROBLEM = 1 << 16
+_PIECE = 1 << 18
 _SHOWN = 60
 
 
@@ -70,7 +72,7 @@ class GatewayClient:
     """
 
     url: str
-    token: str = ""
+    token: str = field(default="", repr=False)
     claims: Callable[[], str] | None = None
     attempts: int = MOST_ATTEMPTS
     pause: Callable[[float], None] = time.sleep
@@ -98,6 +100,45 @@ class GatewayClient:
                     raise
                 self.pause(retry_pause_s(problems.retry_after_s(error), attempt, random.random()))  # noqa: S311
         raise AssertionError("no attempt was made")
+
+    def fetch(self, path: str, begin: int) -> Iterator[bytes]:
+        """Yield a file of the gateway from a place on. Raises as `ask`, but once: the caller goes on where it was."""
+        parts = self._parts = self._parts or read_gateway_url(self.url)
+        self.requests += 1
+        headers = {
+            "Authorization": f"Bearer {self.token}",
+            "Accept-Encoding": "identity",
+            **({"Range": f"bytes={begin}-"} if begin else {}),
+        }
+        try:
+            connection = self._connected()
+            connection.request("GET", f"{parts.path.rstrip('/')}/{path}", headers=headers)
+            answer = connection.getresponse()
+            self._require_part(answer, begin)
+            while piece := answer.read1(_PIECE):
+                self.received_bytes += len(piece)
+                yield piece
+            self._require_end(answer)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise GatewayNotReached(self.url, _reason(error)) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _require_part(self, answer: http.client.HTTPResponse, begin: int) -> None:
+        is_sent = answer.status == (HTTPStatus.PARTIAL_CONTENT if begin else HTTPStatus.OK)
+        if is_sent and PROTOCOL_HEADER in answer.headers:
+            return
+        self._judge(answer.status, answer.headers, answer.read(_MOST_PROBLEM))
+        raise AnswerTruncated(self.url, "it does not send a part of a file")
+
+    def _require_end(self, answer: http.client.HTTPResponse) -> None:
+        missing = answer.length or 0
+        # One that is not closed would be in the way of the next request.
+        answer.close()
+        if missing:
+            raise AnswerTruncated(self.url, f"{missing:,} bytes are missing")
 
     def close(self) -> None:
         """Close the connection."""
@@ -196,8 +237,6 @@ class GatewayClient:
 
 
 def _read_problem(content: bytes) -> RowtideError | None:
-    import rowtide.errors  # noqa: F401 - so that any error is known
-
     try:
         return problems.read_problem(parse(content))
     except (Misfit, MessageMalformed):

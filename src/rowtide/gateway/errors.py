@@ -249,3 +249,36 @@ class AlgorithmRefused(Invalid, number=8437):
     hint = "Name one or several of {known}."
     algorithm: str
     known: str
+
+
+class DownloadGone(Retryable, number=8438):
+    """A gateway that does not have the rest of a download is asked for it; it was another one, or long ago."""
+
+    fact = "the rest of the download of session {session} is no longer there"
+    hint = "The synchronisation begins again after what the device has confirmed."
+    session: int
+
+
+class DeviceHasFile(Denied, number=8439):
+    """A device that has synchronised a file asks for a new one."""
+
+    fact = "device {name} has a file already, which has synchronised"
+    hint = """Put that file back. If it is lost, repeat the command with --replace: a new file has all rows, and what
+        was changed in the lost one since its last synchronisation is gone."""
+    name: str
+
+
+class FileBeingMade(Retryable, number=8440):
+    """The first file of a device is being made by another request."""
+
+    fact = "the device's file is being made"
+    hint = "It is asked for again after {after_s} seconds."
+    after_s: float
+
+
+class DeviceFileDamaged(Retryable, number=8441):
+    """A downloaded file is not what the gateway said."""
+
+    fact = "the file that {url} sent has other contents than it said"
+    hint = "It is removed, and fetched again by the next attempt."
+    url: str

@@ -66,3 +66,41 @@ class DeviceConflicts:
     """The conflicts of a device's changes."""
 
     conflicts: tuple[DeviceConflict, ...]
+
+
+@frozen
+class MoreRequest:
+    """A device asks for the batches of a download from a number on."""
+
+    subid: str
+    session: int
+    generation: int
+    number: int
+
+
+@frozen
+class More:
+    """Batches of a download follow, from a number on."""
+
+    number: int
+
+
+@frozen
+class Acknowledged:
+    """The hub has stored what a device has said of a download."""
+
+
+@frozen
+class FileRequest:
+    """A device that has no file asks for one; `replaces`: also if it had one, whose changes are then lost."""
+
+    replaces: bool = False
+
+
+@frozen
+class DeviceFile:
+    """A compressed file that a device is to fetch: its name, and what it has to be."""
+
+    name: str
+    size: int
+    sha256: str

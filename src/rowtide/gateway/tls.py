@@ -27,3 +27,12 @@ class TlsOptions:
             help="Of pages that may use the gateway, as https://app.example. May be repeated.",
         ),
     ] = ()
+    files: Annotated[
+        str | None,
+        Option(
+            "--files",
+            metavar="FOLDER",
+            help="Where the first files of devices are kept for a week; gateways of one hub share it.",
+            show_default="a folder that goes with the process",
+        ),
+    ] = None

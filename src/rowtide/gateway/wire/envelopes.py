@@ -15,6 +15,7 @@ from rowtide.merge.session.messages import RowBatch
 VERSION = 1
 SPOKEN: tuple[int, ...] = (VERSION,)
 """The versions that this build speaks."""
+SPOKEN_TEXT = ", ".join(map(str, SPOKEN))
 CONTENT_TYPE = "application/vnd.rowtide+json"
 _FIELDS = {"protocol", "message", "batches", "is_last"}
 

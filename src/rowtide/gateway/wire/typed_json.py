@@ -90,11 +90,13 @@ def _plain_encoder(kind: Any) -> Encoder:
     if origin is Mapping:
         encode = _encoder(arguments[1])
         return lambda value: {str(name): encode(one) for name, one in value.items()}
+    if kind in _PLAIN_ENCODERS:
+        return _PLAIN_ENCODERS[kind]
     if is_dataclass(kind):
         return _encode_fields(kind)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return lambda value: value.value
-    return _PLAIN_ENCODERS[kind]
+    raise TypeError(f"messages have no {kind}")
 
 
 def _encode_fields(kind: Any) -> Encoder:

@@ -131,7 +131,8 @@ def rotate_token(hub: Node, name: str, code_hours: float = CODE_HOURS) -> str:
         row = _find(hub.connection, name)
         code = new_code(row["device_id"])
         tokens = {} if row["revoked_at"] is None else {"token_digest": None, "former_digest": None, "revoked_at": None}
-        _set(hub.connection, row["device_id"], code_digest=code.digest, code_expires=expires, **tokens)
+        values = {"code_digest": code.digest, "code_expires": expires, "next_digest": None, **tokens}
+        _set(hub.connection, row["device_id"], **values)
     return code.as_code
 
 
@@ -213,6 +214,12 @@ def bind_subscription(hub: Node, device: KnownDevice, subid: str) -> None:
         )
         if hub.connection.execute(taken).first() is not None:
             raise DeviceFileDiffers(device.name)
+        _set(hub.connection, device.device_id, subid=subid)
+
+
+def replace_subscription(hub: Node, device: KnownDevice, subid: str) -> None:
+    """Note a new subscription of a device, which gets a new file."""
+    with hub.transaction():
         _set(hub.connection, device.device_id, subid=subid)
 
 

@@ -110,7 +110,7 @@ def pair(hub: Node, subscriber: Node, publication_name: str, subscriber_name: st
     is_prepared = subscriber.tables.is_prepared()
     subids = list_subids(subscriber.connection, publication_name) if is_prepared else ()
     # Before the rest of the subscriber's: the mark that a synchronisation stores in between is one that the hub has.
-    publication, known, published, hub_nickname, schema, hub_priority = _read_hub(hub, publication_name, subids)
+    publication, known, published, hub_nickname, schema, hub_priority = read_hub(hub, publication_name, subids)
     unknown = MergeSubscriptionUnknown(subscriber_name, publication_name)
     if not subids:
         raise unknown
@@ -132,7 +132,7 @@ def pair(hub: Node, subscriber: Node, publication_name: str, subscriber_name: st
     )
 
 
-def _read_hub(
+def read_hub(
     hub: Node, publication_name: str, subids: Sequence[str]
 ) -> tuple[Publication, tuple[Subscription, ...], tuple[Article, ...], int, SchemaVersion, float]:
     """Return a publication, some of its subscriptions, its articles, its hub's nickname, last schema change and
