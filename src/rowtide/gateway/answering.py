@@ -14,7 +14,7 @@ from rowtide.gateway.errors import BodyTooLarge, MessageMalformed
 from rowtide.gateway.hubs import Hub, Workers
 from rowtide.gateway.jwt_identity import Issuer
 from rowtide.gateway.limits import DEFAULT_GATEWAY_LIMITS
-from rowtide.gateway.requests import Done, FileRequest, MoreRequest, Registered, Registration
+from rowtide.gateway.requests import Done, FileRequest, More, MoreRequest, Registered, Registration
 from rowtide.gateway.synchronising import Downloads, answer_acknowledgement, answer_more, answer_sync
 from rowtide.gateway.wire.envelopes import SPOKEN_TEXT, Envelope, read
 from rowtide.merge.devices.credentials import SHORTEST_KEY, read_code, read_token
@@ -124,12 +124,16 @@ class Answering:
     def _more(self, node: Node, asked: Asked) -> Envelope:
         """Send further batches of a download."""
         device = self._know(node, asked)
-        return answer_more(asked.hub.name, device, read(asked.body, MoreRequest).message, self.downloads)
+        return Envelope(
+            More(), answer_more(asked.hub.name, device, read(asked.body, MoreRequest).message, self.downloads)
+        )
 
     def _acknowledge(self, node: Node, asked: Asked) -> Envelope:
         """Store what a device has of a download."""
         device = self._know(node, asked)
-        return answer_acknowledgement(node, device, read(asked.body, Acknowledgement).message)
+        said: Acknowledgement = read(asked.body, Acknowledgement).message
+        answer_acknowledgement(node, asked.hub.name, device, said, self.downloads)
+        return Envelope(Done())
 
     def _know(self, node: Node, asked: Asked) -> KnownDevice:
         """Return the device that asks. Raises `TokenRefused`, `DeviceRevoked`."""

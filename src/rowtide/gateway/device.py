@@ -1,154 +1,138 @@
-"""A device that synchronises over HTTP: its half of a synchronisation, with a gateway as the other one."""
+"""A device that only reaches a gateway: `rowtide.device(path, url)`."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
 
-from rowtide.core.garbage import collecting_rarely
-from rowtide.gateway.client import GatewayClient
-from rowtide.gateway.requests import Acknowledged, More, MoreRequest
-from rowtide.gateway.wire.envelopes import Envelope
-from rowtide.merge.articles import ExchangeType, Progress
-from rowtide.merge.catalogue import get_publication, list_articles
-from rowtide.merge.errors.subscribing import MergeSubscriptionUnknown
+from rowtide.core.errors import FileNotWritable
+from rowtide.databases.passwords import FilePassword
+from rowtide.gateway.client import GatewayClient, make_request_key, read_gateway_url, send_plain
+from rowtide.gateway.errors import DeviceNotRegistered, PublicationUnclear
+from rowtide.gateway.first_file import fetch_first_file
+from rowtide.gateway.requests import Done, Registered, Registration
+from rowtide.gateway.transport import GatewayTransport
+from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Progress
+from rowtide.merge.catalogue import list_publications, read_nickname
+from rowtide.merge.nodes.connecting import open_synchronised
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.progress import list_subscriptions, read_purge
-from rowtide.merge.session.device_half import DeviceHalf
-from rowtide.merge.session.history import Summary, is_due, purge
-from rowtide.merge.session.messages import (
-    DownloadHeader,
-    RowBatch,
-    SyncAnswer,
-    SyncRequest,
-    UploadResult,
-)
-from rowtide.merge.session.spooling import Spool
-
-_MOST_ROUNDS = 10
-"""A hub that asks for rows again this often does not say what it wants."""
+from rowtide.merge.session.history import Summary
+from rowtide.merge.session.over_transport import synchronise_over
 
 
-def synchronise_by_gateway(
-    node: Node,
-    publication: str,
-    client: GatewayClient,
-    on_progress: Progress = lambda _phase, _done, _all: None,
-    exchange: ExchangeType = ExchangeType.BOTH,
-) -> Summary:
-    """Exchange all changes of a device with its hub, or those of one direction.
+class Device:
+    """A file that is synchronised over HTTP. The token is kept beside it, readable by its owner alone."""
 
-    Raises what a direct synchronisation raises, and what `GatewayClient.ask` does.
-    """
-    summary, began = Summary(publication), time.monotonic()
-    with collecting_rarely():
-        half, answer, batches = _upload(node, publication, client, exchange, summary, on_progress)
-        if answer.download is not None:
-            _download(half, answer, answer.download, batches, client, exchange, summary, on_progress)
-            if half.is_overtaken:
-                # Its programs would get no numbers: with those that it says now, the hub gives new ones.
-                again, numbered, _ = _upload(node, publication, client, ExchangeType.UPLOAD, summary, on_progress)
-                again.take_ranges(numbered.ranges)
-    if is_due(read_purge(node.connection)):
-        purge(node)
-    summary.seconds = time.monotonic() - began
-    return summary
+    def __init__(
+        self,
+        path: str | Path,
+        url: str,
+        token: str | None = None,
+        *,
+        claims: Callable[[], str] | None = None,
+        publication: str | None = None,
+    ) -> None:
+        self.path = Path(path).absolute()
+        self.publication = publication
+        read_gateway_url(url)
+        self._client = GatewayClient(url, token or "", claims)
 
+    def __enter__(self) -> Self:
+        return self
 
-def open_half(node: Node, publication: str) -> DeviceHalf:
-    """Return the device's half, as the device's database says. Raises `MergeSubscriptionUnknown`."""
-    found = get_publication(node.connection, publication)
-    own = list_subscriptions(node.connection, found.pubid)
-    if not own:
-        raise MergeSubscriptionUnknown("this device", publication)
-    return DeviceHalf(node, publication, own[0], list_articles(node.connection, found.pubid), own[0].nickname)
+    def __exit__(self, *_raised: object) -> None:
+        self.close()
 
+    @property
+    def client(self) -> GatewayClient:
+        """The client, with the numbers of requests and bytes."""
+        return self._client
 
-def _upload(
-    node: Node,
-    publication: str,
-    client: GatewayClient,
-    exchange: ExchangeType,
-    summary: Summary,
-    on_progress: Progress,
-) -> tuple[DeviceHalf, SyncAnswer, Sequence[RowBatch]]:
-    """Send what the device has, in as many requests as the hub needs; return the last answer, with its batches."""
-    since: int | None = None
-    wanted: Mapping[int, Sequence[str]] = {}
-    tops: Mapping[int, Mapping[str, str]] | None = None
-    for _ in range(_MOST_ROUNDS):
-        half = open_half(node, publication)
-        state = half.describe()
-        half.require_ready()
-        since = half.subscription.sent if since is None else since
-        request = SyncRequest(state, exchange, numberings=half.number())
-        upload: list[RowBatch] = []
-        if exchange.uploads:
-            with half.read(since, wanted) as (header, spool):
-                upload = [RowBatch(nickname, changes) for nickname, changes in spool.batches()]
-                request = replace(request, upload=replace(header, tops=tops))
-        sent = client.ask("sync", Envelope(request, upload), SyncAnswer)
-        answer: SyncAnswer = sent.message
-        if answer.terms is None:
-            raise MergeSubscriptionUnknown("this device", publication)
-        half.begin(answer.terms)
-        result = answer.result
-        if not exchange.uploads or (result is not None and result.is_complete):
-            rows = sum(len(batch.changes) for batch in upload)
-            on_progress("upload", rows, rows)
-            if result is not None:
-                half.conclude_upload(result)
-                summary.upload.articles.update(result.counts)
-            half.take_ranges(answer.ranges)
-            return half, answer, _rest(half, answer, sent, client)
-        since = answer.terms.since
-        wanted = _joined(answer.terms.wanted, {} if result is None else result.wanted)
-        tops = tops if result is None or not result.questions else half.answer(result.questions)
-    raise AssertionError("the hub asks again and again")
+    @property
+    def token_path(self) -> Path:
+        """Where the token is kept: beside the file."""
+        return self.path.with_name(f"{self.path.name}.token")
 
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
 
-def _rest(half: DeviceHalf, answer: SyncAnswer, sent: Envelope, client: GatewayClient) -> Sequence[RowBatch]:
-    """Return all batches of a download."""
-    batches, is_last = list(sent.batches), sent.is_last
-    while not is_last:
-        assert answer.terms is not None
-        assert answer.download is not None
-        wanted = MoreRequest(half.subscription.subid, answer.terms.session, answer.download.generation, len(batches))
-        more = client.ask("more", Envelope(wanted), More)
-        batches += more.batches
-        is_last = more.is_last
-    return batches
+    def register(self, code: str) -> None:
+        """Exchange a registration code for the device's token, and keep that.
 
+        Raises `CodeRefused`, `FileNotWritable`, and what `GatewayClient.ask` raises.
+        """
+        # Kept before it is sent: a call after a lost answer repeats the request, and gets the same token.
+        key_path = self.path.with_name(f"{self.path.name}.registering")
+        key = _read_key(key_path) or make_request_key()
+        _write_private(key_path, key)
+        registered = send_plain(self._client, "register", Registration(code), Registered, key=key)
+        _write_private(self.token_path, registered.token)
+        key_path.unlink(missing_ok=True)
+        self._client.token, self.publication = registered.token, registered.publication
 
-def _download(
-    half: DeviceHalf,
-    answer: SyncAnswer,
-    header: DownloadHeader,
-    batches: Sequence[RowBatch],
-    client: GatewayClient,
-    exchange: ExchangeType,
-    summary: Summary,
-    on_progress: Progress,
-) -> None:
-    """Write what has come, and tell the hub."""
-    terms = answer.terms
-    assert terms is not None
-    uploaded = answer.result or UploadResult(half.subscription.sent, has_refused=any(terms.wanted.values()))
-    known = {article.nickname: article for article in half.known}
-    with Spool((known[batch.article], batch.changes) for batch in batches) as spool:
-        spool.complete()
-        half.receive(
-            terms,
-            header,
-            spool,
-            uploaded.generation,
-            summary.download,
-            lambda done, all_: on_progress("download", done, all_),
-        )
-    said = half.confirm(terms, header, uploaded, summary.download, exchange)
-    client.ask("acknowledge", Envelope(said), Acknowledged)
+    def sync(
+        self,
+        *,
+        exchange: ExchangeType = ExchangeType.BOTH,
+        replace: bool = False,
+        on_progress: Progress = lambda _phase, _done, _all: None,
+        limits: DeviceLimits = DEFAULT_LIMITS,
+    ) -> Summary:
+        """Exchange all changes with the hub, or those of one direction; a file that is not there is made first.
+
+        With `replace`, a device whose file was lost gets a new one. Raises `DeviceNotRegistered`,
+        `PublicationUnclear`, what `MergeReplication.sync` raises, and what `GatewayClient.ask` raises.
+        """
+        self._find_token()
+        if not self.path.exists():
+            key_path = self.path.with_name(f"{self.path.name}.fetching")
+            key = _read_key(key_path) or make_request_key()
+            _write_private(key_path, key)
+            fetch_first_file(self._client, self.path, key, replaces=replace)
+            key_path.unlink(missing_ok=True)
+        with open_synchronised(f"sqlite:///{self.path}", limits) as node:
+            publication = self.publication or self._find_publication(node)
+            return synchronise_over(
+                GatewayTransport(self._client), node, publication, str(self.path), on_progress, exchange
+            )
+
+    def logout(self) -> None:
+        """Let the token be in force no longer, and remove it; what was changed stays in the file."""
+        self._find_token()
+        send_plain(self._client, "logout", Done(), Done)
+        self.token_path.unlink(missing_ok=True)
+        self._client.token = ""
+
+    def _find_publication(self, node: Node) -> str:
+        listed = list_publications(node.connection) if node.tables.is_prepared() else ()
+        names = [one.name for one in listed if one.publisher != read_nickname(node.connection)]
+        if len(names) != 1:
+            raise PublicationUnclear(str(self.path), ", ".join(names) or "no publication")
+        return names[0]
+
+    def _find_token(self) -> None:
+        if not self._client.token:
+            if not self.token_path.exists():
+                raise DeviceNotRegistered(str(self.path))
+            self._client.token = FilePassword(str(self.token_path)).read()
 
 
-def _joined(one: Mapping[int, Sequence[str]], other: Mapping[int, Sequence[str]]) -> dict[int, list[str]]:
-    return {nickname: [*one.get(nickname, ()), *other.get(nickname, ())] for nickname in {*one, *other}}
+def _read_key(path: Path) -> str | None:
+    return path.read_text().strip() or None if path.exists() else None
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner reads, whole or not at all."""
+    new = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    try:
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(f"{text}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+    except OSError as error:
+        raise FileNotWritable(str(path), error.strerror or str(error)) from error

@@ -27,13 +27,12 @@ from rowtide.core.values import frozen
 from rowtide.gateway.errors import DeviceHasFile, FileBeingMade, GatewayAddressUnknown
 from rowtide.gateway.requests import DeviceFile, FileRequest
 from rowtide.merge.definitions import subscriptions
+from rowtide.merge.devices.credentials import BEHIND_GATEWAY
 from rowtide.merge.devices.registered import KnownDevice, replace_subscription
 from rowtide.merge.nodes.connecting import open_subscriber
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.publishing.subscriptions import add_subscription, drop_subscription
 
-SCHEME = "device:"
-"""What the address of a subscription begins with whose subscriber only a gateway reaches."""
 KEPT_S = 7 * 86_400.0
 _NAME = re.compile(r"[0-9A-Z]{10}-[0-9a-f]{24}\.db\.gz")
 _AFTER_S = 5.0
@@ -79,7 +78,9 @@ class DeviceFiles:
         for left in (plain, *(plain.with_name(plain.name + end) for end in ("-wal", "-shm", "-journal"))):
             left.unlink(missing_ok=True)
         with open_subscriber(f"sqlite:///{plain.absolute()}") as node:
-            made = add_subscription(hub, node, device.publication, f"{SCHEME}{device.name}", partition=device.partition)
+            made = add_subscription(
+                hub, node, device.publication, f"{BEHIND_GATEWAY}{device.name}", partition=device.partition
+            )
         packed = plain.with_name(f"{name}.part")
         with open(plain, "rb") as source, gzip.open(packed, "wb", compresslevel=6) as target:
             shutil.copyfileobj(source, target, 1 << 20)
@@ -128,6 +129,8 @@ class _Former:
 def _find_former(hub: Node, device: KnownDevice) -> _Former | None:
     """Return the device's subscription, or one that a gateway began for it and did not complete."""
     c = subscriptions.c
-    is_own = (c.subid == device.subid) if device.subid is not None else (c.subscriber_server == SCHEME + device.name)
+    is_own = (
+        (c.subid == device.subid) if device.subid is not None else (c.subscriber_server == BEHIND_GATEWAY + device.name)
+    )
     row = hub.connection.execute(select(c.subscriber_server, c.last_sync_date).where(is_own)).first()
     return None if row is None else _Former(row.subscriber_server, row.last_sync_date is not None)

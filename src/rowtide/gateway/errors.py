@@ -251,14 +251,6 @@ class AlgorithmRefused(Invalid, number=8437):
     known: str
 
 
-class DownloadGone(Retryable, number=8438):
-    """A gateway that does not have the rest of a download is asked for it; it was another one, or long ago."""
-
-    fact = "the rest of the download of session {session} is no longer there"
-    hint = "The synchronisation begins again after what the device has confirmed."
-    session: int
-
-
 class DeviceHasFile(Denied, number=8439):
     """A device that has synchronised a file asks for a new one."""
 
@@ -282,3 +274,20 @@ class DeviceFileDamaged(Retryable, number=8441):
     fact = "the file that {url} sent has other contents than it said"
     hint = "It is removed, and fetched again by the next attempt."
     url: str
+
+
+class DeviceNotRegistered(Denied, number=8438):
+    """A device has no token yet."""
+
+    fact = "the device of {path} has no token"
+    hint = "Run `rowtide merge sync --url URL --subscriber {path} --code CODE` with the code that its hub has printed."
+    path: str
+
+
+class PublicationUnclear(Invalid, number=8442):
+    """A file subscribes to several publications, or to none, and nothing says which is meant."""
+
+    fact = "{path} subscribes to {publications}"
+    hint = "Name one of the publications that it subscribes to."
+    path: str
+    publications: str

@@ -70,24 +70,16 @@ class DeviceConflicts:
 
 @frozen
 class MoreRequest:
-    """A device asks for the batches of a download from a number on."""
+    """A device asks for the batches of a download from one on."""
 
-    subid: str
     session: int
     generation: int
-    number: int
+    first: int
 
 
 @frozen
 class More:
-    """Batches of a download follow, from a number on."""
-
-    number: int
-
-
-@frozen
-class Acknowledged:
-    """The hub has stored what a device has said of a download."""
+    """Batches of a download follow."""
 
 
 @frozen

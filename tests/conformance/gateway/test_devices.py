@@ -12,7 +12,6 @@ from sqlalchemy import select, update
 from builders.gateway.served_hubs import HUB, Gateway, serving_hub
 from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.gateway.client import GatewayClient, make_request_key, send_plain
-from rowtide.gateway.errors import DownloadGone
 from rowtide.gateway.limits import GatewayLimits
 from rowtide.gateway.requests import Done, More, MoreRequest, Registered, Registration
 from rowtide.gateway.wire.envelopes import Envelope
@@ -27,7 +26,7 @@ from rowtide.merge.errors.devices import (
     TokenRefused,
 )
 from rowtide.merge.errors.publishing import MergePublicationUnknown
-from rowtide.merge.errors.subscribing import PartitionValueMissing
+from rowtide.merge.errors.subscribing import DownloadLost, PartitionValueMissing
 from rowtide.merge.nodes.connecting import open_node
 
 TABLE = "create table item (id integer primary key, name varchar(20), region varchar(10))"
@@ -96,10 +95,10 @@ def test_a_code_expires(gateway: Gateway) -> None:
 def is_known(client: GatewayClient) -> bool:
     """Return whether a token is in force: a device is refused what it asks for, a stranger everything."""
     try:
-        client.ask("more", Envelope(MoreRequest("", 0, 0, 0)), More)
+        client.ask("more", Envelope(MoreRequest(0, 0, 0)), More)
     except TokenRefused:
         return False
-    except DownloadGone:
+    except DownloadLost:
         return True
     raise AssertionError("it was answered")
 

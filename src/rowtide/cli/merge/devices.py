@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
+
+import click
 
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.listing import Listed, listing
 from rowtide.cli.options import HubDb, SomePublication
 from rowtide.cli.output.rows import notes
 from rowtide.core.options import Argument, Option
+from rowtide.databases.urls import parse_url
 from rowtide.handle import connect
-from rowtide.merge.articles import Partition
+from rowtide.merge.articles import DeviceLimits, ExchangeType, Partition, Progress
 from rowtide.merge.devices.registered import CODE_HOURS
+
+if TYPE_CHECKING:
+    from rowtide.merge.session.history import Summary
 
 app = CommandTable()
 
+GatewayUrl = Annotated[
+    str | None,
+    Option("--url", metavar="URL", help="A gateway's address, https://HOST/HUB, in place of --db."),
+]
+DeviceCode = Annotated[
+    str | None,
+    Option(
+        "--code",
+        metavar="CODE",
+        help="--url: the registration code, at the first time. The token is kept beside the file, in FILE.token.",
+        from_file=False,
+    ),
+]
+ReplacesFile = Annotated[
+    bool, Option("--replace", help="--url: the device's file was lost with its changes: make a new one.")
+]
 DeviceName = Annotated[str, Argument(metavar="NAME", help="the device's name, as `devices` lists it")]
 CodeHours = Annotated[float, Option("--code-hours", metavar="HOURS", help="How long the code can be used.")]
 
@@ -78,3 +100,28 @@ def rotate_token(db: HubDb, name: DeviceName, *, code_hours: CodeHours = CODE_HO
     code = connect(db).merge.rotate_token(name, code_hours=code_hours)
     notes.print(f"The registration code of device {name}, to be used once within {code_hours:g} hours:")
     print(code)
+
+
+def sync_device(
+    url: str,
+    subscriber: str,
+    code: str | None,
+    publication: str | None,
+    exchange: ExchangeType,
+    on_progress: Progress,
+    limits: DeviceLimits,
+    *,
+    replaces: bool,
+) -> Summary:
+    """Synchronise a device's file by a gateway, registered first where a code is given."""
+    # The gateway answers with any error.
+    import rowtide.errors  # noqa: F401
+    from rowtide.handle import device
+
+    parsed = parse_url(subscriber)
+    if not parsed.kind.is_file or not parsed.database:
+        raise click.BadParameter("by a gateway only a SQLite file is synchronised", param_hint="--subscriber")
+    with device(parsed.database, url, publication=publication) as opened:
+        if code is not None:
+            opened.register(code)
+        return opened.sync(exchange=exchange, replace=replaces, on_progress=on_progress, limits=limits)

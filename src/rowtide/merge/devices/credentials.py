@@ -25,6 +25,8 @@ _GROUP = 5
 SHORTEST_KEY = 16
 """A request's key that is shorter can be guessed by who has the code."""
 _TOKEN = re.compile(r"rtd_([0-9A-HJKMNP-TV-Z]{10})_([A-Za-z0-9_-]{43})")
+BEHIND_GATEWAY = "device:"
+"""What the address of a subscription begins with whose subscriber was made by a gateway."""
 _LOOKS_LIKE = str.maketrans({"O": "0", "I": "1", "L": "1"})
 
 
@@ -53,6 +55,11 @@ class Credential:
     def as_token(self) -> str:
         """The token, as it is sent."""
         return f"rtd_{self.device_id}_{self.secret}"
+
+
+def is_behind_gateway(subscriber: str) -> bool:
+    """Whether a subscription is that of a device that comes by a gateway: nothing else reaches it."""
+    return subscriber.startswith(BEHIND_GATEWAY)
 
 
 def new_device_id() -> str:

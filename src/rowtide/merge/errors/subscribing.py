@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, RowtideError
+from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, Retryable, RowtideError
 
 
 class PriorityRefused(Invalid, number=8095):
@@ -174,3 +174,35 @@ class SubscriptionExpired(DataLoss, number=8018):
     subscriber: str
     last: str
     days: int
+
+
+class SchemaNotFollowed(Denied, number=8180):
+    """The publisher's tables or articles were altered, and the device that has no database connection has not followed.
+
+    Schema changes are followed by a direct synchronisation of its file.
+    """
+
+    fact = "{subscriber} has earlier definitions of {publication} than its publisher"
+    hint = """Run `rowtide merge sync {publication} --publisher URL --subscriber FILE` once with the publisher's
+        database URL: schema changes do not travel by a gateway. The device's changes stay in its file until then."""
+    subscriber: str
+    publication: str
+
+
+class DownloadLost(Retryable, number=8181):
+    """A gateway has a download no more: it was restarted, or another one has taken over."""
+
+    fact = "the download of {subscriber} up to generation {generation} of the publisher is not there any more"
+    hint = "Synchronise again: a download begins after the last generation that the device has confirmed."
+    subscriber: str
+    generation: int
+
+
+class UploadNotAgreed(RowtideError, number=8182):
+    """A hub has asked for more of an upload again and again."""
+
+    fact = "the publisher of {publication} has asked {subscriber} {requests} times for more of one upload"
+    hint = "Synchronise again; if it happens again, synchronise the file once with the publisher's database URL."
+    subscriber: str
+    publication: str
+    requests: int

@@ -170,13 +170,15 @@ class DeviceHalf:
     def read(self, since: int, wanted: RowsByArticle, number: int = 0) -> Iterator[tuple[UploadHeader, Spool]]:
         """Yield what the device has for the hub after a generation, or in a later round only the rows it wants."""
         received = self.at_hub
+        if number == 0:
+            self._hashes = _SentHashes()
         # What additive columns are sent with is stored before, and logical records are put together.
         is_whole = any(one.additive_column is not None for one in received) or bool(find_record_types(received))
         definitions = self.known if self.definitions is None else self.definitions
         request = upload_request(self.known, definitions, since, self.hub, wanted, names_parents=number == 0)
         with read_changes(self.node, request, self._hashes.add, is_whole=is_whole) as (generation, outgoing, spool):
             self._keep_bases(outgoing)
-            yield UploadHeader(since, generation, wanted, number), spool
+            yield UploadHeader(since, generation, wanted, number, is_rest=number > 0), spool
 
     def _keep_bases(self, outgoing: Outgoing) -> None:
         """Store the additive values about to be sent: the hub may commit them before the device learns of it."""
@@ -195,6 +197,7 @@ class DeviceHalf:
             with in_session(self.node, self.subscription):
                 set_subscription(self.node.connection, self.subscription.subid, sentgen=result.generation)
                 self._hashes.put(self.node, result.refused)
+            self.subscription = replace(self.subscription, sent=result.generation)
 
     def number(self) -> dict[int, DeviceNumbering]:
         """Return how far articles with identity ranges are numbered."""
@@ -276,18 +279,26 @@ class DeviceHalf:
             is_waiting=bool(still),
             counts=phase.articles,
         )
-        is_deferred = may_defer and acknowledgement.is_plain and exchange is ExchangeType.BOTH
+        defers = may_defer and acknowledgement.may_wait
         with in_session(self.node, own):
             set_subscription(
                 self.node.connection,
                 own.subid,
                 replicastate=terms.mark,
-                next_replicastate=terms.mark if is_deferred else None,
+                next_replicastate=terms.mark if defers else None,
                 settledgen=settled,
                 waitinggen=None if waiting is None else waiting.own,
                 waitingpubgen=None if waiting is None else waiting.other,
             )
         return acknowledgement
+
+    @property
+    def owed(self) -> Acknowledgement | None:
+        """The acknowledgement of the last session, if it was left to the next one; see `confirm`."""
+        own = self.subscription
+        if own.next_state is None or own.next_state != own.state:
+            return None
+        return Acknowledgement(own.session, own.state, own.received, is_waiting=any(self.refused.values()))
 
     def _moves(self, header: DownloadHeader, receiver: SubscriberReceiver, phase: Phase) -> dict[int, MembershipMoves]:
         """Return the moves of a download, without rows that should be gone and are there."""

@@ -127,7 +127,7 @@ class HubHalf:
         with read_changes(self.node, request) as (generation, outgoing, spool):
             self._mark(outgoing.marks, generation)
             self._moves = {nickname: _moves(each) for nickname, each in outgoing.marks.items()}
-            yield DownloadHeader(generation, self._moves, repeats), spool
+            yield DownloadHeader(generation, self._moves, repeats, spool.count), spool
 
     def _mark(self, marks: Mapping[int, CandidateMemberships], generation: int) -> None:
         """Store which rows the device is about to receive, and which are to leave it."""
@@ -153,6 +153,7 @@ class HubHalf:
         connection, pairing = self.node.connection, self.pairing
         subid, nickname = pairing.at_hub.subid, pairing.at_hub.nickname
         moves = self._confirmed(said.moves)
+        settled = self._settled(said.exchange, is_waiting=said.is_waiting)
         with in_session(self.node, pairing.at_hub):
             set_subscription(
                 connection,
@@ -160,7 +161,7 @@ class HubHalf:
                 replicastate=said.mark,
                 next_replicastate=None,
                 sentgen=said.received,
-                settledgen=self._settled(said.exchange, is_waiting=said.is_waiting),
+                settledgen=settled,
                 **exchanged(connection, subid, said.exchange),
             )
             for article in pairing.articles:
@@ -173,6 +174,8 @@ class HubHalf:
                     keep_stayed(connection, nickname, article, moved.stayed)
             self._report(said)
             also()
+        at_hub = replace(pairing.at_hub, state=said.mark, next_state=None, sent=said.received, settled=settled)
+        self.pairing = replace(pairing, at_hub=at_hub)
 
     def _confirmed(self, said: Mapping[int, MembershipMoves]) -> Mapping[int, MembershipMoves]:
         """Return the moves that a device says; where another process sent them, rows return only to their partition."""

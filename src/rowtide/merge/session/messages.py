@@ -6,8 +6,9 @@ process pass the same messages as those of a device behind HTTP. Each message ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, ExchangeType
@@ -130,14 +131,16 @@ class TopsQuestion:
 class UploadHeader:
     """What comes with the batches that a device uploads: they are all it has changed after `since`, up to `generation`.
 
-    `requested` are the rows that are sent because the hub wanted them; with a `round` above 0 the batches are these
-    alone. `tops` are the answers to `TopsQuestion`s: top rows by rowguid, by the kind's top article; None if none came.
+    `requested` are rows that come because the hub wanted them, the last time for the `round`th time; with `is_rest`
+    the batches are these alone. `tops` are the answers to `TopsQuestion`s: top rows by rowguid, by the kind's top
+    article; None if none came.
     """
 
     since: int
     generation: int
     requested: RowsByArticle = field(default_factory=dict)
     round: int = 0
+    is_rest: bool = False
     tops: Mapping[int, Mapping[str, str]] | None = None
 
 
@@ -156,8 +159,8 @@ class RefusedUpload:
 class UploadResult:
     """What has become of an upload: the hub has the device's changes up to `generation`.
 
-    `has_refused`: the hub waits for rows of the device. The device sends the rows `wanted`, and the answers to
-    `questions`, before the upload is complete.
+    `has_refused`: the hub waits for rows of the device. The device is to repeat the upload with the rows `wanted`, and
+    with the answers to `questions`: nothing comes down before.
     """
 
     generation: int
@@ -191,12 +194,14 @@ class MembershipMoves:
 class DownloadHeader:
     """What comes with the batches that a device downloads: all of the hub's up to `generation` that concerns it.
 
-    `moves` are by the article's nickname. With `repeats`, a version that the device has is written again.
+    They are `batches` in number. `moves` are by the article's nickname. With `repeats`, a version that the device has
+    is written again.
     """
 
     generation: int
     moves: Mapping[int, MembershipMoves] = field(default_factory=dict)
     repeats: bool = False
+    batches: int = 0
 
 
 @frozen
@@ -240,9 +245,10 @@ class Acknowledgement:
     seconds: float = 0.0
 
     @property
-    def is_plain(self) -> bool:
+    def may_wait(self) -> bool:
         """Whether it says no more than the state of the device does, so that it may come with the next request."""
-        return not self.moves and not self.accepted and not self.refused
+        is_plain = not self.moves and not self.accepted and not self.refused
+        return is_plain and self.exchange is ExchangeType.BOTH
 
 
 @frozen
@@ -263,8 +269,9 @@ class SyncRequest:
 class SyncAnswer:
     """The answer to a `SyncRequest`; the first batches of the download come with it.
 
-    `definitions` are those of the hub where the device has others: it repeats its request with its own ones in full.
-    Nothing else is given then. `download` is None until the upload is complete.
+    `definitions` are those of the hub where the device has others: it repeats its request with its own ones in full,
+    and nothing else is given. Without a `result` the device repeats its upload from `terms.since`. `download` is None
+    until the upload is complete.
     """
 
     terms: SessionTerms | None
@@ -272,3 +279,21 @@ class SyncAnswer:
     ranges: Mapping[int, GivenRanges] = field(default_factory=dict)
     download: DownloadHeader | None = None
     definitions: tuple[Article, ...] | None = None
+
+
+class Transport(Protocol):
+    """Carries the messages of a device to its hub; what is lost is sent again, with the same effect.
+
+    `batches` yields an upload's batches from the first one whenever it is called.
+    """
+
+    def synchronise(
+        self, request: SyncRequest, batches: Callable[[], Iterator[RowBatch]]
+    ) -> tuple[SyncAnswer, Sequence[RowBatch]]:
+        """Return the answer to a request, with the first batches of the download."""
+
+    def fetch(self, session: int, generation: int, first: int) -> Sequence[RowBatch]:
+        """Return further batches of a download, from one on. Raises `DownloadLost` if the hub has them no more."""
+
+    def acknowledge(self, said: Acknowledgement) -> None:
+        """Pass an acknowledgement on."""

@@ -6,6 +6,7 @@ backup, or is a copy.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -105,39 +106,53 @@ class Pairing:
         return bind_articles(self.articles, self.at_hub.partition, realigns=self.publication.realigns)
 
 
+@frozen
+class PublishedHub:
+    """What a hub says of a publication, and of some subscriptions to it; see `Pairing`."""
+
+    publication: Publication
+    subscriptions: tuple[Subscription, ...]
+    published: tuple[Article, ...]
+    leaving: tuple[Article, ...]
+    hub: int
+    schema: SchemaVersion
+    hub_priority: float
+
+    def pair(self, at_hub: Subscription, at_subscriber: Subscription, known: tuple[Article, ...]) -> Pairing:
+        """Return the pairing with a subscriber."""
+        return Pairing(
+            self.publication,
+            self.published,
+            at_hub,
+            at_subscriber,
+            self.hub,
+            known=known,
+            leaving=self.leaving,
+            schema=self.schema,
+            hub_priority=self.hub_priority,
+        )
+
+
 def pair(hub: Node, subscriber: Node, publication_name: str, subscriber_name: str) -> Pairing:
     """Return what two nodes store about each other. Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`."""
     is_prepared = subscriber.tables.is_prepared()
     subids = list_subids(subscriber.connection, publication_name) if is_prepared else ()
     # Before the rest of the subscriber's: the mark that a synchronisation stores in between is one that the hub has.
-    publication, known, published, hub_nickname, schema, hub_priority = read_hub(hub, publication_name, subids)
+    found = read_hub(hub, publication_name, subids)
     unknown = MergeSubscriptionUnknown(subscriber_name, publication_name)
     if not subids:
         raise unknown
-    own = list_subscriptions(subscriber.connection, publication.pubid)
-    at_hub = {one.subid: one for one in known}
+    own = list_subscriptions(subscriber.connection, found.publication.pubid)
+    at_hub = {one.subid: one for one in found.subscriptions}
     at_subscriber = next((one for one in own if one.subid in at_hub), None)
     if at_subscriber is None:
         raise unknown
-    return Pairing(
-        publication,
-        tuple(article for article in published if not article.is_dropped),
-        at_hub[at_subscriber.subid],
-        at_subscriber,
-        hub_nickname,
-        known=list_articles(subscriber.connection, publication.pubid),
-        leaving=tuple(article for article in published if article.is_dropped),
-        schema=schema,
-        hub_priority=hub_priority,
-    )
+    known = list_articles(subscriber.connection, found.publication.pubid)
+    return found.pair(at_hub[at_subscriber.subid], at_subscriber, known)
 
 
-def read_hub(
-    hub: Node, publication_name: str, subids: Sequence[str]
-) -> tuple[Publication, tuple[Subscription, ...], tuple[Article, ...], int, SchemaVersion, float]:
-    """Return a publication, some of its subscriptions, its articles, its hub's nickname, last schema change and
-    priority.
-    """
+def read_hub(hub: Node, publication_name: str, subids: Sequence[str]) -> PublishedHub:
+    """Return what a hub says of a publication and of some subscriptions. Raises `MergePublicationUnknown`."""
     known, named, listed, node, schema, priority = hub.read_together(
         _subscriptions_of(len(subids)),
         *_OF_HUB,
@@ -145,14 +160,22 @@ def read_hub(
     )
     if not named:
         raise MergePublicationUnknown(publication_name)
-    return (
+    decoded = [Article.decode(row["definition"]) for row in listed]
+    return PublishedHub(
         read_publication(named[0]),
         tuple(map(read_subscription, known)),
-        tuple(Article.decode(row["definition"]) for row in listed),
+        tuple(article for article in decoded if not article.is_dropped),
+        tuple(article for article in decoded if article.is_dropped),
         int(node[0]["nickname"]),
         SchemaVersion(schema[0]["schemaversion"], schema[0]["schemaguid"]) if schema else SchemaVersion(0, None),
         hub_priority_of(priority),
     )
+
+
+def fingerprint_of(definitions: Sequence[Article]) -> str:
+    """Return a digest of definitions, by which a hub tells whether a device has its own ones."""
+    listed = sorted(definitions, key=lambda article: article.nickname)
+    return hashlib.sha256("\n".join(article.encode() for article in listed).encode()).hexdigest()[:32]
 
 
 HUB = "the publisher"

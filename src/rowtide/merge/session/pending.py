@@ -61,7 +61,7 @@ def rehearse_upload(hub: Node, subscriber: Node, pairing: Pairing, preview: Enum
         sending = EnumeratedSending(preview.naming_parents(request.parents), request)
         with Outgoing(sending, request).spool() as spool:
             spool.complete()
-            yield UploadHeader(since, preview.generation, wanted, number), spool
+            yield UploadHeader(since, preview.generation, wanted, number, is_rest=number > 0), spool
 
     def rehearse() -> Rehearsed:
         phase, of_publication = Phase(), conflicts_info.c.pubid == pairing.publication.pubid

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -20,6 +20,7 @@ from rowtide.merge.errors.rows import RowTooLarge, UploadTooLarge
 from rowtide.merge.nodes.sending import ChangesRequest, Sending
 from rowtide.merge.partitions.belonging import choose_parents
 from rowtide.merge.partitions.candidates import CandidateAction, CandidateMemberships, choose_action
+from rowtide.merge.session.messages import Counts
 from rowtide.merge.versions.changes import RowChange, TombstoneType, make_changes
 from rowtide.merge.versions.comparison import Lineage, NodeChange, in_all_columns, move_columns
 from rowtide.merge.versions.composition import append
@@ -86,7 +87,8 @@ Parts = Iterator[tuple[Article, Sequence[RowChange]]]
 class Spool:
     """A sender's changes in a temporary file, so that its snapshot can end before the receiver has written them.
 
-    `changes` is the number of those read so far, `nicknames` are those of the articles that have any.
+    `changes` is the number of those read so far, `count` that of their batches, `counts` those of each article that has
+    any, by nickname; an insert counts as an update.
     """
 
     def __init__(self, parts: Parts, limits: DeviceLimits | None = None) -> None:
@@ -96,7 +98,8 @@ class Spool:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `__exit__`
         self._end = 0
         self.changes = 0
-        self.nicknames: set[int] = set()
+        self.count = 0
+        self.counts: dict[int, Counts] = {}
         self.mappings: Mapping[int, ArticleMapping] = {}
         """What carries changes to the receiver's definitions, by article, where that is needed."""
 
@@ -132,9 +135,17 @@ class Spool:
         except OSError as error:
             raise FileNotWritable(tempfile.gettempdir(), error.strerror or str(error)) from error
         self.changes += len(changes)
-        self.nicknames.add(article.nickname)
+        self.count += 1
+        is_delete = changes[0].row is None
+        number = Counts(deletes=len(changes)) if is_delete else Counts(updates=len(changes))
+        self.counts.setdefault(article.nickname, Counts()).add(number)
         if self._limits is not None:
             _require_within(self._limits, article, changes, self.changes, self._end, batch_bytes=self._end - place)
+
+    @property
+    def nicknames(self) -> Set[int]:
+        """The articles that have changes so far, by nickname."""
+        return self.counts.keys()
 
     def __enter__(self) -> Self:
         return self

@@ -146,7 +146,7 @@ def upload_all(receipt: UploadReceipt, reading: Reading, answer: Answering, tell
             result = receipt.receive(replace(header, tops=answer(result.questions)), spool, tell)
     while result.wanted:
         number += 1
-        with reading(result.generation, result.wanted, number) as (header, spool):
+        with reading(header.generation, result.wanted, number) as (header, spool):
             result = receipt.receive(header, spool, tell)
     return result
 

@@ -20,7 +20,7 @@ from rowtide.merge.session.hub.key_contests import reason_of_contest
 from rowtide.merge.session.hub.parents import parents_of
 from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.hub.record_decisions import HubRecordDecisions
-from rowtide.merge.session.messages import Counts, RowsByArticle
+from rowtide.merge.session.messages import Counts, RowsByArticle, UploadHeader
 from rowtide.merge.session.pairing import Pairing
 from rowtide.merge.session.record_transfer import (
     DEFERRED,
@@ -65,20 +65,22 @@ def hub_records(
     pairing: Pairing,
     refused: RowsByArticle,
     buried: Mapping[int, RowsByArticle],
-    tops: Mapping[int, Mapping[str, str]],
+    header: UploadHeader,
 ) -> HubRecords | None:
     """Return what receives the logical records of an upload at the hub; None if no article has such.
 
-    `refused` are the hub's rows that the device has refused, `buried` those that the hub has deleted, and `tops` the
-    records that these are in at the device; see `UploadHeader`.
+    `refused` are the hub's rows that the device has refused, `buried` those that the hub has deleted; the header says
+    in which records these are at the device.
     """
     if not find_record_types(pairing.articles):
         return None
-    records = HubRecords(receiver, min(pairing.at_hub.sent, pairing.at_subscriber.received))
+    records = HubRecords(receiver, min(pairing.at_hub.sent, pairing.at_subscriber.received), requests=header.round)
+    records.requested = {(nickname, each) for nickname, rowguids in header.requested.items() for each in rowguids}
+    records.requested.difference_update(receiver.asking)
     if buried:
         records.unreceived = frozenset((nickname, rowguid) for nickname, each in refused.items() for rowguid in each)
     for top_article, rows in buried.items():
-        answered = tops.get(top_article, {})
+        answered = (header.tops or {}).get(top_article, {})
         for nickname, rowguids in rows.items():
             for rowguid in rowguids:
                 if rowguid in answered:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 
 from rowtide.merge.articles import Article, SubscriberType
 from rowtide.merge.nodes.node import Node
@@ -57,13 +58,13 @@ class UploadReceipt:
         receiver = self._receiver = self._receiver or self._make_receiver()
         articles, mappings = self.articles, self.pairing.mappings
         spool.mappings = {nickname: one for nickname, one in mappings.items() if one.is_needed}
-        if header.round == 0:
+        if not header.is_rest:
             pairing = replace(self.pairing, articles=tuple(articles))
             buried = self._buried = self._buried or read_buried(receiver, pairing, spool)
             questions = [TopsQuestion(top, rows) for top, rows in buried.items() if rows]
             if questions and header.tops is None:
-                return UploadResult(header.generation, questions=questions)
-            self._records = hub_records(receiver, pairing, self.unreceived, buried, header.tops or {})
+                return self._incomplete(questions=questions)
+            self._records = hub_records(receiver, pairing, self.unreceived, buried, header)
             store = partial(self._store, receiver, header.generation)
             self._is_stored = transfer(spool, receiver, articles, self.phase, tell, self._records, store)
         else:
@@ -74,13 +75,18 @@ class UploadReceipt:
     def _end_round(self, receiver: HubReceiver, generation: int) -> UploadResult:
         records = self._records
         if records is not None and records.wants_more:
-            return UploadResult(generation, wanted=records.request())
+            return self._incomplete(wanted=records.request())
         if records is not None and records.wanted:
             with in_session(self.node, self.pairing.at_hub):
                 records.request_later()
         left = {(each.article.nickname, each.change.rowguid) for each in self.phase.refused}
         refused = [_refused(each, left) for each in self.phase.refusals]
         return UploadResult(generation, receiver.has_refused, refused, counts=self.phase.articles)
+
+    def _incomplete(
+        self, *, wanted: RowsByArticle = MappingProxyType({}), questions: Sequence[TopsQuestion] = ()
+    ) -> UploadResult:
+        return UploadResult(self.pairing.at_hub.received, wanted=wanted, questions=questions)
 
     def conclude(self, generation: int) -> None:
         """Store that all has come, unless the last transaction did."""

@@ -1,0 +1,245 @@
+"""A synchronisation of a device that reaches its hub by requests, without the hub's database."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from rowtide.core.garbage import collecting_rarely
+from rowtide.merge.articles import Article, ExchangeType, Progress, Subscription
+from rowtide.merge.catalogue import find_publication, list_articles
+from rowtide.merge.errors.nodes import NodeRestored
+from rowtide.merge.errors.rows import RowsRefused
+from rowtide.merge.errors.subscribing import DownloadLost, MergeSubscriptionUnknown, UploadNotAgreed
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.roles.writing import Refusal
+from rowtide.merge.progress import list_subscriptions, read_purge
+from rowtide.merge.session.device_half import DeviceHalf
+from rowtide.merge.session.exchange import Refused
+from rowtide.merge.session.history import Phase, Summary, is_due, purge
+from rowtide.merge.session.messages import (
+    Acknowledgement,
+    DeviceState,
+    RefusedUpload,
+    RowBatch,
+    SyncAnswer,
+    SyncRequest,
+    Transport,
+    UploadHeader,
+    UploadResult,
+)
+from rowtide.merge.session.pairing import fingerprint_of
+from rowtide.merge.session.spooling import Spool
+from rowtide.merge.versions.changes import RowChange
+
+_MOST_REQUESTS = 8
+"""Of one upload: for definitions, answers and rows that the hub wants."""
+_MOST_DOWNLOADS = 5
+"""Of a session whose download was lost, or which has to be followed by another one."""
+
+
+Tell = Callable[[int, int], None]
+"""Called with the number of changes done, and that of all that have been read."""
+
+
+def synchronise_over(
+    transport: Transport,
+    node: Node,
+    publication: str,
+    subscriber_name: str,
+    on_progress: Progress = lambda _phase, _done, _all: None,
+    exchange: ExchangeType = ExchangeType.BOTH,
+    *,
+    defers: bool = True,
+) -> Summary:
+    """Exchange all changes of a device and its hub, or those of one direction.
+
+    With `defers`, an acknowledgement that says nothing but that all has come is left to the next synchronisation.
+    Raises what the hub raises; `NodeCopied`, `MergeSubscriptionUnknown`, `SessionReplaced`, `NodeBusy`.
+    """
+    device = _find_device(node, publication, subscriber_name)
+    summary, clock = Summary(subscriber_name), time.monotonic()
+    session = _DeviceSession(transport, device, subscriber_name, exchange, summary, on_progress, defers=defers)
+    with collecting_rarely():
+        session.run()
+    if is_due(read_purge(node.connection)):
+        purge(node)
+    summary.seconds = time.monotonic() - clock
+    return summary
+
+
+def _find_device(node: Node, publication: str, subscriber_name: str) -> DeviceHalf:
+    own = find_publication(node.connection, publication) if node.tables.is_prepared() else None
+    subscription = None if own is None else _find_subscription(node, own.pubid, own.publisher)
+    if own is None or subscription is None:
+        raise MergeSubscriptionUnknown(subscriber_name, publication)
+    return DeviceHalf(node, publication, subscription, list_articles(node.connection, own.pubid), own.publisher)
+
+
+def _find_subscription(node: Node, pubid: str, publisher: int) -> Subscription | None:
+    listed = list_subscriptions(node.connection, pubid)
+    return next((one for one in listed if one.nickname == publisher), None)
+
+
+@dataclass(slots=True)
+class _DeviceSession:
+    transport: Transport
+    device: DeviceHalf
+    subscriber: str
+    exchange: ExchangeType
+    summary: Summary
+    on_progress: Progress
+    defers: bool = field(kw_only=True)
+
+    def run(self) -> None:
+        """Exchange, and again where the device has got keys above its ranges."""
+        for left in reversed(range(_MOST_DOWNLOADS)):
+            try:
+                self._exchange()
+            except DownloadLost:
+                if not left:
+                    raise
+                continue
+            if not self.exchange.downloads or not self.device.is_overtaken:
+                return
+
+    def _exchange(self) -> None:
+        device = self.device
+        answer, first = self._ask()
+        assert answer.terms is not None
+        device.take_ranges(answer.ranges)
+        uploaded = answer.result
+        if uploaded is not None:
+            self._sum_up(uploaded)
+        header = answer.download
+        if header is None:
+            return
+        uploaded = uploaded or UploadResult(device.subscription.sent, has_refused=any(answer.terms.wanted.values()))
+        phase = Phase()
+        parts = self._download(answer, first)
+        with Spool(parts) as spool:
+            tell = self._tell("download")
+            device.receive(answer.terms, header, spool, uploaded.generation, phase, tell)
+        said = device.confirm(answer.terms, header, uploaded, phase, self.exchange, may_defer=self.defers)
+        self.summary.download.add(phase)
+        self.summary.download.refused += phase.refused
+        if not (self.defers and said.may_wait):
+            self.transport.acknowledge(said)
+
+    def _ask(self) -> tuple[SyncAnswer, Sequence[RowBatch]]:
+        """Return the answer to a request, which is repeated until the hub has all that it needs of the device."""
+        device = self.device
+        state, owed = device.describe(), device.owed
+        given = _Given(device.subscription.sent)
+        for _ in range(_MOST_REQUESTS):
+            try:
+                answer, batches, header = self._request(state, given, owed)
+            except NodeRestored:
+                state = self._describe_again()
+                continue
+            if answer.definitions is not None:
+                device.definitions, given.is_defined = answer.definitions, True
+                continue
+            assert answer.terms is not None
+            device.begin(answer.terms)
+            owed, result = None, answer.result
+            if header is None:
+                return answer, batches
+            if result is None:
+                given.since = answer.terms.since
+                continue
+            if result.generation == header.generation:
+                device.conclude_upload(result)
+            if result.is_complete:
+                return answer, batches
+            given.take(device, result)
+            state = replace(state, session=device.subscription.session, sent=device.subscription.sent)
+        raise UploadNotAgreed(self.subscriber, device.publication, _MOST_REQUESTS)
+
+    def _describe_again(self) -> DeviceState:
+        """Return the device's state if another synchronisation has ended since it was described."""
+        device = self.device
+        found = _find_subscription(device.node, device.subscription.pubid, device.hub)
+        if found is None or found.state == device.subscription.state:
+            raise NodeRestored(self.subscriber)
+        device.subscription = found
+        return device.describe()
+
+    def _request(
+        self, state: DeviceState, given: _Given, owed: Acknowledgement | None
+    ) -> tuple[SyncAnswer, Sequence[RowBatch], UploadHeader | None]:
+        device = self.device
+        said = replace(
+            state,
+            session=device.subscription.session,
+            definitions=device.known if given.is_defined else None,
+            fingerprint=fingerprint_of(device.known),
+        )
+        request = SyncRequest(said, self.exchange, numberings=device.number(), acknowledgement=owed)
+        if not self.exchange.uploads:
+            answer, batches = self.transport.synchronise(request, lambda: iter(()))
+            return answer, batches, None
+        with device.read(given.since, given.requested) as (read, spool):
+            header = replace(read, round=given.rounds, tops=given.tops)
+            request = replace(request, upload=header)
+            answer, batches = self.transport.synchronise(
+                request, lambda: (RowBatch(nickname, changes) for nickname, changes in spool.batches())
+            )
+            self._tell("upload")(spool.changes, spool.changes)
+        return answer, batches, header
+
+    def _download(self, answer: SyncAnswer, first: Sequence[RowBatch]) -> Iterator[tuple[Article, Sequence[RowChange]]]:
+        """Yield the batches of a download, which are fetched as they are written."""
+        terms, header = answer.terms, answer.download
+        assert terms is not None
+        assert header is not None
+        articles = {article.nickname: article for article in self.device.known}
+        done, batches = 0, first
+        while done < header.batches:
+            for batch in batches or self.transport.fetch(terms.session, header.generation, done):
+                done += 1
+                yield articles[batch.article], batch.changes
+            batches = ()
+
+    def _sum_up(self, result: UploadResult) -> None:
+        """Add what has become of an upload to the summary."""
+        phase = Phase(articles=dict(result.counts))
+        articles = {article.nickname: article for article in self.device.at_hub}
+        refusals = [
+            (_refusal(articles[each.article], each), each) for each in result.refused if each.article in articles
+        ]
+        self.summary.upload.add(phase)
+        self.summary.upload.refusals += [refused for refused, _ in refusals]
+        self.summary.upload.refused += [refused for refused, each in refusals if each.is_wanted]
+
+    def _tell(self, phase: str) -> Tell:
+        return lambda done, all_: self.on_progress(phase, done, all_)
+
+
+@dataclass(slots=True)
+class _Given:
+    """What the hub is given with an upload: all changes after `since`, and what it has asked for."""
+
+    since: int
+    requested: dict[int, list[str]] = field(default_factory=dict)
+    rounds: int = 0
+    tops: Mapping[int, Mapping[str, str]] | None = None
+    is_defined: bool = False
+
+    def take(self, device: DeviceHalf, result: UploadResult) -> None:
+        """Take what the hub asks for."""
+        self.since = device.subscription.sent
+        if result.questions:
+            self.tops = device.answer(result.questions)
+        if result.wanted:
+            self.rounds += 1
+        for nickname, rowguids in result.wanted.items():
+            listed = self.requested.setdefault(nickname, [])
+            listed += [each for each in rowguids if each not in listed]
+
+
+def _refusal(article: Article, refused: RefusedUpload) -> Refused:
+    # Its row and its version are the device's own: what is reported is the row's number, and the reason.
+    change = RowChange(refused.rowguid, b"", b"", None, None)
+    return Refused(article, change, Refusal(RowsRefused(article.name, refused.code, refused.reason), None))

@@ -1,0 +1,221 @@
+"""What a hub does with the requests of a device that has no connection to its database.
+
+Nothing is kept between two requests but the spool of a download, which can be made again: it begins after the last
+generation that the device has confirmed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import islice
+
+from rowtide.core.garbage import collecting_rarely
+from rowtide.core.values import frozen
+from rowtide.merge.articles import DEFAULT_LIMITS, Article, DeviceLimits
+from rowtide.merge.errors.nodes import GenerationRefused
+from rowtide.merge.errors.publishing import DefinitionsDiffer
+from rowtide.merge.errors.subscribing import MergeSubscriptionUnknown, SchemaNotFollowed
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.partitions.belonging import find_record_types
+from rowtide.merge.session.history import History, Summary, recorded
+from rowtide.merge.session.hub.parents import SELECT_GENERATIONS, read_generations
+from rowtide.merge.session.hub_half import HubHalf
+from rowtide.merge.session.messages import (
+    Acknowledgement,
+    DeviceState,
+    RowBatch,
+    RowsByArticle,
+    SessionTerms,
+    SyncAnswer,
+    SyncRequest,
+    UploadHeader,
+    UploadResult,
+)
+from rowtide.merge.session.pairing import (
+    Pairing,
+    fingerprint_of,
+    read_hub,
+    require_hub_ready,
+)
+from rowtide.merge.session.spool_transfer import known_rows
+from rowtide.merge.session.spooling import Spool
+from rowtide.merge.versions.composition import are_rowguids
+
+_NO_ROWS: RowsByArticle = {}
+
+
+@dataclass(slots=True)
+class Served:
+    """An answer, with the download that belongs to it; it is closed once the device has all of it."""
+
+    answer: SyncAnswer
+    half: HubHalf | None = None
+    _spool: Spool | None = None
+    _held: ExitStack = field(default_factory=ExitStack)
+
+    def batches(self, first: int = 0) -> Iterator[RowBatch]:
+        """Yield the batches of the download, from one on."""
+        found = () if self._spool is None else self._spool.batches()
+        return (RowBatch(nickname, changes) for nickname, changes in islice(found, first, None))
+
+    def purge_if_due(self) -> None:
+        """Remove metadata that none needs, once a day; the device does not wait for it."""
+        if self.half is not None:
+            self.half.purge_if_due()
+
+    def close(self) -> None:
+        """Remove the download's file."""
+        self._held.close()
+
+
+@frozen
+class UploadedBatches:
+    """The batches of an upload, which may still come, and what is taken of them."""
+
+    batches: Iterable[RowBatch]
+    limits: DeviceLimits
+
+
+def serve(
+    hub: Node, request: SyncRequest, batches: Iterable[RowBatch], limits: DeviceLimits = DEFAULT_LIMITS
+) -> Served:
+    """Return the answer to a device's request; its batches are written as they come, up to some limits.
+
+    Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`, what `require_hub_ready` raises, `SchemaNotFollowed`,
+    `SessionReplaced`, `NodeBusy`.
+    """
+    found = _meet(hub, request.state)
+    if not isinstance(found, Pairing):
+        return Served(SyncAnswer(None, definitions=found))
+    half = HubHalf(hub, found)
+    if request.acknowledgement is not None and _is_owed(half.pairing, request.acknowledgement):
+        _acknowledge(half, request.acknowledgement)
+    try:
+        require_hub_ready(hub, half.pairing, request.state)
+    except DefinitionsDiffer as error:
+        raise SchemaNotFollowed(found.at_hub.subscriber, found.publication.name) from error
+    began, clock = datetime.now(UTC), time.monotonic()
+    terms = half.begin(replace(request.state, refused=_checked(request.state.refused)), half.since)
+    summary = Summary(found.at_hub.subscriber)
+    with recorded(hub, found.at_hub.subid, summary, began, clock) as history, collecting_rarely():
+        return _exchange(half, terms, request, UploadedBatches(batches, limits), summary, history)
+
+
+def _exchange(
+    half: HubHalf,
+    terms: SessionTerms,
+    request: SyncRequest,
+    uploaded: UploadedBatches,
+    summary: Summary,
+    history: History,
+) -> Served:
+    result: UploadResult | None = None
+    if request.upload is not None:
+        if request.upload.since > terms.since:
+            return Served(SyncAnswer(terms))
+        result = _receive(half, request.upload, uploaded, summary)
+        if not result.is_complete:
+            return Served(SyncAnswer(terms, result))
+    ranges = half.renew_ranges(request.numberings)
+    if not request.exchange.downloads:
+        half.conclude_upload(history.put)
+        return Served(SyncAnswer(terms, result, ranges))
+    with ExitStack() as held:
+        header, spool = held.enter_context(half.send(half.since, result))
+        names = {article.nickname: article.name for article in half.pairing.articles}
+        summary.download.articles.update((names[nickname], counts) for nickname, counts in spool.counts.items())
+        with half.node.transaction():
+            history.put()
+        return Served(SyncAnswer(terms, result, ranges, header), half, spool, held.pop_all())
+
+
+def _receive(half: HubHalf, header: UploadHeader, uploaded: UploadedBatches, summary: Summary) -> UploadResult:
+    """Write an upload; rows that the hub requests again and that have not come are wanted of the device."""
+    receipt = half.receive(summary.upload)
+    known = {mapping.sender.nickname: mapping.sender for mapping in half.pairing.mappings.values()}
+    parts = ((known[each.article], each.changes) for each in uploaded.batches if each.article in known)
+    with Spool(parts, uploaded.limits) as spool:
+        if find_record_types(receipt.articles):
+            # Logical records are put together.
+            spool.complete()
+        result = receipt.receive(header, spool, lambda _done, _all: None)
+        if not result.is_complete:
+            return result
+        receipt.conclude(result.generation)
+    missing = {
+        nickname: [each for each in rowguids if each not in header.requested.get(nickname, ())]
+        for nickname, rowguids in half.again.items()
+    }
+    return replace(result, wanted={nickname: rowguids for nickname, rowguids in missing.items() if rowguids})
+
+
+def acknowledge(hub: Node, publication: str, subid: str, said: Acknowledgement) -> None:
+    """Store what a device has of a download; one that was stored, or that another session has replaced, is ignored.
+
+    Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`, `GenerationRefused`, `SessionReplaced`, `NodeBusy`.
+    """
+    found = read_hub(hub, publication, [subid])
+    at_hub = next((one for one in found.subscriptions if one.subid == subid), None)
+    if at_hub is None:
+        raise MergeSubscriptionUnknown(subid, publication)
+    half = HubHalf(hub, found.pair(at_hub, at_hub, ()))
+    if _is_owed(half.pairing, said):
+        _acknowledge(half, said)
+
+
+def _is_owed(pairing: Pairing, said: Acknowledgement) -> bool:
+    """Whether the hub waits for an acknowledgement: that of its last session, unless it has come already."""
+    return said.session == pairing.at_hub.session and said.mark == pairing.at_hub.next_state
+
+
+def _acknowledge(half: HubHalf, said: Acknowledgement) -> None:
+    last = read_generations(half.node.read_together(SELECT_GENERATIONS)[0]).get(half.pairing.hub, 0)
+    if said.received > last:
+        reason = f"it has received generation {said.received} of the publisher, which is at {last}"
+        raise GenerationRefused(half.pairing.at_hub.subscriber, reason)
+    moves = {
+        nickname: replace(
+            each, gone=_rowguids(each.gone), returned=_rowguids(each.returned), stayed=_rowguids(each.stayed)
+        )
+        for nickname, each in said.moves.items()
+    }
+    refused = [each for each in said.refused if are_rowguids([each.rowguid])]
+    half.acknowledge(replace(said, moves=moves, refused=refused, accepted=_checked(said.accepted)), lambda: None)
+
+
+def _rowguids(listed: Iterable[str]) -> list[str]:
+    return [each for each in listed if are_rowguids([each])]
+
+
+def _checked(listed: RowsByArticle) -> RowsByArticle:
+    return known_rows(listed) if listed else _NO_ROWS
+
+
+def _meet(hub: Node, state: DeviceState) -> Pairing | tuple[Article, ...]:
+    """Return what both ends say of a subscription, or the hub's definitions if those of the device are needed."""
+    found = read_hub(hub, state.publication, [state.subid])
+    at_hub = next((one for one in found.subscriptions if one.subid == state.subid), None)
+    if at_hub is None:
+        raise MergeSubscriptionUnknown(state.subid, state.publication)
+    there = tuple(article.at_subscriber(at_hub.subscriber_type) for article in found.published)
+    known = state.definitions
+    if known is None:
+        if fingerprint_of(there) != state.fingerprint:
+            return (*found.published, *found.leaving)
+        known = there
+    at_subscriber = replace(
+        at_hub,
+        nickname=state.hub,
+        state=state.state,
+        next_state=None,
+        session=state.session,
+        sent=state.sent,
+        received=state.received,
+        schema_version=state.schema_version,
+        schema_guid=state.schema_guid,
+    )
+    return found.pair(at_hub, at_subscriber, known)

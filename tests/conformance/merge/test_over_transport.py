@@ -1,0 +1,212 @@
+"""A device that has no connection to its hub's database: a session is one request, and what follows it."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from builders.merge.loopback import Loopback, sync_by_requests
+from builders.merge.merged_databases import PUBLICATION, Merge
+from rowtide.merge.articles import DEFAULT_LIMITS, ExchangeType
+from rowtide.merge.errors.subscribing import SchemaNotFollowed
+from rowtide.merge.nodes.connecting import address, open_synchronised
+from rowtide.merge.session.history import Summary
+from rowtide.merge.session.over_transport import synchronise_over
+
+ITEM = "create table item (id integer primary key, name varchar(40), qty integer)"
+NUMBERS = "with recursive s (n) as (select 1 union all select n + 1 from s where n < {rows})"
+NUMBERED = {
+    "FileMember": "create table thing (id integer primary key autoincrement, made_by text)",
+    "ServerMember": "create table thing (id serial primary key, made_by text)",
+}
+PARTITIONED = "create table visit (id integer primary key, technician varchar(20), note varchar(40))"
+
+
+def insert(first: int, rows: int, name: str) -> str:
+    return f"insert into item (id, name, qty) {NUMBERS.format(rows=rows)} select {first} + n, '{name}', n from s"
+
+
+def ask(merged: Merge, number: int = 0) -> tuple[Summary, list[str]]:
+    summary, requests = sync_by_requests(merged.hub.url, PUBLICATION, merged.subscribers[number].url)
+    return summary, list(requests)
+
+
+def begin(merged: Merge) -> None:
+    merged.begin(ITEM, insert(0, 20, "first"), item={})
+
+
+def test_an_empty_session_is_one_request(merged: Merge) -> None:
+    begin(merged)
+    assert [ask(merged)[1] for _ in range(3)] == [["sync"]] * 3
+
+
+def test_rows_go_both_ways_in_one_request(merged: Merge) -> None:
+    begin(merged)
+    merged.hub.execute(
+        insert(1000, 300, "hub"), "update item set name = 'hub' where id <= 5", "delete from item where id = 9"
+    )
+    merged.subscribers[0].execute(
+        insert(2000, 300, "device"), "update item set name = 'device' where id > 10", "delete from item where id = 10"
+    )
+    summary, requests = ask(merged)
+
+    assert (summary.upload.total.moved, summary.download.total.moved) == (311, 306)
+    assert requests[0] == "sync"
+    assert set(requests[1:]) <= {"fetch"}
+    for one, other in (merged.members[:2], merged.members[1::-1]):
+        assert one.rows("item", "id, name, qty") == other.rows("item", "id, name, qty")
+    assert ask(merged)[0].is_quiet
+
+
+def test_direct_sessions_and_requests_alternate(merged: Merge) -> None:
+    begin(merged)
+    for round_ in range(4):
+        merged.hub.execute(f"update item set name = 'hub {round_}' where id = {round_ + 1}")
+        merged.subscribers[0].execute(f"update item set qty = {round_} where id = {round_ + 10}")
+        summary = ask(merged)[0] if round_ % 2 else merged.sync()
+        assert (summary.upload.total.moved, summary.download.total.moved) == (1, 1)
+    merged.sync(1)
+    merged.sync()
+    merged.require_equal("item", columns="id, name, qty")
+
+
+def test_a_conflict_is_decided_at_the_hub(merged: Merge) -> None:
+    begin(merged)
+    merged.hub.execute("update item set name = 'hub' where id = 1")
+    merged.subscribers[0].execute("update item set name = 'device' where id = 1")
+    summary, _ = ask(merged)
+
+    assert summary.upload.total.conflicts == 1
+    assert merged.subscribers[0].execute("select name from item where id = 1") == merged.hub.execute(
+        "select name from item where id = 1"
+    )
+
+
+def test_refused_rows_are_named_and_come_again(merged: Merge) -> None:
+    begin(merged)
+    merged.subscribers[0].execute(
+        "insert into item (id, name, qty) values (500, 'good', 1)",
+        "insert into item (id, name, qty) values (501, 'x', 3)",
+    )
+    unique = "create unique index one_name on item (name) where qty >= 1000"
+    merged.hub.execute(unique, "update item set qty = 1000 where id = 1", "update item set name = 'taken' where id = 1")
+    merged.subscribers[0].execute("insert into item (id, name, qty) values (502, 'taken', 2000)")
+    first, _ = ask(merged)
+    again, requests = ask(merged)
+
+    assert [each.change.rowguid for each in first.upload.refused] == [merged.subscribers[0].rowguid("item", 502)]
+    assert first.upload.total.inserts == 2
+    assert again.refused == 1
+    assert requests == ["sync", "sync"]
+    merged.hub.execute("update item set name = 'free' where id = 1")
+    ask(merged)
+    assert merged.hub.execute("select name from item where id = 502") == [("taken",)]
+
+
+def test_rows_enter_and_leave_a_partition(merged: Merge) -> None:
+    rows = "insert into visit values (1, 'ann', 'a'), (2, 'ben', 'b'), (3, 'ann', 'c')"
+    options = [{"host_name": "ann"}, {"host_name": "ben"}]
+    merged.begin(PARTITIONED, rows, visit={"where": "technician = host_name()"}, subscriber_options=options)
+    device = merged.subscribers[0]
+    merged.hub.execute(
+        "update visit set technician = 'ben' where id = 1", "update visit set technician = 'ann' where id = 2"
+    )
+    _, requests = ask(merged)
+
+    assert device.rows("visit", "id, technician") == [(2, "ann"), (3, "ann")]
+    assert requests[-1] == "acknowledge"
+    merged.hub.execute("update visit set technician = 'ann' where id = 1")
+    ask(merged)
+    assert device.rows("visit", "id, technician") == [(1, "ann"), (2, "ann"), (3, "ann")]
+    device.execute("update visit set note = 'mine' where id = 1")
+    ask(merged)
+    assert merged.hub.execute("select note from visit where id = 1") == [("mine",)]
+    assert ask(merged)[1] == ["sync"]
+
+
+@pytest.mark.parametrize("name", ["sync", "acknowledge"])
+def test_a_lost_answer_changes_nothing(merged: Merge, name: str) -> None:
+    rows = "insert into visit values (1, 'ann', 'a'), (2, 'ben', 'b'), (3, 'ann', 'c')"
+    options = [{"host_name": "ann"}, {"host_name": "ben"}]
+    merged.begin(PARTITIONED, rows, visit={"where": "technician = host_name()"}, subscriber_options=options)
+    device = merged.subscribers[0]
+    merged.hub.execute(
+        "update visit set technician = 'ben' where id = 1", "update visit set technician = 'ann' where id = 2"
+    )
+    device.execute(
+        "update visit set note = 'mine' where id = 3",
+        "insert into visit (id, technician, note) values (4, 'ann', 'new')",
+    )
+    with (
+        closing(Loopback(merged.hub.url, PUBLICATION)) as loopback,
+        open_synchronised(device.url, DEFAULT_LIMITS) as node,
+    ):
+
+        def lose(asked: str) -> None:
+            if asked == name:
+                raise ConnectionResetError
+
+        loopback.after = lose
+        with pytest.raises(ConnectionResetError):
+            synchronise_over(loopback, node, PUBLICATION, address(device.url))
+        loopback.after = lambda _name: None
+        synchronise_over(loopback, node, PUBLICATION, address(device.url))
+    expected = [(2, "ann", "b"), (3, "ann", "mine"), (4, "ann", "new")]
+    assert device.rows("visit", "id, technician, note") == expected
+    assert merged.hub.rows("visit", "id, technician, note") == [(1, "ben", "a"), *expected]
+    assert ask(merged)[0].is_quiet
+    assert not merged.merge.list_conflicts(PUBLICATION)
+
+
+def test_a_download_that_is_lost_begins_again(merged: Merge) -> None:
+    begin(merged)
+    device = merged.subscribers[0]
+    merged.hub.execute(insert(10_000, 5000, "hub"))
+    with (
+        closing(Loopback(merged.hub.url, PUBLICATION)) as loopback,
+        open_synchronised(device.url, DEFAULT_LIMITS) as node,
+    ):
+
+        def lose(asked: str) -> None:
+            if asked == "fetch" and loopback.requests.count("fetch") == 1:
+                loopback.lose_downloads()
+
+        loopback.before = lose
+        synchronise_over(loopback, node, PUBLICATION, address(device.url))
+        assert loopback.requests == ["sync", "fetch", "sync", "fetch"]
+    assert device.execute("select count(*) from item where id > 10000") == [(5000,)]
+
+
+def test_one_direction_leaves_the_other(merged: Merge) -> None:
+    begin(merged)
+    device = merged.subscribers[0]
+    merged.hub.execute("update item set name = 'hub' where id = 1")
+    device.execute("update item set name = 'device' where id = 2")
+    up, _ = sync_by_requests(merged.hub.url, PUBLICATION, device.url, ExchangeType.UPLOAD)
+    down, _ = sync_by_requests(merged.hub.url, PUBLICATION, device.url, ExchangeType.DOWNLOAD)
+    assert (up.upload.total.moved, up.download.total.moved) == (1, 0)
+    assert (down.upload.total.moved, down.download.total.moved) == (0, 1)
+
+
+def test_numbers_come_from_the_hubs_ranges(merged: Merge) -> None:
+    merged.begin(NUMBERED[type(merged.hub).__name__], thing={"identity_range": 10, "threshold": 80})
+    for number in range(4):
+        for member in merged.members:
+            member.execute(*(f"insert into thing (made_by) values ('{number}')" for _ in range(8)))
+        summaries = [ask(merged, place)[0] for place in range(2)]
+        assert not any(summary.upload.total.conflicts for summary in summaries)
+    ask(merged)
+    assert len(merged.hub.rows("thing", "id")) == len(merged.subscribers[0].rows("thing", "id")) == 3 * 4 * 8
+
+
+def test_an_altered_table_is_refused(merged: Merge) -> None:
+    begin(merged)
+    merged.merge.alter_article(PUBLICATION, "item", "add column colour varchar(10)")
+    device = merged.subscribers[0]
+    device.execute("update item set qty = 77 where id = 1")
+    with pytest.raises(SchemaNotFollowed):
+        ask(merged)
+    merged.sync()
+    assert ask(merged)[0].is_quiet
+    assert merged.hub.execute("select qty from item where id = 1") == [(77,)]
