@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.gateway.device_files import DeviceFiles
-from rowtide.gateway.errors import BodyTooLarge, MessageMalformed
+from rowtide.gateway.errors import BodyTooLarge, JwtRefused, MessageMalformed
 from rowtide.gateway.hubs import Hub, Workers
-from rowtide.gateway.jwt_identity import Issuer
+from rowtide.gateway.jwt_identity import Claims, Issuer
 from rowtide.gateway.limits import DEFAULT_GATEWAY_LIMITS
+from rowtide.gateway.own_conflicts import list_own_conflicts
+from rowtide.gateway.partition_moves import as_claimed, claimed, is_to_move, move_device, without_download
 from rowtide.gateway.requests import Done, FileRequest, More, MoreRequest, Registered, Registration
 from rowtide.gateway.synchronising import Downloads, answer_acknowledgement, answer_more, answer_sync
 from rowtide.gateway.wire.envelopes import SPOKEN_TEXT, Envelope, read
@@ -21,7 +23,7 @@ from rowtide.merge.devices.credentials import SHORTEST_KEY, read_code, read_toke
 from rowtide.merge.devices.registered import KnownDevice, forget_token, has_devices, know_device, register
 from rowtide.merge.errors.devices import CodeRefused, TokenRefused
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.session.messages import Acknowledgement, SyncRequest
+from rowtide.merge.session.messages import Acknowledgement, SyncAnswer, SyncRequest
 
 _NO_TOKEN = "none was sent as Authorization: Bearer"  # noqa: S105 - it says that there is none
 
@@ -63,6 +65,7 @@ class Answering:
             "sync": self._sync,
             "more": self._more,
             "acknowledge": self._acknowledge,
+            "conflicts": self._conflicts,
             "logout": self._logout,
         }
 
@@ -103,6 +106,9 @@ class Answering:
         device = self._know(node, asked)
         wanted = read(asked.body, FileRequest).message
         _require_key(asked)
+        claims = self._claims(node, device, asked)
+        if claims is not None:
+            device = as_claimed(node, device, claims, claims.issued)
         return Envelope(self.files.make(node, device, wanted, asked.key))
 
     async def find_file(self, asked: Asked, name: str) -> Path:
@@ -119,7 +125,17 @@ class Answering:
         given = read(asked.body, SyncRequest)
         if sum(len(batch.changes) for batch in given.batches) > self.most_rows:
             raise BodyTooLarge(f"{self.most_rows:,} rows")
-        return answer_sync(node, asked.hub.name, device, given, self.downloads)
+        request: SyncRequest = given.message
+        claims = self._claims(node, device, asked) if request.exchange.downloads else None
+        if claims is None or not is_to_move(node, device, claims):
+            return answer_sync(node, asked.hub.name, device, given, self.downloads)
+        # What the user before has left is judged in the partition that it was changed in.
+        uploading = replace(given, message=without_download(request))
+        answer = answer_sync(node, asked.hub.name, device, uploading, self.downloads)
+        said: SyncAnswer = answer.message
+        if request.upload is not None and (said.result is None or not said.result.is_complete):
+            return answer
+        raise move_device(node, device, claims)
 
     def _more(self, node: Node, asked: Asked) -> Envelope:
         """Send further batches of a download."""
@@ -134,6 +150,31 @@ class Answering:
         said: Acknowledgement = read(asked.body, Acknowledgement).message
         answer_acknowledgement(node, asked.hub.name, device, said, self.downloads)
         return Envelope(Done())
+
+    def _conflicts(self, node: Node, asked: Asked) -> Envelope:
+        """Return the conflicts of a device's changes."""
+        device = self._know(node, asked)
+        read(asked.body, Done)
+        return Envelope(list_own_conflicts(node, device))
+
+    async def know(self, asked: Asked) -> KnownDevice:
+        """Return the device that asks. Raises `TokenRefused`, `DeviceRevoked`."""
+        return await asyncio.wrap_future(self.workers.submit(asked.hub, lambda node: self._know(node, asked)))
+
+    async def run(self, hub: Hub, work: Callable[[Node], object]) -> object:
+        """Return the result of work with a hub's node. Raises what it raises."""
+        return await asyncio.wrap_future(self.workers.submit(hub, work))
+
+    def _claims(self, node: Node, device: KnownDevice, asked: Asked) -> Claims | None:
+        """Return what the token of the device's user says; None where users have none.
+
+        Raises `JwtRefused`, `ClaimMissing`, `KeySetNotRead`, `PartitionValueMissing`, `PartitionValueUnfit`.
+        """
+        if self.issuer is None:
+            return None
+        if asked.claims is None:
+            raise JwtRefused("none was sent as Rowtide-Claims")
+        return claimed(node, device, self.issuer.read(asked.claims))
 
     def _know(self, node: Node, asked: Asked) -> KnownDevice:
         """Return the device that asks. Raises `TokenRefused`, `DeviceRevoked`."""

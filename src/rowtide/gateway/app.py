@@ -10,6 +10,7 @@ import json
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
@@ -37,10 +38,11 @@ from rowtide.gateway.errors import (
 )
 from rowtide.gateway.hubs import Hub
 from rowtide.gateway.limits import GatewayLimits, Places, RequestMeter
-from rowtide.gateway.requests import CLAIMS_HEADER, CLIENT_HEADER, KEY_HEADER, PROTOCOL_HEADER
+from rowtide.gateway.requests import CLAIMS_HEADER, CLIENT_HEADER, KEY_HEADER, PROTOCOL_HEADER, Wait, Waited
+from rowtide.gateway.waiting import HeadWatch
 from rowtide.gateway.wire import problems
 from rowtide.gateway.wire.compression import Unfit, pack, unpack
-from rowtide.gateway.wire.envelopes import CONTENT_TYPE, VERSION, Envelope, write
+from rowtide.gateway.wire.envelopes import CONTENT_TYPE, VERSION, Envelope, read, write
 from rowtide.merge.devices.credentials import read_token
 
 _LARGEST_OF_STRANGERS = 65_536
@@ -70,6 +72,7 @@ class GatewayApp:
         self._meter = RequestMeter(served.limits.requests_per_minute)
         # As many again may wait for a thread: what comes beyond is told to come back.
         self._places = Places(4 * served.limits.sessions, "requests")
+        self._watches: dict[str, HeadWatch] = {}
         self._waiting = Places(served.limits.waiting, "waiting devices")
 
     def make(self) -> ASGIApp:
@@ -79,6 +82,7 @@ class GatewayApp:
             routes=[
                 Route("/healthz", self._healthz),
                 Route("/readyz", self._readyz),
+                Route("/{hub}/wait", self._wait, methods=["POST"]),
                 Route("/{hub}/files/{name}", self._file, methods=["GET"]),
                 *(Route(f"/{{hub}}/{step}", self._step(step), methods=["POST"]) for step in steps),
             ],
@@ -107,6 +111,20 @@ class GatewayApp:
             request.state.device = asked.who
             path = await self._served.answering.find_file(asked, request.path_params["name"])
         return FileResponse(path, media_type="application/octet-stream")
+
+    async def _wait(self, request: Request) -> Response:
+        """Answer once a device's hub has something, or after a while."""
+        hub = self._find_hub(request)
+        with self._waiting.place():
+            with self._places.place():
+                asked = _asked(request, hub, await self._read(request))
+                request.state.device = asked.who
+                await self._served.answering.know(asked)
+            wanted: Wait = read(asked.body, Wait).message
+            if hub.name not in self._watches:
+                self._watches[hub.name] = HeadWatch(partial(self._served.answering.run, hub))
+            has_changes = await self._watches[hub.name].wait(wanted.generation, wanted.wait_s)
+        return _respond(request, Envelope(Waited(has_changes)))
 
     def _find_hub(self, request: Request) -> Hub:
         hub = self._served.hubs.get(request.path_params["hub"])

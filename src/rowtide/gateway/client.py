@@ -140,6 +140,10 @@ class GatewayClient:
         if missing:
             raise AnswerTruncated(self.url, f"{missing:,} bytes are missing")
 
+    def forget_claims(self) -> None:
+        """Ask for the token of the device's user again."""
+        self._claims = None
+
     def close(self) -> None:
         """Close the connection."""
         if self._connection is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -13,12 +13,22 @@ from rowtide.databases.passwords import FilePassword
 from rowtide.gateway.client import GatewayClient, make_request_key, read_gateway_url, send_plain
 from rowtide.gateway.errors import DeviceNotRegistered, PublicationUnclear
 from rowtide.gateway.first_file import fetch_first_file
-from rowtide.gateway.requests import Done, Registered, Registration
+from rowtide.gateway.requests import (
+    LONGEST_WAIT_S,
+    DeviceConflict,
+    DeviceConflicts,
+    Done,
+    Registered,
+    Registration,
+    Wait,
+    Waited,
+)
 from rowtide.gateway.transport import GatewayTransport
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Progress
-from rowtide.merge.catalogue import list_publications, read_nickname
+from rowtide.merge.catalogue import get_publication, list_publications, read_nickname
 from rowtide.merge.nodes.connecting import open_synchronised
 from rowtide.merge.nodes.node import Node
+from rowtide.merge.progress import list_subscriptions
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.over_transport import synchronise_over
 
@@ -99,6 +109,24 @@ class Device:
             return synchronise_over(
                 GatewayTransport(self._client), node, publication, str(self.path), on_progress, exchange
             )
+
+    def sign_in(self) -> None:
+        """Take the next token that `claims` returns: another user has signed in."""
+        self._client.forget_claims()
+
+    def wait(self, wait_s: float = LONGEST_WAIT_S) -> bool:
+        """Return whether the hub has changes, as soon as it has any, at the latest after some time: at most 60 s."""
+        self._find_token()
+        with open_synchronised(f"sqlite:///{self.path}") as node:
+            name = self.publication or self._find_publication(node)
+            own = list_subscriptions(node.connection, get_publication(node.connection, name).pubid)
+        received = max((one.received for one in own), default=0)
+        return send_plain(self._client, "wait", Wait(received, wait_s), Waited).has_changes
+
+    def list_conflicts(self) -> Sequence[DeviceConflict]:
+        """Return the conflicts in which changes of this device lost, as the hub keeps them."""
+        self._find_token()
+        return send_plain(self._client, "conflicts", Done(), DeviceConflicts).conflicts
 
     def logout(self) -> None:
         """Let the token be in force no longer, and remove it; what was changed stays in the file."""

@@ -8,6 +8,8 @@ KEY_HEADER = "idempotency-key"
 CLAIMS_HEADER = "rowtide-claims"
 PROTOCOL_HEADER = "rowtide-protocol"
 CLIENT_HEADER = "rowtide-client"
+LONGEST_WAIT_S = 60.0
+"""A device waits no longer for changes with one request."""
 
 
 @frozen

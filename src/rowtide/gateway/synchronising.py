@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from threading import Lock
 
-from sqlalchemy import select
-
+from rowtide.gateway.partition_moves import partition_of
 from rowtide.gateway.requests import MoreRequest
 from rowtide.gateway.wire.envelopes import Envelope
-from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, Partition
-from rowtide.merge.definitions import partition_groups, subscriptions
+from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits
 from rowtide.merge.devices.registered import KnownDevice, bind_subscription, require_publication
 from rowtide.merge.errors.devices import DeviceFileDiffers
 from rowtide.merge.errors.subscribing import DownloadLost, MergeSubscriptionUnknown
@@ -148,12 +146,9 @@ def _bind(hub: Node, device: KnownDevice, subid: str) -> None:
         if device.subid != subid:
             raise DeviceFileDiffers(device.name)
         return
-    functions = (partition_groups.c.HOST_NAME_FN, partition_groups.c.SUSER_NAME_FN)
-    joined = subscriptions.outerjoin(partition_groups, partition_groups.c.partition_id == subscriptions.c.partition_id)
-    found = select(*functions).select_from(joined).where(subscriptions.c.subid == subid)
-    row = hub.connection.execute(found).first()
-    if row is None:
+    found = partition_of(hub, subid)
+    if found is None:
         raise MergeSubscriptionUnknown(device.name, device.publication)
-    if Partition(*row) != device.partition:
+    if found != device.partition:
         raise DeviceFileDiffers(device.name)
     bind_subscription(hub, device, subid)

@@ -270,6 +270,9 @@ article_history = Table(
     Column("duration", Float, nullable=False),
 )
 
+change_log = Table("MSmerge_log", MetaData(), Column("tablenick", Integer))
+"""Users' changes since the log was last applied, as far as it is the same on every database."""
+
 device_metadata = MetaData()
 """Apart from the tables that every node has: only a hub of devices that synchronise over HTTP has it, and it is made
 with the first of them.

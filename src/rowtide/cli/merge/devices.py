@@ -51,6 +51,9 @@ def add_device(
     publication: Annotated[str, Option("--publication", metavar="NAME", help="What it synchronises.")],
     partition: Partition,
     *,
+    from_claims: Annotated[
+        bool, Option("--from-claims", help="The partition is that of its users' JSON Web Tokens; see `gateway serve`.")
+    ] = False,
     code_hours: CodeHours = CODE_HOURS,
 ) -> None:
     """Let a device synchronise over HTTP, and print its registration code on standard output, once.
@@ -63,6 +66,7 @@ def add_device(
         publication=publication,
         host_name=partition.host_name,
         login=partition.suser_name,
+        from_claims=from_claims,
         code_hours=code_hours,
     )
     notes.print(f"Added: device {name}. Its registration code, to be used once within {code_hours:g} hours:")

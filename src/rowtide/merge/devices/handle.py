@@ -28,16 +28,18 @@ class MergeDevices(MergeHandle):
         publication: str,
         host_name: str | None = None,
         login: str | None = None,
+        from_claims: bool = False,
         code_hours: float = CODE_HOURS,
     ) -> str:
         """Add a device that synchronises over HTTP; return its registration code, which is stored nowhere.
 
         The code can be exchanged once for the device's token, within `code_hours`. `host_name` and `login` are the
-        device's values of host_name() and suser_name(): no request can change them. Raises `NameUnfit`,
+        device's values of host_name() and suser_name(): no request can change them. With `from_claims` they are those
+        of its users' JSON Web Tokens. Raises `NameUnfit`,
         `HoursRefused`, `MergePublicationUnknown`, `PartitionValueMissing`, `PartitionValueUnfit`, `DeviceExists`.
         """
         with self._open_hub(publication) as hub:
-            return add_device(hub, name, publication, Partition(host_name, login), code_hours)
+            return add_device(hub, name, publication, Partition(host_name, login), code_hours, from_claims=from_claims)
 
     def list_devices(self, publication: str | None = None) -> Sequence[MergeDevice]:
         """Return the devices of a publication, or of all. Raises `MergePublicationUnknown`."""

@@ -70,9 +70,17 @@ class KnownDevice:
 
 
 def add_device(
-    hub: Node, name: str, publication_name: str, partition: Partition, code_hours: float = CODE_HOURS
+    hub: Node,
+    name: str,
+    publication_name: str,
+    partition: Partition,
+    code_hours: float = CODE_HOURS,
+    *,
+    from_claims: bool = False,
 ) -> str:
     """Add a device, and return its registration code, which is stored nowhere.
+
+    With `from_claims`, its partition is that of its users' JSON Web Tokens.
 
     Raises `NameUnfit`, `HoursRefused`, `MergePublicationUnknown`, `PartitionValueMissing`, `PartitionValueUnfit`,
     `DeviceExists`.
@@ -80,7 +88,8 @@ def add_device(
     require_name("device", name)
     expires = _after(code_hours)
     publication = get_publication(hub.connection, publication_name)
-    partition = require_values(publication, list_articles(hub.connection, publication.pubid), partition)
+    if not from_claims:
+        partition = require_values(publication, list_articles(hub.connection, publication.pubid), partition)
     device_id = new_device_id()
     code = new_code(device_id)
     with hub.transaction():
@@ -221,6 +230,12 @@ def replace_subscription(hub: Node, device: KnownDevice, subid: str) -> None:
     """Note a new subscription of a device, which gets a new file."""
     with hub.transaction():
         _set(hub.connection, device.device_id, subid=subid)
+
+
+def note_claims(hub: Node, device: KnownDevice, issued: datetime) -> None:
+    """Note when the token of a user was issued whose claims say the device's partition."""
+    with hub.transaction():
+        _set(hub.connection, device.device_id, claims_issued=issued)
 
 
 def has_devices(connection: Connection) -> bool:
