@@ -167,8 +167,10 @@ def read_last_sync(connection: Connection, subid: str) -> datetime | None:
 
 
 def has_retries(connection: Connection, nickname: int) -> bool:
-    """Whether refused rows of a table are to be requested again, from any node."""
-    return connection.execute(select(retries.c.rowguid).where(retries.c.tablenick == nickname)).first() is not None
+    """Whether refused rows of a table are to be requested again, from any other node."""
+    own = select(replinfo.c.nickname)
+    found = select(retries.c.rowguid).where((retries.c.tablenick == nickname) & retries.c.source.not_in(own))
+    return connection.execute(found).first() is not None
 
 
 def list_retries(connection: Connection, source: int) -> dict[int, list[str]]:
@@ -193,6 +195,21 @@ def group_retries(rows: Iterable[Mapping[Any, Any]]) -> dict[int, list[str]]:
             raise TypeError("a row that was refused has no rowguid, or no article")
         found.setdefault(row["tablenick"], []).append(row["rowguid"])
     return found
+
+
+def put_awaited(connection: Connection, own: int, awaited: Mapping[int, Sequence[str]]) -> None:
+    """Store which rows of this node its hub has refused and will request again, in the caller's transaction.
+
+    They are listed as rows from the node itself.
+    """
+    remove_retries_of(connection, own)
+    values = [
+        {"source": own, "tablenick": nickname, "rowguid": rowguid, "reason_code": "", "reason_text": ""}
+        for nickname, rowguids in awaited.items()
+        for rowguid in rowguids
+    ]
+    if values:
+        connection.execute(insert(retries), values)
 
 
 def list_retry_reasons(connection: Connection, source: int, nickname: int) -> dict[str, str]:

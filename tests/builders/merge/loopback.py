@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-from rowtide.merge.articles import DEFAULT_LIMITS, ExchangeType
+from rowtide.merge.articles import DEFAULT_LIMITS, ExchangeType, Progress
 from rowtide.merge.errors.subscribing import DownloadLost
 from rowtide.merge.nodes.connecting import address, open_node, open_synchronised
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.publishing.device_requests import serve_device, serve_schema, synchronise_device
+from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.history import Summary
-from rowtide.merge.session.messages import Acknowledgement, RowBatch, SyncAnswer, SyncRequest
-from rowtide.merge.session.over_transport import synchronise_over
-from rowtide.merge.session.serving import Served, acknowledge, serve
+from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncAnswer, SyncRequest
+from rowtide.merge.session.serving import Served, acknowledge
 
 FIRST_BATCHES = 1
 """That come with an answer."""
@@ -32,7 +35,7 @@ def carried(message: Message) -> Message:
 class Loopback:
     """See `Transport`. `before` is called with the name of each request, `after` before its answer is given."""
 
-    hub_url: str
+    opening: Callable[[], AbstractContextManager[Node]]
     publication: str
     subid: str = ""
     requests: list[str] = field(default_factory=list)
@@ -46,8 +49,8 @@ class Loopback:
         self._begin("sync")
         said, sent = carried(request), carried(list(batches()))
         self.subid = said.state.subid
-        with open_node(self.hub_url) as hub:
-            served = serve(hub, said, sent)
+        with self.opening() as hub:
+            served = serve_device(hub, said, sent)
             served.purge_if_due()
         answer = served.answer
         if answer.terms is not None and answer.download is not None:
@@ -65,9 +68,16 @@ class Loopback:
 
     def acknowledge(self, said: Acknowledgement) -> None:
         self._begin("acknowledge")
-        with open_node(self.hub_url) as hub:
+        with self.opening() as hub:
             acknowledge(hub, self.publication, self.subid, carried(said))
         self.after("acknowledge")
+
+    def follow(self, state: DeviceState) -> SchemaStep:
+        self._begin("follow")
+        with self.opening() as hub:
+            step = serve_schema(hub, carried(state))
+        self.after("follow")
+        return carried(step)
 
     def lose_downloads(self) -> None:
         """Do as a gateway that was restarted."""
@@ -84,10 +94,29 @@ class Loopback:
         self.before(name)
 
 
+def open_loopback(hub_url: str, publication: str) -> AbstractContextManager[Loopback]:
+    """Return requests to a hub, each over a new connection."""
+    return closing(Loopback(partial(open_node, hub_url), publication))
+
+
 def sync_by_requests(
     hub_url: str, publication: str, subscriber_url: str, exchange: ExchangeType = ExchangeType.BOTH
 ) -> tuple[Summary, Sequence[str]]:
     """Synchronise a device, and return the summary and the requests that it took."""
-    with closing(Loopback(hub_url, publication)) as loopback, open_synchronised(subscriber_url, DEFAULT_LIMITS) as node:
-        summary = synchronise_over(loopback, node, publication, address(subscriber_url), exchange=exchange)
+    opening = open_loopback(hub_url, publication)
+    with opening as loopback, open_synchronised(subscriber_url, DEFAULT_LIMITS) as node:
+        summary = synchronise_device(loopback, node, publication, address(subscriber_url), exchange=exchange)
         return summary, loopback.requests
+
+
+def follow_by_requests(
+    hub: Node,
+    subscriber: Node,
+    publication: str,
+    subscriber_name: str,
+    on_progress: Progress = lambda _phase, _done, _all: None,
+    exchange: ExchangeType = ExchangeType.BOTH,
+) -> Summary:
+    """Stand in for `synchronise_following`, by requests."""
+    with closing(Loopback(lambda: nullcontext(hub), publication)) as loopback:
+        return synchronise_device(loopback, subscriber, publication, subscriber_name, on_progress, exchange)

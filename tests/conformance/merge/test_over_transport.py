@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
 import pytest
 
-from builders.merge.loopback import Loopback, sync_by_requests
+from builders.merge.loopback import open_loopback, sync_by_requests
 from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.merge.articles import DEFAULT_LIMITS, ExchangeType
-from rowtide.merge.errors.subscribing import SchemaNotFollowed
 from rowtide.merge.nodes.connecting import address, open_synchronised
+from rowtide.merge.publishing.device_requests import synchronise_device
 from rowtide.merge.session.history import Summary
-from rowtide.merge.session.over_transport import synchronise_over
 
 ITEM = "create table item (id integer primary key, name varchar(40), qty integer)"
 NUMBERS = "with recursive s (n) as (select 1 union all select n + 1 from s where n < {rows})"
@@ -98,7 +95,7 @@ def test_refused_rows_are_named_and_come_again(merged: Merge) -> None:
     assert [each.change.rowguid for each in first.upload.refused] == [merged.subscribers[0].rowguid("item", 502)]
     assert first.upload.total.inserts == 2
     assert again.refused == 1
-    assert requests == ["sync", "sync"]
+    assert requests == ["sync"]
     merged.hub.execute("update item set name = 'free' where id = 1")
     ask(merged)
     assert merged.hub.execute("select name from item where id = 502") == [("taken",)]
@@ -139,7 +136,7 @@ def test_a_lost_answer_changes_nothing(merged: Merge, name: str) -> None:
         "insert into visit (id, technician, note) values (4, 'ann', 'new')",
     )
     with (
-        closing(Loopback(merged.hub.url, PUBLICATION)) as loopback,
+        open_loopback(merged.hub.url, PUBLICATION) as loopback,
         open_synchronised(device.url, DEFAULT_LIMITS) as node,
     ):
 
@@ -149,9 +146,9 @@ def test_a_lost_answer_changes_nothing(merged: Merge, name: str) -> None:
 
         loopback.after = lose
         with pytest.raises(ConnectionResetError):
-            synchronise_over(loopback, node, PUBLICATION, address(device.url))
+            synchronise_device(loopback, node, PUBLICATION, address(device.url))
         loopback.after = lambda _name: None
-        synchronise_over(loopback, node, PUBLICATION, address(device.url))
+        synchronise_device(loopback, node, PUBLICATION, address(device.url))
     expected = [(2, "ann", "b"), (3, "ann", "mine"), (4, "ann", "new")]
     assert device.rows("visit", "id, technician, note") == expected
     assert merged.hub.rows("visit", "id, technician, note") == [(1, "ben", "a"), *expected]
@@ -164,7 +161,7 @@ def test_a_download_that_is_lost_begins_again(merged: Merge) -> None:
     device = merged.subscribers[0]
     merged.hub.execute(insert(10_000, 5000, "hub"))
     with (
-        closing(Loopback(merged.hub.url, PUBLICATION)) as loopback,
+        open_loopback(merged.hub.url, PUBLICATION) as loopback,
         open_synchronised(device.url, DEFAULT_LIMITS) as node,
     ):
 
@@ -173,7 +170,7 @@ def test_a_download_that_is_lost_begins_again(merged: Merge) -> None:
                 loopback.lose_downloads()
 
         loopback.before = lose
-        synchronise_over(loopback, node, PUBLICATION, address(device.url))
+        synchronise_device(loopback, node, PUBLICATION, address(device.url))
         assert loopback.requests == ["sync", "fetch", "sync", "fetch"]
     assert device.execute("select count(*) from item where id > 10000") == [(5000,)]
 
@@ -200,13 +197,27 @@ def test_numbers_come_from_the_hubs_ranges(merged: Merge) -> None:
     assert len(merged.hub.rows("thing", "id")) == len(merged.subscribers[0].rows("thing", "id")) == 3 * 4 * 8
 
 
-def test_an_altered_table_is_refused(merged: Merge) -> None:
+def test_a_device_follows_schema_changes(merged: Merge) -> None:
     begin(merged)
-    merged.merge.alter_article(PUBLICATION, "item", "add column colour varchar(10)")
+    merged.hub.execute(
+        "create table extra (id integer primary key, body varchar(20))", "insert into extra values (1, 'e')"
+    )
+    merged.merge.add_article(PUBLICATION, "extra")
+    merged.hub.execute("alter table item add column colour varchar(10)", "update item set colour = 'red' where id = 3")
+    merged.hub.execute("alter table item rename column name to title")
     device = merged.subscribers[0]
-    device.execute("update item set qty = 77 where id = 1")
-    with pytest.raises(SchemaNotFollowed):
-        ask(merged)
-    merged.sync()
+    device.execute("update item set qty = 77, name = 'mine' where id = 1")
+    _, requests = ask(merged)
+
+    assert "follow" in requests
     assert ask(merged)[0].is_quiet
-    assert merged.hub.execute("select qty from item where id = 1") == [(77,)]
+    assert merged.hub.execute("select qty, title from item where id = 1") == [(77, "mine")]
+    assert device.rows("item", "id, title, qty, colour") == merged.hub.rows("item", "id, title, qty, colour")
+    device.execute("insert into extra (id, body) values (2, 'mine')")
+    ask(merged)
+    assert device.rows("extra", "id, body") == merged.hub.rows("extra", "id, body") == [(1, "e"), (2, "mine")]
+    merged.sync()
+    merged.merge.drop_article(PUBLICATION, "extra")
+    device.execute("update extra set body = 'late' where id = 2")
+    ask(merged)
+    assert merged.hub.execute("select body from extra where id = 2") == [("late",)]

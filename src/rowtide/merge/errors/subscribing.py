@@ -206,3 +206,12 @@ class UploadNotAgreed(RowtideError, number=8182):
     subscriber: str
     publication: str
     requests: int
+
+
+class UploadMalformed(Invalid, number=8183):
+    """A device has uploaded what no device sends."""
+
+    fact = "{subscriber} uploads what its publisher cannot read: {reason}"
+    hint = "Look for a client other than rowtide, or for one of another version, that synchronises this device."
+    subscriber: str
+    reason: str

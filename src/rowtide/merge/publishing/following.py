@@ -8,33 +8,33 @@ Move a subscriber to another partition (SQL Server: sp_changemergesubscription, 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, insert
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
-from rowtide.merge.articles import Article, ExchangeType, Partition, Progress
-from rowtide.merge.catalogue import list_articles, list_publications, set_definition
+from rowtide.merge.articles import Article, ExchangeType, Partition, Progress, Publication, Subscription
+from rowtide.merge.catalogue import get_publication, list_articles, list_publications, set_definition
 from rowtide.merge.definitions import schema_changes
 from rowtide.merge.errors.publishing import DefinitionsDiffer
 from rowtide.merge.errors.subscribing import PartitionUnused, SubscriberHasTable
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableAlteration, TableDescription
-from rowtide.merge.nodes.sending import Enumeration
 from rowtide.merge.nodes.table_changes import Omission, TableChange
 from rowtide.merge.partitions.belonging import link_members
 from rowtide.merge.partitions.candidates import CandidateMemberships
-from rowtide.merge.partitions.filters import RowFilter, bind_articles, require_values
+from rowtide.merge.partitions.filters import bind_articles, require_values
 from rowtide.merge.partitions.partition_membership import add_members, drop_unused_partitions, list_members, mark
 from rowtide.merge.progress import set_subscription
 from rowtide.merge.publishing.exchange_requests import Recovered
 from rowtide.merge.publishing.publications import drop_from, finish_drops
 from rowtide.merge.publishing.recovering import recover
-from rowtide.merge.publishing.schema_changes import list_by_hand, notice
-from rowtide.merge.publishing.snapshots import SubscriberSnapshot, fill_articles, store_memberships
+from rowtide.merge.publishing.schema_changes import notice
+from rowtide.merge.publishing.schema_steps import HubSchema, SchemaStep, SentSchema, reading_schema
+from rowtide.merge.publishing.snapshots import fill_articles
 from rowtide.merge.publishing.subscriptions import take_partition
 from rowtide.merge.publishing.vertical_partitions import restrict
 from rowtide.merge.row_hashes import (
@@ -48,6 +48,7 @@ from rowtide.merge.row_hashes import (
     read_hashes,
     rowguid_of,
 )
+from rowtide.merge.session.device_half import DeviceHalf
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.pairing import Pairing, SchemaVersion, pair, require_known_schema, require_same_ends
 from rowtide.merge.session.synchronisation import synchronise, upload
@@ -119,58 +120,53 @@ def _mark(hub: Node, subscriber: int, article: Article, belonging: Parents, gene
     )
 
 
-_CONSTANT = re.compile(
-    r"\(*(?:'(?:[^']|'')*'|-?\d+(?:\.\d+)?|true|false)(?:::[a-z][\w .]*(?:\([\d, ]+\))?(?:\[\])?)?\)*", re.IGNORECASE
-)
-"""A default that is the same for all rows."""
-
-
 @frozen
 class _Following:
-    hub: Node
+    """A subscriber that follows: `known` are its definitions, `there` the hub's as it has them."""
+
     subscriber: Node
-    pairing: Pairing
+    publication: Publication
+    subscription: Subscription
+    known: tuple[Article, ...]
+    articles: tuple[Article, ...]
+    there: tuple[Article, ...]
+    version: SchemaVersion
     on_omission: Callable[[Omission], None]
 
-    def follow(self) -> None:
-        pairing, hub = self.pairing, self.hub
-        known = {article.nickname: article for article in pairing.known}
-        published = {article.nickname: article for article in pairing.there}
-        with self.subscriber.altering():
-            with hub.changes.enumerating() as enumeration:
-                for nickname, article in known.items():
-                    if nickname not in published:
-                        drop_from(self.subscriber, pairing.publication, article)
-                changed = [one for one in pairing.there if known.get(one.nickname, one) != one]
-                for article, described in hub.tables.describe_all(changed).items():
-                    self._change(enumeration, known[article.nickname], article, described)
-                added = [article for article in pairing.articles if article.nickname not in known]
-                kind = pairing.at_hub.subscriber_type
-                snapshot = SubscriberSnapshot(enumeration, added, pairing.filters, subscriber_type=kind)
-                if added:
-                    self._add(snapshot)
-                generation, members = enumeration.generation, snapshot.members()
-                self._put_version()
-            store_memberships(hub, pairing.at_hub.nickname, members, generation)
+    def follow(self, reading: AbstractContextManager[HubSchema]) -> None:
+        known = {article.nickname: article for article in self.known}
+        published = {article.nickname: article for article in self.there}
+        with self.subscriber.altering(), reading as schema:
+            for nickname, article in known.items():
+                if nickname not in published:
+                    drop_from(self.subscriber, self.publication, article)
+            changed = [one for one in self.there if known.get(one.nickname, one) != one]
+            for article, described in schema.describe(changed).items():
+                self._change(schema, known[article.nickname], article, described)
+            added = [article for article in self.articles if article.nickname not in known]
+            if added:
+                self._add(schema, added)
+            self._put_version(schema)
         self.subscriber.forget_tables()
 
-    def _add(self, snapshot: SubscriberSnapshot) -> None:
+    def _add(self, schema: HubSchema, added: Sequence[Article]) -> None:
         """Create and fill the tables of new articles, parents first."""
-        for article in snapshot.articles:
+        for article in added:
             if self.subscriber.tables.is_there(article):
                 raise SubscriberHasTable(article.qualified_name)
-        known = {article.nickname for article in self.pairing.known}
-        present = [article for article in self.pairing.articles if article.nickname in known]
-        publication = self.pairing.publication
-        for omission in fill_articles(self.hub, self.subscriber, publication, snapshot, present=present):
+        present = [article for article in self.articles if article not in added]
+        described = schema.describe([*added, *present])
+        for omission in fill_articles(
+            self.subscriber, self.publication, described, schema.starting(added), present=present
+        ):
             self.on_omission(omission)
 
-    def _change(self, enumeration: Enumeration, before: Article, after: Article, described: TableDescription) -> None:
+    def _change(self, schema: HubSchema, before: Article, after: Article, described: TableDescription) -> None:
         """Bring an article's table and definition to what the publisher has."""
-        subscriber, publication = self.subscriber, self.pairing.publication
+        subscriber, publication = self.subscriber, self.publication
         if described.fingerprint != after.fingerprint:
-            raise DefinitionsDiffer(self.pairing.at_hub.subscriber, after.qualified_name)
-        by_hand = list_by_hand(self.hub.connection, publication, after, self.pairing.at_subscriber.schema_version)
+            raise DefinitionsDiffer(self.subscription.subscriber, after.qualified_name)
+        by_hand = schema.by_hand(after)
         published, _ = restrict(after, described)
         change = TableChange(before, after, published.kind, published.statement, by_hand)
         subscriber.tables.lock(before)
@@ -185,7 +181,7 @@ class _Following:
             alteration = subscriber.tables.alter(change)
             alteration.begin()
             failpoint("merge_schema_change.altered")
-            for rows in self._values(enumeration, change, alteration):
+            for rows in schema.values(change, alteration):
                 subscriber.writer.fill(replace(after, columns=change.filled), rows)
                 filled |= {rowguid for rowguid, _ in rows} if alteration.adopted else set()
             failpoint("merge_schema_change.filled")
@@ -228,28 +224,14 @@ class _Following:
                 batch.put(connection)
         batch.put(connection)
 
-    def _values(
-        self, enumeration: Enumeration, change: TableChange, alteration: TableAlteration
-    ) -> Iterator[Sequence[tuple[str, tuple[str | None, ...]]]]:
-        """Yield the publisher's values of new and retyped columns, where they are not what the subscriber has."""
-        if not change.filled:
-            return
-        row_filter: RowFilter | None = self.pairing.filters.get(change.after.nickname)
-        wanted = replace(change.after, columns=change.filled)
-        yield from enumeration.rows(wanted, row_filter, _differing(change, alteration))
-
-    def _put_version(self) -> None:
+    def _put_version(self, schema: HubSchema) -> None:
         """Store the schema's version at the subscriber, and what led to it."""
-        pairing, connection = self.pairing, self.subscriber.connection
+        connection = self.subscriber.connection
         set_subscription(
-            connection,
-            pairing.at_hub.subid,
-            schemaversion=pairing.schema.version,
-            schemaguid=pairing.schema.guid,
+            connection, self.subscription.subid, schemaversion=self.version.version, schemaguid=self.version.guid
         )
-        of_publication = schema_changes.c.pubid == pairing.publication.pubid
-        rows = self.hub.connection.execute(select(schema_changes).where(of_publication)).mappings().all()
-        connection.execute(delete(schema_changes).where(of_publication))
+        rows = schema.changes()
+        connection.execute(delete(schema_changes).where(schema_changes.c.pubid == self.publication.pubid))
         if rows:
             connection.execute(insert(schema_changes), [dict(row) for row in rows])
 
@@ -266,13 +248,18 @@ def follow(
     `on_omission` is called with each part of the publisher's tables that the subscriber's database does not have.
     Raises `ColumnsCollide`, `SchemaChangeRefused`, `DefinitionsDiffer`, `NodeBusy`.
     """
-    known = {article.nickname: article for article in pairing.known}
-    refiltered = [each for each in pairing.articles if each.nickname in known and not _is_filtered_alike(each, known)]
-    if refiltered:
-        # Before the subscriber has the new filters: until then a repeat does it again.
-        store_all_memberships(hub, pairing, [each for each in refiltered if not known[each.nickname].is_filtered])
-        move(hub, pairing, pairing.at_hub.partition or Partition())
-    _Following(hub, subscriber, pairing, on_omission).follow()
+    follow_filters(hub, pairing)
+    following = _Following(
+        subscriber,
+        pairing.publication,
+        pairing.at_hub,
+        pairing.known,
+        pairing.articles,
+        pairing.there,
+        pairing.schema,
+        on_omission,
+    )
+    following.follow(reading_schema(hub, pairing))
     with hub.transaction():
         set_subscription(
             hub.connection,
@@ -282,29 +269,37 @@ def follow(
         )
 
 
+def follow_sent(
+    device: DeviceHalf,
+    step: SchemaStep,
+    *,
+    on_omission: Callable[[Omission], None] = lambda _omission: None,
+) -> None:
+    """Bring a device's tables and definitions to those of a message. Idempotent; raises as `follow` does."""
+    node, own = device.node, device.subscription
+    publication = get_publication(node.connection, device.publication)
+    schema = SentSchema(step, own.pubid, own.subscriber_type)
+    there = tuple(article.at_subscriber(own.subscriber_type) for article in step.articles)
+    following = _Following(node, publication, own, device.known, step.articles, there, schema.version, on_omission)
+    following.follow(nullcontext(schema))
+
+
+def follow_filters(hub: Node, pairing: Pairing) -> None:
+    """Move a subscriber to what the filters of its publisher select now, if they were changed; its rows come later."""
+    known = {article.nickname: article for article in pairing.known}
+    refiltered = [each for each in pairing.articles if each.nickname in known and not _is_filtered_alike(each, known)]
+    if refiltered:
+        # Before the subscriber has the new filters: until then a repeat does it again.
+        store_all_memberships(hub, pairing, [each for each in refiltered if not known[each.nickname].is_filtered])
+        move(hub, pairing, pairing.at_hub.partition or Partition())
+
+
 def _is_filtered_alike(article: Article, known: Mapping[int, Article]) -> bool:
     return article.is_filtered_as(known[article.nickname])
 
 
 def _is_hashed_otherwise(before: Article, after: Article) -> bool:
     return [column.name for column in before.columns] != [column.name for column in after.columns]
-
-
-def _differing(change: TableChange, alteration: TableAlteration) -> str | None:
-    """Return the condition of the rows at the publisher whose values the subscriber needs; None if it needs all."""
-    terms = []
-    for column in change.filled:
-        default = change.default_of(column)
-        name = '"' + column.name.replace('"', '""') + '"'
-        if column in change.retyped:
-            return None
-        if column.name not in alteration.defaulted or default is None:
-            terms.append(f"{name} is not null")
-        elif _CONSTANT.fullmatch(default.sql):
-            terms.append(f"{name} is distinct from {default.sql}")
-        else:
-            return None
-    return " or ".join(terms)
 
 
 _MOST_CHANGES = 5

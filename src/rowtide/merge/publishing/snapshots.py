@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 from rowtide.core.errors import FileNotWritable
@@ -39,6 +39,7 @@ from rowtide.merge.catalogue import (
 from rowtide.merge.errors.rows import CopiedRowRefused, RowsRefused
 from rowtide.merge.errors.subscribing import SnapshotDamaged, SnapshotUnfit
 from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.node_tables import TableDescription
 from rowtide.merge.nodes.sending import Enumeration
 from rowtide.merge.nodes.table_changes import Omission
 from rowtide.merge.partitions.belonging import link_members
@@ -56,6 +57,30 @@ _NO_NODE = 0
 """The nickname of no node."""
 SnapshotProgress = Callable[[str, int], None]
 """Called with an article and the number of its rows that are copied."""
+
+
+class StartingRows(Protocol):
+    """What articles' tables at a subscriber start with; see `SubscriberSnapshot`."""
+
+    @property
+    def articles(self) -> Sequence[Article]: ...
+
+    @property
+    def shared(self) -> Sequence[Article]: ...
+
+    @property
+    def prepared(self) -> Sequence[Article]: ...
+
+    @property
+    def new_articles(self) -> Sequence[Article]: ...
+
+    def there(self, article: Article) -> Article: ...
+
+    def rows(self, article: Article) -> Iterator[Sequence[tuple[str, Row]]]: ...
+
+    def versions(self, article: Article, publisher: int) -> Iterator[Sequence[Write]]: ...
+
+    def included(self, article: Article) -> bytes: ...
 
 
 @frozen
@@ -103,6 +128,10 @@ class SubscriberSnapshot:
             there = (change for change in batch if belonging is None or change.rowguid in belonging)
             yield [accepted(change, None, publisher, self.hub_priority)._replace(is_live=True) for change in there]
 
+    def included(self, article: Article) -> bytes:
+        """Return the lineage of rows without metadata."""
+        return self.enumeration.included(article)
+
     def members(self) -> dict[Article, list[tuple[str, str | None]]]:
         """Return the rowguids of the filtered articles' rows, each with its parent's."""
         filtered = [(article, self.filters[article.nickname]) for article in self.articles if article.is_filtered]
@@ -142,24 +171,24 @@ def fill(
     Return what the tables do not have of the publisher's.
     """
     put_publication(subscriber.connection, publication)
-    return fill_articles(hub, subscriber, publication, snapshot, on_progress)
+    return fill_articles(subscriber, publication, hub.tables.describe_all(snapshot.articles), snapshot, on_progress)
 
 
 def fill_articles(
-    hub: Node,
     subscriber: Node,
     publication: Publication,
-    snapshot: SubscriberSnapshot,
+    described: Mapping[Article, TableDescription],
+    snapshot: StartingRows,
     on_progress: SnapshotProgress = lambda _article, _rows: None,
     *,
     present: Sequence[Article] = (),
 ) -> Sequence[Omission]:
     """Create and fill the tables of a snapshot's articles in the caller's transaction; later writes are tracked.
 
-    Tables of `present` exist, and may be referenced. Return what the tables do not have of the publisher's.
+    All of them are `described`. Tables of `present` exist, and may be referenced. Return what the tables do not have of
+    the publisher's.
     """
     articles = (*snapshot.articles, *present)
-    described = hub.tables.describe_all(articles)
     restricted = [(article, restrict(article, described[article])) for article in articles]
     tables = [(article, published) for article, (published, _) in restricted]
     made = [unpublished for article, (_, unpublished) in restricted if article not in present]
@@ -175,7 +204,7 @@ def fill_articles(
     for article in snapshot.new_articles:
         for versions in snapshot.versions(article, publication.publisher):
             subscriber.writer.write(article, versions)
-        put_at_subscriber(subscriber, publication, snapshot.there(article), snapshot.enumeration.included(article))
+        put_at_subscriber(subscriber, publication, snapshot.there(article), snapshot.included(article))
         subscriber.tables.track(snapshot.there(article))
     if present:
         subscriber.tables.refer(tables, present=there)
@@ -210,7 +239,7 @@ def refill(
         subscriber.tables.track(snapshot.there(article))
 
 
-def _load(subscriber: Node, article: Article, snapshot: SubscriberSnapshot, on_progress: SnapshotProgress) -> None:
+def _load(subscriber: Node, article: Article, snapshot: StartingRows, on_progress: SnapshotProgress) -> None:
     """Fill an empty table, and store the hashes of its rows, in the caller's transaction."""
     batches = [HashBatch(article)]
 

@@ -316,6 +316,7 @@ def reinitialize(
         store_memberships(hub, nickname, members, generation)
         _lose_subscriptions(subscriber, pairing.articles)
         remove_retries_of(subscriber.connection, pairing.hub)
+        remove_retries_of(subscriber.connection, nickname)
         set_publisher(subscriber.connection, pairing.publication.pubid, pairing.hub)
         set_subscription(subscriber.connection, subid, replnickname=pairing.hub, sentgen=0, recgen=generation, **begun)
     with hub.transaction():

@@ -14,7 +14,7 @@ from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import Examination
 from rowtide.merge.nodes.sending import ChangesRequest
 from rowtide.merge.partitions.belonging import find_record_types
-from rowtide.merge.progress import list_retries, set_subscription
+from rowtide.merge.progress import list_retries, put_awaited, set_subscription
 from rowtide.merge.row_hashes import HashBatch
 from rowtide.merge.session.history import Phase
 from rowtide.merge.session.identity_ranges import are_overtaken, read_numberings, take_ranges
@@ -198,6 +198,15 @@ class DeviceHalf:
                 set_subscription(self.node.connection, self.subscription.subid, sentgen=result.generation)
                 self._hashes.put(self.node, result.refused)
             self.subscription = replace(self.subscription, sent=result.generation)
+
+    def list_awaited(self) -> dict[int, list[str]]:
+        """Return the device's rows that the hub has refused and will request again, as its last answer said."""
+        return known_rows(list_retries(self.node.connection, read_nickname(self.node.connection)))
+
+    def keep_awaited(self, result: UploadResult) -> None:
+        """Store which rows the hub will request again, so that they come with the next request."""
+        with in_session(self.node, self.subscription):
+            put_awaited(self.node.connection, read_nickname(self.node.connection), result.awaited)
 
     def number(self) -> dict[int, DeviceNumbering]:
         """Return how far articles with identity ranges are numbered."""

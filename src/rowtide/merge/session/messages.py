@@ -159,8 +159,9 @@ class RefusedUpload:
 class UploadResult:
     """What has become of an upload: the hub has the device's changes up to `generation`.
 
-    `has_refused`: the hub waits for rows of the device. The device is to repeat the upload with the rows `wanted`, and
-    with the answers to `questions`: nothing comes down before.
+    `has_refused`: the hub waits for rows of the device. These are `awaited`: the next synchronisation is to send them.
+    The device is to repeat the upload with the rows `wanted`, and with the answers to `questions`: nothing comes down
+    before.
     """
 
     generation: int
@@ -168,6 +169,7 @@ class UploadResult:
     refused: Sequence[RefusedUpload] = ()
     wanted: RowsByArticle = field(default_factory=dict)
     questions: Sequence[TopsQuestion] = ()
+    awaited: RowsByArticle = field(default_factory=dict)
     counts: Mapping[str, Counts] = field(default_factory=dict)
     """By the article's name."""
 
@@ -271,7 +273,7 @@ class SyncAnswer:
 
     `definitions` are those of the hub where the device has others: it repeats its request with its own ones in full,
     and nothing else is given. Without a `result` the device repeats its upload from `terms.since`. `download` is None
-    until the upload is complete.
+    until the upload is complete. With `must_follow`, the device follows the hub's schema once it has uploaded.
     """
 
     terms: SessionTerms | None
@@ -279,6 +281,7 @@ class SyncAnswer:
     ranges: Mapping[int, GivenRanges] = field(default_factory=dict)
     download: DownloadHeader | None = None
     definitions: tuple[Article, ...] | None = None
+    must_follow: bool = False
 
 
 class Transport(Protocol):

@@ -11,7 +11,7 @@ from rowtide.merge.articles import Article, ExchangeType, Progress, Subscription
 from rowtide.merge.catalogue import find_publication, list_articles
 from rowtide.merge.errors.nodes import NodeRestored
 from rowtide.merge.errors.rows import RowsRefused
-from rowtide.merge.errors.subscribing import DownloadLost, MergeSubscriptionUnknown, UploadNotAgreed
+from rowtide.merge.errors.subscribing import DownloadLost, MergeSubscriptionUnknown, SchemaNotFollowed, UploadNotAgreed
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.progress import list_subscriptions, read_purge
@@ -23,6 +23,7 @@ from rowtide.merge.session.messages import (
     DeviceState,
     RefusedUpload,
     RowBatch,
+    RowsByArticle,
     SyncAnswer,
     SyncRequest,
     Transport,
@@ -39,6 +40,8 @@ _MOST_DOWNLOADS = 5
 """Of a session whose download was lost, or which has to be followed by another one."""
 
 
+Follow = Callable[[DeviceHalf, DeviceState], None]
+"""Brings a device, which has uploaded all, to the schema of its hub."""
 Tell = Callable[[int, int], None]
 """Called with the number of changes done, and that of all that have been read."""
 
@@ -52,15 +55,19 @@ def synchronise_over(
     exchange: ExchangeType = ExchangeType.BOTH,
     *,
     defers: bool = True,
+    follow: Follow | None = None,
 ) -> Summary:
     """Exchange all changes of a device and its hub, or those of one direction.
 
     With `defers`, an acknowledgement that says nothing but that all has come is left to the next synchronisation.
-    Raises what the hub raises; `NodeCopied`, `MergeSubscriptionUnknown`, `SessionReplaced`, `NodeBusy`.
+    `follow` brings the device to the hub's schema. Raises what the hub raises; `SchemaNotFollowed` without `follow`;
+    `NodeCopied`, `MergeSubscriptionUnknown`, `SessionReplaced`, `NodeBusy`.
     """
     device = _find_device(node, publication, subscriber_name)
     summary, clock = Summary(subscriber_name), time.monotonic()
-    session = _DeviceSession(transport, device, subscriber_name, exchange, summary, on_progress, defers=defers)
+    session = _DeviceSession(
+        transport, device, subscriber_name, exchange, summary, on_progress, defers=defers, follow=follow
+    )
     with collecting_rarely():
         session.run()
     if is_due(read_purge(node.connection)):
@@ -82,6 +89,10 @@ def _find_subscription(node: Node, pubid: str, publisher: int) -> Subscription |
     return next((one for one in listed if one.nickname == publisher), None)
 
 
+class _Followed(Exception):
+    """Ends a session of a device that has got the hub's schema."""
+
+
 @dataclass(slots=True)
 class _DeviceSession:
     transport: Transport
@@ -91,15 +102,21 @@ class _DeviceSession:
     summary: Summary
     on_progress: Progress
     defers: bool = field(kw_only=True)
+    follow: Follow | None = field(kw_only=True)
 
     def run(self) -> None:
-        """Exchange, and again where the device has got keys above its ranges."""
+        """Exchange, and again where the device has followed the hub's schema, or got keys above its ranges."""
         for left in reversed(range(_MOST_DOWNLOADS)):
             try:
                 self._exchange()
             except DownloadLost:
                 if not left:
                     raise
+                continue
+            except _Followed:
+                if not left:
+                    raise SchemaNotFollowed(self.subscriber, self.device.publication) from None
+                self.device = _find_device(self.device.node, self.device.publication, self.subscriber)
                 continue
             if not self.exchange.downloads or not self.device.is_overtaken:
                 return
@@ -131,7 +148,8 @@ class _DeviceSession:
         """Return the answer to a request, which is repeated until the hub has all that it needs of the device."""
         device = self.device
         state, owed = device.describe(), device.owed
-        given = _Given(device.subscription.sent)
+        awaited = device.list_awaited()
+        given = _Given(device.subscription.sent, {nickname: list(rows) for nickname, rows in awaited.items()})
         for _ in range(_MOST_REQUESTS):
             try:
                 answer, batches, header = self._request(state, given, owed)
@@ -145,17 +163,33 @@ class _DeviceSession:
             device.begin(answer.terms)
             owed, result = None, answer.result
             if header is None:
+                if answer.must_follow:
+                    given.uploads = True
+                    continue
                 return answer, batches
             if result is None:
                 given.since = answer.terms.since
+                given.request(answer.terms.wanted)
                 continue
             if result.generation == header.generation:
                 device.conclude_upload(result)
             if result.is_complete:
+                if result.awaited != awaited:
+                    device.keep_awaited(result)
+                if answer.must_follow:
+                    self._follow(state)
                 return answer, batches
             given.take(device, result)
             state = replace(state, session=device.subscription.session, sent=device.subscription.sent)
         raise UploadNotAgreed(self.subscriber, device.publication, _MOST_REQUESTS)
+
+    def _follow(self, state: DeviceState) -> None:
+        """Follow the hub's schema, which ends the session. Raises `SchemaNotFollowed` where that is not possible."""
+        if self.follow is None:
+            raise SchemaNotFollowed(self.subscriber, self.device.publication)
+        session = self.device.subscription.session
+        self.follow(self.device, replace(state, session=session, definitions=self.device.known))
+        raise _Followed
 
     def _describe_again(self) -> DeviceState:
         """Return the device's state if another synchronisation has ended since it was described."""
@@ -177,7 +211,7 @@ class _DeviceSession:
             fingerprint=fingerprint_of(device.known),
         )
         request = SyncRequest(said, self.exchange, numberings=device.number(), acknowledgement=owed)
-        if not self.exchange.uploads:
+        if not (self.exchange.uploads or given.uploads):
             answer, batches = self.transport.synchronise(request, lambda: iter(()))
             return answer, batches, None
         with device.read(given.since, given.requested) as (read, spool):
@@ -226,6 +260,8 @@ class _Given:
     rounds: int = 0
     tops: Mapping[int, Mapping[str, str]] | None = None
     is_defined: bool = False
+    uploads: bool = False
+    """Also in a synchronisation that only downloads: a device uploads before it follows."""
 
     def take(self, device: DeviceHalf, result: UploadResult) -> None:
         """Take what the hub asks for."""
@@ -234,7 +270,11 @@ class _Given:
             self.tops = device.answer(result.questions)
         if result.wanted:
             self.rounds += 1
-        for nickname, rowguids in result.wanted.items():
+        self.request(result.wanted)
+
+    def request(self, wanted: RowsByArticle) -> None:
+        """Send rows with the next request."""
+        for nickname, rowguids in wanted.items():
             listed = self.requested.setdefault(nickname, [])
             listed += [each for each in rowguids if each not in listed]
 

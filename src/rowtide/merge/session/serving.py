@@ -7,7 +7,7 @@ generation that the device has confirmed.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -18,9 +18,15 @@ from rowtide.core.values import frozen
 from rowtide.merge.articles import DEFAULT_LIMITS, Article, DeviceLimits
 from rowtide.merge.errors.nodes import GenerationRefused
 from rowtide.merge.errors.publishing import DefinitionsDiffer
-from rowtide.merge.errors.subscribing import MergeSubscriptionUnknown, SchemaNotFollowed
+from rowtide.merge.errors.subscribing import (
+    MergeSubscriptionUnknown,
+    SchemaNotFollowed,
+    UploadMalformed,
+    UploadNotComparable,
+)
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.belonging import find_record_types
+from rowtide.merge.progress import read_purge
 from rowtide.merge.session.history import History, Summary, recorded
 from rowtide.merge.session.hub.parents import SELECT_GENERATIONS, read_generations
 from rowtide.merge.session.hub_half import HubHalf
@@ -40,9 +46,13 @@ from rowtide.merge.session.pairing import (
     fingerprint_of,
     read_hub,
     require_hub_ready,
+    require_known_schema,
+    require_met,
+    require_original,
 )
 from rowtide.merge.session.spool_transfer import known_rows
 from rowtide.merge.session.spooling import Spool
+from rowtide.merge.versions.changes import RowChange
 from rowtide.merge.versions.composition import are_rowguids
 
 _NO_ROWS: RowsByArticle = {}
@@ -81,16 +91,22 @@ class UploadedBatches:
 
 
 def serve(
-    hub: Node, request: SyncRequest, batches: Iterable[RowBatch], limits: DeviceLimits = DEFAULT_LIMITS
+    hub: Node,
+    request: SyncRequest,
+    batches: Iterable[RowBatch],
+    limits: DeviceLimits = DEFAULT_LIMITS,
+    admit: Callable[[Pairing], None] = lambda _pairing: None,
 ) -> Served:
     """Return the answer to a device's request; its batches are written as they come, up to some limits.
 
-    Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`, what `require_hub_ready` raises, `SchemaNotFollowed`,
-    `SessionReplaced`, `NodeBusy`.
+    `admit` raises an error for a subscription that is not the device's, before anything is written. Raises
+    `UploadMalformed`, `MergePublicationUnknown`, `MergeSubscriptionUnknown`, `SchemaNotFollowed`, `SessionReplaced`,
+    `NodeBusy`, and what `require_hub_ready` raises.
     """
-    found = _meet(hub, request.state)
+    found = meet(hub, request.state)
     if not isinstance(found, Pairing):
         return Served(SyncAnswer(None, definitions=found))
+    admit(found)
     half = HubHalf(hub, found)
     if request.acknowledgement is not None and _is_owed(half.pairing, request.acknowledgement):
         _acknowledge(half, request.acknowledgement)
@@ -103,6 +119,40 @@ def serve(
     summary = Summary(found.at_hub.subscriber)
     with recorded(hub, found.at_hub.subid, summary, began, clock) as history, collecting_rarely():
         return _exchange(half, terms, request, UploadedBatches(batches, limits), summary, history)
+
+
+def serve_upload(
+    hub: Node,
+    request: SyncRequest,
+    batches: Iterable[RowBatch],
+    limits: DeviceLimits = DEFAULT_LIMITS,
+    admit: Callable[[Pairing], None] = lambda _pairing: None,
+) -> Served:
+    """Take the upload of a device that has earlier definitions than the hub, and let it follow then; see `serve`.
+
+    Raises `UploadMalformed`, `NodeCopied`, `NodeRestored`, `SchemaAhead`, `UploadNotComparable`, `SessionReplaced`,
+    `NodeBusy`.
+    """
+    found = meet(hub, request.state)
+    if not isinstance(found, Pairing):
+        return Served(SyncAnswer(None, definitions=found))
+    admit(found)
+    require_original(hub)
+    require_met(request.state, found)
+    require_known_schema(hub, found)
+    if found.at_hub.settled < read_purge(hub.connection).generation:
+        reason = "the publisher has purged metadata that it had not got"
+        raise UploadNotComparable(found.at_hub.subscriber, reason)
+    half, summary = HubHalf(hub, found), Summary(found.at_hub.subscriber)
+    began, clock = datetime.now(UTC), time.monotonic()
+    terms = half.begin(replace(request.state, refused=_checked(request.state.refused)), half.since)
+    if request.upload is None or request.upload.since > terms.since:
+        return Served(SyncAnswer(terms, must_follow=True))
+    with recorded(hub, found.at_hub.subid, summary, began, clock) as history, collecting_rarely():
+        result = _receive(half, request.upload, UploadedBatches(batches, limits), summary)
+        with hub.transaction():
+            history.put()
+    return Served(SyncAnswer(terms, result, must_follow=True))
 
 
 def _exchange(
@@ -136,9 +186,7 @@ def _exchange(
 def _receive(half: HubHalf, header: UploadHeader, uploaded: UploadedBatches, summary: Summary) -> UploadResult:
     """Write an upload; rows that the hub requests again and that have not come are wanted of the device."""
     receipt = half.receive(summary.upload)
-    known = {mapping.sender.nickname: mapping.sender for mapping in half.pairing.mappings.values()}
-    parts = ((known[each.article], each.changes) for each in uploaded.batches if each.article in known)
-    with Spool(parts, uploaded.limits) as spool:
+    with Spool(_parts(half.pairing, uploaded.batches), uploaded.limits) as spool:
         if find_record_types(receipt.articles):
             # Logical records are put together.
             spool.complete()
@@ -151,6 +199,24 @@ def _receive(half: HubHalf, header: UploadHeader, uploaded: UploadedBatches, sum
         for nickname, rowguids in half.again.items()
     }
     return replace(result, wanted={nickname: rowguids for nickname, rowguids in missing.items() if rowguids})
+
+
+def _parts(pairing: Pairing, batches: Iterable[RowBatch]) -> Iterator[tuple[Article, Sequence[RowChange]]]:
+    """Yield an upload's batches with the device's definitions. Raises `UploadMalformed`."""
+    known = {mapping.sender.nickname: mapping.sender for mapping in pairing.mappings.values()}
+    for batch in batches:
+        article = known.get(batch.article)
+        if article is None:
+            raise UploadMalformed(pairing.at_hub.subscriber, f"the publication has no article {batch.article}")
+        width = len(article.columns)
+        if any(change.row is not None and len(change.row) != width for change in batch.changes):
+            raise UploadMalformed(pairing.at_hub.subscriber, f"a row of {article.name} has not {width} values")
+        if len({change.row is None for change in batch.changes}) != 1 or not are_rowguids(
+            [change.rowguid for change in batch.changes]
+        ):
+            reason = f"a batch of {article.name} is empty, has rows beside tombstones, or a rowguid that is none"
+            raise UploadMalformed(pairing.at_hub.subscriber, reason)
+        yield article, batch.changes
 
 
 def acknowledge(hub: Node, publication: str, subid: str, said: Acknowledgement) -> None:
@@ -195,7 +261,7 @@ def _checked(listed: RowsByArticle) -> RowsByArticle:
     return known_rows(listed) if listed else _NO_ROWS
 
 
-def _meet(hub: Node, state: DeviceState) -> Pairing | tuple[Article, ...]:
+def meet(hub: Node, state: DeviceState) -> Pairing | tuple[Article, ...]:
     """Return what both ends say of a subscription, or the hub's definitions if those of the device are needed."""
     found = read_hub(hub, state.publication, [state.subid])
     at_hub = next((one for one in found.subscriptions if one.subid == state.subid), None)

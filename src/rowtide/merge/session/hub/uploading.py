@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from rowtide.merge.articles import Article, SubscriberType
 from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.roles.rows import by_nickname
 from rowtide.merge.session.exchange import Refused
 from rowtide.merge.session.history import Phase, read_included
 from rowtide.merge.session.hub.cascades import Cascades
@@ -81,7 +82,8 @@ class UploadReceipt:
                 records.request_later()
         left = {(each.article.nickname, each.change.rowguid) for each in self.phase.refused}
         refused = [_refused(each, left) for each in self.phase.refusals]
-        return UploadResult(generation, receiver.has_refused, refused, counts=self.phase.articles)
+        awaited = by_nickname(sorted(receiver.asking))
+        return UploadResult(generation, receiver.has_refused, refused, awaited=awaited, counts=self.phase.articles)
 
     def _incomplete(
         self, *, wanted: RowsByArticle = MappingProxyType({}), questions: Sequence[TopsQuestion] = ()
