@@ -17,13 +17,19 @@ from rowtide.gateway.limits import DEFAULT_GATEWAY_LIMITS
 from rowtide.gateway.own_conflicts import list_own_conflicts
 from rowtide.gateway.partition_moves import as_claimed, claimed, is_to_move, move_device, without_download
 from rowtide.gateway.requests import Done, FileRequest, More, MoreRequest, Registered, Registration
-from rowtide.gateway.synchronising import Downloads, answer_acknowledgement, answer_more, answer_sync
+from rowtide.gateway.synchronising import (
+    Downloads,
+    answer_acknowledgement,
+    answer_more,
+    answer_schema,
+    answer_sync,
+)
 from rowtide.gateway.wire.envelopes import SPOKEN_TEXT, Envelope, read
 from rowtide.merge.devices.credentials import SHORTEST_KEY, read_code, read_token
 from rowtide.merge.devices.registered import KnownDevice, forget_token, has_devices, know_device, register
 from rowtide.merge.errors.devices import CodeRefused, TokenRefused
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.session.messages import Acknowledgement, SyncAnswer, SyncRequest
+from rowtide.merge.session.messages import Acknowledgement, DeviceState, SyncAnswer, SyncRequest
 
 _NO_TOKEN = "none was sent as Authorization: Bearer"  # noqa: S105 - it says that there is none
 
@@ -63,6 +69,7 @@ class Answering:
             "register": self._register,
             "file": self._file,
             "sync": self._sync,
+            "follow": self._follow,
             "more": self._more,
             "acknowledge": self._acknowledge,
             "conflicts": self._conflicts,
@@ -133,9 +140,16 @@ class Answering:
         uploading = replace(given, message=without_download(request))
         answer = answer_sync(node, asked.hub.name, device, uploading, self.downloads)
         said: SyncAnswer = answer.message
+        if said.must_follow:
+            return answer
         if request.upload is not None and (said.result is None or not said.result.is_complete):
             return answer
         raise move_device(node, device, claims)
+
+    def _follow(self, node: Node, asked: Asked) -> Envelope:
+        """Return the hub's definitions to a device that has earlier ones."""
+        device = self._know(node, asked)
+        return Envelope(answer_schema(node, device, read(asked.body, DeviceState).message))
 
     def _more(self, node: Node, asked: Asked) -> Envelope:
         """Send further batches of a download."""

@@ -29,8 +29,8 @@ from rowtide.merge.catalogue import get_publication, list_publications, read_nic
 from rowtide.merge.nodes.connecting import open_synchronised
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.progress import list_subscriptions
+from rowtide.merge.publishing.device_requests import synchronise_device
 from rowtide.merge.session.history import Summary
-from rowtide.merge.session.over_transport import synchronise_over
 
 
 class Device:
@@ -106,7 +106,7 @@ class Device:
             key_path.unlink(missing_ok=True)
         with open_synchronised(f"sqlite:///{self.path}", limits) as node:
             publication = self.publication or self._find_publication(node)
-            return synchronise_over(
+            return synchronise_device(
                 GatewayTransport(self._client), node, publication, str(self.path), on_progress, exchange
             )
 

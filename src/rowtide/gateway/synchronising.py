@@ -9,19 +9,22 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from threading import Lock
 
-from rowtide.gateway.partition_moves import partition_of
 from rowtide.gateway.requests import MoreRequest
 from rowtide.gateway.wire.envelopes import Envelope
-from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits
+from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, Partition
 from rowtide.merge.devices.registered import KnownDevice, bind_subscription, require_publication
 from rowtide.merge.errors.devices import DeviceFileDiffers
 from rowtide.merge.errors.subscribing import DownloadLost, MergeSubscriptionUnknown
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.session.messages import Acknowledgement, RowBatch, SyncRequest
-from rowtide.merge.session.serving import Served, acknowledge, serve
+from rowtide.merge.publishing.device_requests import serve_device, serve_schema
+from rowtide.merge.publishing.schema_steps import SchemaStep
+from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncRequest
+from rowtide.merge.session.pairing import Pairing
+from rowtide.merge.session.serving import Served, acknowledge
 
 BATCHES_EACH = 10
 """Batches of a download in an answer; the rest is asked for."""
@@ -95,12 +98,11 @@ def answer_sync(
 ) -> Envelope:
     """Take an upload, and return what the hub makes of it, with the first batches of the download.
 
-    Raises what `serve` raises; `TokenOfAnother`, `DeviceFileDiffers`.
+    Raises what `serve_device` raises; `TokenOfAnother`, `DeviceFileDiffers`.
     """
     request: SyncRequest = given.message
     require_publication(device, request.state.publication)
-    _bind(hub, device, request.state.subid)
-    served = serve(hub, request, given.batches, limits)
+    served = serve_device(hub, request, given.batches, limits, partial(_admit, hub, device))
     served.purge_if_due()
     answer = served.answer
     if answer.download is None or answer.terms is None:
@@ -137,18 +139,20 @@ def answer_acknowledgement(
     downloads.forget(hub_name, device.device_id)
 
 
-def _bind(hub: Node, device: KnownDevice, subid: str) -> None:
+def answer_schema(hub: Node, device: KnownDevice, state: DeviceState) -> SchemaStep:
+    """Return what a device needs to follow the hub's schema. Raises what `serve_schema` raises, and `answer_sync`."""
+    require_publication(device, state.publication)
+    return serve_schema(hub, state, partial(_admit, hub, device))
+
+
+def _admit(hub: Node, device: KnownDevice, pairing: Pairing) -> None:
     """Take a file's subscription for the device's, if it is of the partition of the device's token.
 
-    From then on the subscription says what the partition is. Raises `DeviceFileDiffers`, `MergeSubscriptionUnknown`.
+    From then on the subscription says what the partition is. Raises `DeviceFileDiffers`.
     """
-    if device.subid is not None:
-        if device.subid != subid:
-            raise DeviceFileDiffers(device.name)
+    at_hub = pairing.at_hub
+    if device.subid == at_hub.subid:
         return
-    found = partition_of(hub, subid)
-    if found is None:
-        raise MergeSubscriptionUnknown(device.name, device.publication)
-    if found != device.partition:
+    if device.subid is not None or (at_hub.partition or Partition()) != device.partition:
         raise DeviceFileDiffers(device.name)
-    bind_subscription(hub, device, subid)
+    bind_subscription(hub, device, at_hub.subid)

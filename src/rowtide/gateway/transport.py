@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from rowtide.gateway.client import GatewayClient
 from rowtide.gateway.requests import Done, More, MoreRequest
 from rowtide.gateway.wire.envelopes import Envelope
-from rowtide.merge.session.messages import Acknowledgement, RowBatch, SyncAnswer, SyncRequest
+from rowtide.merge.publishing.schema_steps import SchemaStep
+from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncAnswer, SyncRequest
 
 
 @dataclass(slots=True)
 class GatewayTransport:
-    """See `Transport`."""
+    """See `DeviceTransport`."""
 
     client: GatewayClient
 
@@ -22,6 +23,10 @@ class GatewayTransport:
     ) -> tuple[SyncAnswer, Sequence[RowBatch]]:
         answer = self.client.ask("sync", Envelope(request, list(batches())), SyncAnswer)
         return answer.message, answer.batches
+
+    def follow(self, state: DeviceState) -> SchemaStep:
+        step: SchemaStep = self.client.ask("follow", Envelope(state), SchemaStep).message
+        return step
 
     def fetch(self, session: int, generation: int, first: int) -> Sequence[RowBatch]:
         return self.client.ask("more", Envelope(MoreRequest(session, generation, first)), More).batches

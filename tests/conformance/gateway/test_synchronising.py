@@ -249,3 +249,16 @@ def test_files_of_devices_are_readable_by_their_device_alone(gateway: Gateway, t
         assert status == 404
     status, _, _ = gateway.send("GET", f"/{HUB}/files/{name}")
     assert status == 401
+
+
+def test_a_device_follows_a_changed_schema_with_its_rows(gateway: Gateway, tmp_path: Path) -> None:
+    path = tmp_path / "field.db"
+    with device(gateway, path) as tablet:
+        tablet.sync()
+        write(path, "update item set name = 'offline' where id = 1")
+        gateway.merged.merge.alter_article(PUBLICATION, "item", "add column note varchar(20) default 'new'")
+        gateway.merged.hub.execute("update item set note = 'set' where id = 1")
+        tablet.sync()
+        tablet.sync()
+    assert rows(path, "select id, name, note from item") == [(1, "offline", "set")]
+    assert (1, "offline", "north") in at_hub(gateway)
