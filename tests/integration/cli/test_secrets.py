@@ -36,7 +36,8 @@ ASKED_FOR = {"instances": "public_orders", "once": "", "yes": "", "days": "1", "
 WALKED = [
     command
     for command in commands()
-    if any(parameter.is_url for parameter in command.parameters) and command.words != ("monitor", "serve")
+    if any(parameter.is_url for parameter in command.parameters)
+    and command.words not in {("monitor", "serve"), ("gateway", "serve")}
 ]
 """But the monitor, which waits for databases that it cannot reach."""
 

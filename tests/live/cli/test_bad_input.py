@@ -34,7 +34,7 @@ ALWAYS = {"dry_run": "", "once": "", "yes": "", "days": "1"}
 FUZZED = [
     command
     for command in commands()
-    if command.words not in {("demo",), ("agent", "run"), ("health",), ("monitor", "serve")}
+    if command.words not in {("demo",), ("agent", "run"), ("health",), ("monitor", "serve"), ("gateway", "serve")}
 ]
 """Not what runs for long, nor what tells by its exit code how things stand."""
 SCHEMA = """
