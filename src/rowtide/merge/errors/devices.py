@@ -9,7 +9,8 @@ class DeviceUnknown(NotFound, number=8400):
     """The hub has no device of a name."""
 
     fact = "there is no device {name}"
-    hint = "`rowtide merge devices` lists those that there are; `rowtide merge add-device` adds one."
+    hint = """`rowtide merge devices` lists those that there are; `rowtide merge add-device NAME --publication
+        PUBLICATION` adds one."""
     name: str
 
 
@@ -61,7 +62,8 @@ class DeviceFileDiffers(Denied, number=8406):
     """A token is used with a file that has another subscription than the device's."""
 
     fact = "device {name} synchronises another file"
-    hint = """A token belongs to one file. Add a device for this one by `rowtide merge add-device`; if the other file is
+    hint = """A token belongs to one file. Add a device for this one by `rowtide merge add-device NAME
+        --publication PUBLICATION`; if the other file is
         gone for good, drop its subscription first."""
     name: str
 
