@@ -51,7 +51,7 @@ def test_tombstones_parents_and_bases_come_back() -> None:
         [
             change(1, row=None, tombstone=TombstoneType.LEFT),
             change(2, "1", parents=(ROWGUID.format(1), None)),
-            change(3, "1", bases='[[1, "5"]]', priority=1.5, overrules=1 << 60, columns=b""),
+            change(3, "1", bases='[[1, "5"]]', priority=1.5, overrules=1 << 30, columns=b""),
         ],
     )
     assert read(write(Envelope(Registration("c"), [batch])), Registration).batches == (batch,)
