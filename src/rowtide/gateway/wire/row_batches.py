@@ -107,7 +107,7 @@ def _decode_version(given: Any, place: str) -> Version:
 def _decode_row(given: Any, versions: Sequence[Version], place: str) -> RowChange:
     if not isinstance(given, list) or not _SHORTEST_ROW <= len(given) <= _LONGEST_ROW:
         raise Misfit(place, "it is no list of a rowguid, the place of its version, and its values")
-    rowguid, at, values, bases, parents = (*given, None, ())[:_LONGEST_ROW] if len(given) < _LONGEST_ROW else given
+    rowguid, at, values, bases, parents = (*given, *(None, ())[len(given) - _SHORTEST_ROW :])
     if type(at) is not int or not 0 <= at < len(versions):
         raise Misfit(place, "its version is not in the batch")
     lineage, last, columns, tombstone, priority, overrules = versions[at]

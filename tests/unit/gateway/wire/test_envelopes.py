@@ -54,7 +54,8 @@ def test_tombstones_parents_and_bases_come_back() -> None:
             change(3, "1", bases='[[1, "5"]]', priority=1.5, overrules=1 << 30, columns=b""),
         ],
     )
-    assert read(write(Envelope(Registration("c"), [batch])), Registration).batches == (batch,)
+    (found,) = read(write(Envelope(Registration("c"), [batch])), Registration).batches
+    assert (found.article, list(found.changes)) == (batch.article, list(batch.changes))
 
 
 @pytest.mark.parametrize("spoken", [(2,), (1, 2)])
