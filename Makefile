@@ -30,7 +30,7 @@ export UV_SYSTEM_CERTS := 1
 demo test test-all soak: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: export SPARK_CONF_DIR := $(CURDIR)/tests/spark
 
-.PHONY: help install demo check test test-all soak bench lock bench-lock java go chromium lint mutants configuration-reference diagnosis-reference option-names error-reference type-reference object-reference python-reference declared-reference log-reference metrics-reference
+.PHONY: help install demo check test test-all soak bench lock bench-lock java go chromium lint mutants configuration-reference diagnosis-reference option-names error-reference type-reference object-reference python-reference declared-reference log-reference wire-reference metrics-reference
 
 .DEFAULT_GOAL := help
 
@@ -82,7 +82,7 @@ chromium: ## Check that Chromium is installed; root gets it installed
 
 lock: $(BIN)/uv ## Pin the newest versions of all dependencies
 	echo "# Written by make lock from pyproject.toml: every extra but bench, Python 3.11 and later." > requirements.new
-	$(BIN)/uv $(COMPILE) --extra spark --extra postgres --extra embedded --extra polars --extra object-store --extra monitor --extra dev pyproject.toml >> requirements.new
+	$(BIN)/uv $(COMPILE) --extra spark --extra postgres --extra embedded --extra polars --extra object-store --extra monitor --extra gateway --extra dev pyproject.toml >> requirements.new
 	mv requirements.new requirements.lock
 	$(MAKE) bench-lock
 
@@ -183,6 +183,9 @@ grants-reference: install ## Write docs/reference/grants.md from the rights of c
 
 object-reference: install ## Write docs/reference/objects.md from the catalogues of databases that are set up
 	$(BIN)/python scripts/object_reference.py > docs/reference/objects.md
+
+wire-reference: install ## Write docs/reference/wire-protocol.md from the messages
+	$(BIN)/python scripts/wire_reference.py > docs/reference/wire-protocol.md
 
 log-reference: install ## Write docs/reference/log-events.md from the catalogue of events
 	$(BIN)/python scripts/log_reference.py > docs/reference/log-events.md

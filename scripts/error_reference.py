@@ -17,7 +17,8 @@ Every failure is one line, `RT-number: fact. hint`, and exit code 1, or that of 
 ([exit codes](exit-codes.md)); in Python it is an exception of the class that is
 named, from `rowtide.errors`. Numbers of five or three digits are SQL Server's
 own; four digits are rowtide's: 1xxx environment and input, 2xxx log and log store, 3xxx lake, 4xxx change data capture,
-5xxx check, 6xxx change tracking, 7xxx transactional replication, 8xxx merge replication, 9xxx targets.
+5xxx check, 6xxx change tracking, 7xxx transactional replication, 8xxx merge replication, of it
+84xx devices over HTTP, 9xxx targets.
 A command whose output nobody reads any more (`| head -1`) ends silently, with exit code 141, as programs that
 SIGPIPE ends.
 *Retried* means that a running agent tries again by itself, with growing pauses; every other error stops it.

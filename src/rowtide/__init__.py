@@ -15,7 +15,16 @@ if TYPE_CHECKING:
     from rowtide.core.lsn import CommitLsn, Position
     from rowtide.diagnosis import CheckResult, Code, Measure, Purpose, State
     from rowtide.diagnosis.result import Remediation
-    from rowtide.handle import Database, DatabaseRehearsal, connect, copy_lake, open_lake, register, register_source
+    from rowtide.handle import (
+        Database,
+        DatabaseRehearsal,
+        connect,
+        copy_lake,
+        device,
+        open_lake,
+        register,
+        register_source,
+    )
     from rowtide.lake.session import build_session
     from rowtide.relocation.copying import Copied, CopyProgress
 
@@ -46,6 +55,7 @@ __all__ = [
     "build_session",
     "connect",
     "copy_lake",
+    "device",
     "open_lake",
     "register",
     "register_source",
@@ -78,6 +88,7 @@ _HOMES = {
     "build_session": "rowtide.lake.session",
     "connect": "rowtide.handle",
     "copy_lake": "rowtide.handle",
+    "device": "rowtide.handle",
     "open_lake": "rowtide.handle",
     "register": "rowtide.handle",
     "register_source": "rowtide.handle",

@@ -59,8 +59,11 @@ from rowtide.declared.errors import *
 from rowtide.delta.errors import *
 from rowtide.diagnosis.errors import *
 from rowtide.events.errors import *
+from rowtide.gateway.errors import *
 from rowtide.lake.errors import *
+from rowtide.listening import *
 from rowtide.log.errors import *
+from rowtide.merge.errors.devices import *
 from rowtide.merge.errors.nodes import *
 from rowtide.merge.errors.publishing import *
 from rowtide.merge.errors.rows import *

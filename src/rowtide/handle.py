@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from rowtide.core.exports import naming_extras
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.scans.pace import CaptureOptions
     from rowtide.conflicts.handle import ConflictInbox
     from rowtide.diagnosis import CheckResult
+    from rowtide.gateway.device import Device
     from rowtide.merge.api import MergeReplication
     from rowtide.relocation.copying import Copied, CopyProgress
     from rowtide.replication.api import TransactionalReplication
@@ -386,6 +388,25 @@ def open_lake(path: str) -> Lake:
     lake = Lake(absolute_lake(path))
     lake.get_max_lsn()
     return lake
+
+
+def device(
+    path: str | Path,
+    url: str,
+    token: str | None = None,
+    *,
+    claims: Callable[[], str] | None = None,
+    publication: str | None = None,
+) -> Device:
+    """Return a file that is synchronised over HTTP with the hub at `url`, whose database it cannot reach.
+
+    `token` is the device's; without it, the one that `register` has kept beside the file. `claims` returns the JSON Web
+    Token of the device's user, where the gateway asks for one. A file of several publications needs `publication`.
+    Raises `GatewayUrlInvalid`.
+    """
+    from rowtide.gateway.device import Device
+
+    return Device(path, url, token, claims=claims, publication=publication)
 
 
 def connect(url: str) -> Database:

@@ -16,6 +16,7 @@ _FEATURES = {
     "tracking": "Change tracking: what changed since the last synchronisation.",
     "conflicts": "Conflicts of merge and of delivery in one list, and decisions about them.",
     "monitor": "Metrics of databases for Prometheus.",
+    "gateway": "Devices that synchronise over HTTP.",
 }
 
 

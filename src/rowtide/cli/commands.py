@@ -135,6 +135,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "dummy-update",
         ),
         "merge.subscribing": ("add-subscription", "snapshot", "drop-subscription", "reinitialize", "validate"),
+        "merge.devices": ("add-device", "devices", "revoke-device", "rotate-token"),
         "merge.synchronising": ("sync", "resync", "change-subscription", "pending"),
     },
     "tracking": {
@@ -142,6 +143,9 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "conflicts": {
         "conflicts": ("list", "causes", "show", "preview", "comment", "decide"),
+    },
+    "gateway": {
+        "gateway": ("serve",),
     },
     "monitor": {
         "monitor": ("serve", "alerts", "dashboard"),

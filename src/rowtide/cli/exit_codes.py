@@ -31,6 +31,7 @@ _RUNNING_ON = (
     ("cdc", "apply"),
     ("cdc", "follow"),
     ("cdc", "run"),
+    ("gateway", "serve"),
     ("monitor", "serve"),
     ("replication", "run"),
 )

@@ -186,6 +186,17 @@ HubDb = Annotated[
         is_database=True,
     ),
 ]
+SomeHubDb = Annotated[
+    str | None,
+    Option(
+        "--db",
+        envvar="ROWTIDE_DB",
+        help="The publisher, the hub: sqlite:///folder/file.db, postgresql://user@host/name",
+        show_default=False,
+        check=lasting,
+        is_database=True,
+    ),
+]
 ArticleName = Annotated[str, Argument(metavar="ARTICLE", help="an article's name, or its table")]
 SomeSubscriber = Annotated[
     str | None,

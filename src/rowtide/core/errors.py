@@ -5,7 +5,8 @@ An error is declared as a dataclass is, `class SlotMissing(DataLoss, number=2102
 Its base class gives the kind of failure, if one applies: `NotFound`, `AlreadyExists`, `Invalid`, `Denied`, `Retryable`,
 `DataLoss`. Numbers are SQL Server's where it has one, else four digits of ours: 1xxx environment and
 input, 2xxx log, 3xxx lake, 4xxx change data capture, 5xxx check, 6xxx change tracking, 7xxx transactional replication,
-8xxx merge replication, 9xxx targets.
+8xxx merge replication, of it 84xx
+devices over HTTP, 9xxx targets.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ _EXTRAS = {
     "polars": "polars",
     "obstore": "object-store",
     "prometheus_client": "monitor",
+    "jwt": "gateway",
     "starlette": "monitor",
     "uvicorn": "monitor",
 }

@@ -708,3 +708,29 @@ class TokensNotRead(Event):
 
     level = Level.ERROR
     error: RowtideError
+
+
+# The gateway.
+
+
+@frozen
+class GatewayAnswered(Event):
+    """The gateway has answered a request of a device. `code` is the number of the error that the answer has, if any."""
+
+    level = Level.INFO
+    path: str
+    device: str
+    status: Count
+    code: str
+    sent: Bytes
+    seconds: Seconds
+
+
+@frozen
+class GatewayBroken(Event):
+    """A request met an error that is not rowtide's: a fault. The device was told `incident` alone."""
+
+    level = Level.ERROR
+    incident: str
+    error: Exception
+    traceback: str

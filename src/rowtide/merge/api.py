@@ -26,6 +26,7 @@ from rowtide.merge.conflicts.resolving import (
     preview_resolution,
     resolve_conflict,
 )
+from rowtide.merge.devices.handle import MergeDevices
 from rowtide.merge.errors.publishing import ArticleTableNotFound
 from rowtide.merge.errors.rows import ConflictUnknown, NeverValidated
 from rowtide.merge.errors.subscribing import ChangesNotUploaded
@@ -104,7 +105,7 @@ class SynchronisationRounds:
         return False
 
 
-class MergeReplication(MergePublishing, MergeInspection):
+class MergeReplication(MergePublishing, MergeDevices, MergeInspection):
     """Merge replication of a publisher, the hub of its subscribers; each call opens its own connections."""
 
     def rehearsal(self) -> MergeRehearsal:

@@ -283,3 +283,35 @@ article_history = Table(
     Column("rows_retried", Integer, nullable=False),
     Column("duration", Float, nullable=False),
 )
+
+change_log = Table("MSmerge_log", MetaData(), Column("tablenick", Integer))
+"""Users' changes since the log was last applied, as far as it is the same on every database."""
+
+device_metadata = MetaData()
+"""Apart from the tables that every node has: only a hub of devices that synchronise over HTTP has it, and it is made
+with the first of them.
+"""
+
+devices = Table(
+    "MSmerge_devices",
+    device_metadata,
+    Column("device_id", Text, primary_key=True, comment="what its code and its tokens begin with; no secret"),
+    Column("name", Text, nullable=False, unique=True),
+    Column("pubid", Text, nullable=False),
+    Column("host_name", Text, comment="what host_name() is for it"),
+    Column("suser_name", Text, comment="what suser_name() is for it"),
+    Column("subid", Text, comment="of its subscription; null before its first synchronisation"),
+    Column("code_digest", Text, comment="SHA-256 of the registration code, until a token made of it was used"),
+    Column("code_expires", DateTime(timezone=True)),
+    Column("next_digest", Text, comment="of the token that its code was exchanged for, until it is used"),
+    Column("token_digest", Text, comment="SHA-256 of its token"),
+    Column("former_digest", Text, comment="of the token before"),
+    Column("former_expires", DateTime(timezone=True)),
+    Column("claims_issued", DateTime(timezone=True), comment="iat of the token of a person that moved it last"),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("registered_at", DateTime(timezone=True)),
+    Column("revoked_at", DateTime(timezone=True)),
+    Column("last_contact", DateTime(timezone=True), comment="to the minute"),
+    Column("client_version", Text),
+    Column("refused", BigInteger, nullable=False, server_default="0", comment="requests with a wrong secret"),
+)

@@ -23,6 +23,7 @@ from rowtide.events.emission import emit
 from rowtide.events.event import scope
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Progress, Publication
 from rowtide.merge.catalogue import get_publication, list_publications, read_nickname
+from rowtide.merge.devices.credentials import is_behind_gateway
 from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.nodes.connecting import address, open_node, open_synchronised
 from rowtide.merge.nodes.node import Node
@@ -79,10 +80,15 @@ class FanOutTarget:
 
 
 def list_targets(hub: Node, publication: str | None) -> tuple[FanOutTarget, ...]:
-    """Return the subscribers of a publication of this hub, or of all. Raises `MergePublicationUnknown`."""
+    """Return the subscribers of a publication of this hub, or of all, but those that come by a gateway themselves.
+
+    Raises `MergePublicationUnknown`.
+    """
     found: dict[str, list[str]] = {}
     for each in _published(hub, publication):
         for subscription in list_subscriptions(hub.connection, each.pubid):
+            if is_behind_gateway(subscription.subscriber):
+                continue
             found.setdefault(subscription.subscriber, []).append(each.name)
     return tuple(FanOutTarget(subscriber, tuple(names)) for subscriber, names in sorted(found.items()))
 

@@ -40,15 +40,6 @@ class StateFolderUnknown(Invalid, number=1222):
     user: str
 
 
-class ListeningFailed(RowtideError, number=1204):
-    """The address cannot be listened on."""
-
-    fact = "rowtide cannot listen on {address}: {reason}"
-    hint = "Stop what uses the port, or name another address with --listen, or --metrics-listen."
-    address: str
-    reason: str
-
-
 class DatabaseGivenTwice(AlreadyExists, number=1205):
     """A database is to be monitored twice."""
 

@@ -12,9 +12,9 @@ from rowtide.core.addresses import Address
 from rowtide.core.errors import RowtideError
 from rowtide.events.catalogue import MetricsNotWritten
 from rowtide.events.emission import emit
+from rowtide.listening import bound_to
 from rowtide.monitor.agent_figures import AgentFigures
 from rowtide.monitor.exposition import render_agent
-from rowtide.monitor.listening import bound_to
 
 EVERY_S = 15.0
 _ANSWER_S = 10.0

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -17,19 +15,17 @@ from starlette.routing import Route
 from rowtide.core.addresses import Address
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
+from rowtide.listening import bound_to, serving_app
 from rowtide.monitor.databases import NamedUrl
 from rowtide.monitor.errors import NoDatabaseGiven
 from rowtide.monitor.exposition import render
 from rowtide.monitor.inboxes import Inboxes, ReadInboxes
-from rowtide.monitor.listening import bound_to
 from rowtide.monitor.polling import EVERY_S, Polling
 from rowtide.monitor.ring import Ring
 from rowtide.monitor.web.access import OPEN, Access, require_closed
 from rowtide.monitor.web.guard import Guard
 from rowtide.monitor.web.operating import NOBODY_OPERATES, Operating, require_asked
 from rowtide.monitor.web.pages import Pages, Polls
-
-_ENDING_S = 1.0
 
 
 @frozen
@@ -108,25 +104,6 @@ def serving(
     require_closed(access, listen.host)
     require_asked(access, operating)
     polling = Polling(databases, ring, every_s)
-    with bound_to(listen) as bound, polling:
-        server = uvicorn.Server(
-            uvicorn.Config(
-                make_app(polling, ring, access, operating, device_series=device_series),
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                server_header=False,
-                # Who a header names is believed from trusted proxies alone: see `Access`.
-                proxy_headers=False,
-                timeout_graceful_shutdown=1,
-            )
-        )
-        thread = threading.Thread(target=server.run, args=([bound],), name="serve", daemon=True)
-        thread.start()
-        try:
-            yield Served(Address(*bound.getsockname()[:2]), lambda: polling.is_alive)
-        finally:
-            server.should_exit = True
-            thread.join(_ENDING_S)
-            server.force_exit = True
-            thread.join(_ENDING_S)
+    app = make_app(polling, ring, access, operating, device_series=device_series)
+    with bound_to(listen) as bound, polling, serving_app(app, bound) as address:
+        yield Served(address, lambda: polling.is_alive)

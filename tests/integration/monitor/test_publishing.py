@@ -20,8 +20,8 @@ from rowtide.core.errors import FileNotWritable
 from rowtide.core.lsn import Position
 from rowtide.events.catalogue import CyclePublished, MetricsNotWritten
 from rowtide.events.emission import emit, listening
+from rowtide.listening import ListeningFailed
 from rowtide.monitor.agent_figures import AgentCounter
-from rowtide.monitor.errors import ListeningFailed
 from rowtide.monitor.publishing import serving_figures, writing_figures
 
 DATABASE = "shop"

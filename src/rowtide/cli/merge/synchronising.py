@@ -12,11 +12,13 @@ import click
 
 from rowtide.cli.configured import label_of
 from rowtide.cli.groups import CommandTable
+from rowtide.cli.merge.devices import DeviceCode, GatewayUrl, ReplacesFile, sync_device
 from rowtide.cli.options import (
     HideKeys,
     HubDb,
     ListingFormat,
     Master,
+    SomeHubDb,
     SomePublication,
     SomeSubscriber,
     SparkConf,
@@ -77,7 +79,7 @@ class SyncEngine(StrEnum):
 
 @app.command(epilog="Example: rowtide merge sync shop --subscriber sqlite:///field.db --db postgresql://localhost/shop")
 def sync(
-    db: HubDb,
+    db: SomeHubDb = None,
     publication: SomePublication = None,
     subscriber: SomeSubscriber = None,
     form: ListingFormat = OutputFormat.TABLE,
@@ -90,6 +92,9 @@ def sync(
         bool, Option("--dry-run", help="List what would be sent, conflict and be refused; change nothing.")
     ] = False,
     exchange: Exchange = ExchangeType.BOTH,
+    url: GatewayUrl = None,
+    code: DeviceCode = None,
+    replace_file: ReplacesFile = False,
     engine: Annotated[
         SyncEngine, Option(help="--all: spark: Spark's workers synchronise subscribers that are servers.")
     ] = SyncEngine.THREADS,
@@ -104,8 +109,22 @@ def sync(
     """Exchange all changes: upload, then download (SQL Server: the Merge Agent).
 
     After an interruption, the next synchronisation continues. Refused rows are retried each time. Exit code 2 if rows
-    were refused; with --all 1 if any subscriber failed, which does not stop the others.
+    were refused; with --all 1 if any subscriber failed, which does not stop the others. With --url the subscriber is a
+    device that reaches its hub by a gateway; a file that is not there is made.
     """
+    if url is not None:
+        if subscriber is None or all_subscribers or dry_run or upgrade:
+            raise click.BadParameter("it goes with --subscriber alone", param_hint="--url")
+        with logging_beside(log), _exchanging() as on_progress:
+            summary = sync_device(
+                url, subscriber, code, publication, exchange, on_progress, limits, replaces=replace_file
+            )
+        _print_exchanged(summary, form)
+        return
+    if code is not None or replace_file:
+        raise click.BadParameter("only with --url", param_hint="--code" if code is not None else "--replace")
+    if db is None:
+        raise click.BadParameter("one of --db and --url is needed", param_hint="--db")
     if all_subscribers == (subscriber is not None):
         raise click.BadParameter("one of --subscriber and --all is needed", param_hint="--subscriber")
     if not all_subscribers and publication is None:

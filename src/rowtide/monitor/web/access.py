@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from rowtide.core.options import Option
 from rowtide.core.values import frozen
+from rowtide.listening import LOCAL_NAMES, is_loopback
 from rowtide.monitor.errors import AccessOpen, NetworkInvalid
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ SECURITY_HEADERS: Mapping[str, str] = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_LOCAL_NAMES = frozenset({"localhost", "localhost.localdomain"})
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -160,7 +160,7 @@ class Access:
     def allows_host(self, host: str) -> bool:
         """Return whether a request's Host header names this monitor; a page elsewhere may have its name lead here."""
         name = _without_port(host).lower()
-        if name in _LOCAL_NAMES or name in self.hosts:
+        if name in LOCAL_NAMES or name in self.hosts:
             return True
         try:
             ipaddress.ip_address(name)
@@ -182,14 +182,6 @@ def require_closed(access: Access, host: str) -> None:
         raise AccessOpen(host, "--auth-header believes every client that sends it")
     if not access.asks_who and not is_loopback(host):
         raise AccessOpen(host, "nobody is asked for a token")
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches what listens on a host."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() in _LOCAL_NAMES
 
 
 def parse_network(text: str) -> Network:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, insert, select
 from rowtide.databases.sqlite import clock
 from rowtide.merge import definitions
 from rowtide.merge.catalogue import new_nickname
-from rowtide.merge.definitions import metadata, replinfo, row_hashes
+from rowtide.merge.definitions import device_metadata, metadata, replinfo, row_hashes
 from rowtide.merge.nodes.sqlite import exact_numbers
 from rowtide.merge.versions.apply import Tables
 
@@ -80,6 +80,7 @@ def drop(connection: Connection, session: sqlite3.Connection) -> None:
     """Remove all tables, in the caller's transaction."""
     metadata.drop_all(connection)
     definitions.notes_metadata.drop_all(connection)
+    device_metadata.drop_all(connection)
     for table in (*_COLUMNS, LOG, DISPLACED, exact_numbers.EXACT):
         session.execute(f"drop table if exists {table}")
     clock.drop(session)

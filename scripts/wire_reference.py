@@ -1,0 +1,162 @@
+"""Print docs/reference/wire-protocol.md: the addresses, and the fields of all messages, from their dataclasses."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
+from enum import Enum
+from inspect import cleandoc
+from typing import Any, Union, get_args, get_origin
+
+from rowtide.gateway import requests
+from rowtide.gateway.wire.typed_json import fields_of
+from rowtide.merge.articles import Article
+from rowtide.merge.publishing.schema_steps import SchemaStep
+from rowtide.merge.session.messages import Acknowledgement, DeviceState, SyncAnswer, SyncRequest
+
+STEPS: Sequence[tuple[str, Any, Any, str]] = (
+    ("register", requests.Registration, requests.Registered, "exchange a code for the token; needs a key"),
+    ("file", requests.FileRequest, requests.DeviceFile, "make the first file of a device; needs a key"),
+    ("sync", SyncRequest, SyncAnswer, "upload, and the first batches of the download"),
+    ("more", requests.MoreRequest, requests.More, "further batches of the download"),
+    ("acknowledge", Acknowledgement, requests.Done, "what the device has; deferred to the next `sync` if it is plain"),
+    ("follow", DeviceState, SchemaStep, "the hub's schema, for a device with an earlier one that has uploaded"),
+    ("wait", requests.Wait, requests.Waited, "whether the hub has something, as soon as it has, at most 60 s"),
+    ("conflicts", requests.Done, requests.DeviceConflicts, "conflicts in which a change of the device lost"),
+    ("logout", requests.Done, requests.Done, "the token is in force no longer"),
+)
+HEAD = """# Wire protocol, version 1
+
+What a device and a [gateway](../how-to/gateway.md) say to each other, for those who write a client.
+[Recorded requests and answers](wire-protocol-vectors.json) are of a real synchronisation: `code`, then `requests` in
+their order, each with its `step`, `body`, and `answer`.
+This page is made from the code by `scripts/wire_reference.py`.
+
+## Requests
+
+`POST https://HOST/HUB/STEP`, with these headers:
+
+| header | |
+|---|---|
+| `Authorization: Bearer TOKEN` | the device's token; not for `register` |
+| `Content-Type: application/vnd.rowtide+json` | |
+| `Content-Encoding: gzip` | if the body is; answers are if `Accept-Encoding` says so |
+| `Idempotency-Key: KEY` | of `register` and `file`: at least 16 random characters; the same for a repeated request |
+| `Rowtide-Claims: JWT` | the JSON Web Token of the user, where the gateway takes them |
+| `Rowtide-Client: NAME/VERSION` | what `rowtide merge devices` lists |
+
+`GET https://HOST/HUB/files/NAME` is the file that `file` has named, gzipped; it takes `Range`.
+
+A body is a JSON object in UTF-8 with exactly these fields:
+
+| field | |
+|---|---|
+| `protocol` | 1; another version is answered by RT-8410 with those that are spoken |
+| `message` | below |
+| `batches` | rows; an empty list where there are none |
+| `is_last` | whether no more batches follow; those of a download are asked for by `more` |
+
+Unknown fields are refused (RT-8411), as is anything of another type. Any request may be repeated: it has the same effect.
+An answer that is not of status 200, of this content type, and with a header `Rowtide-Protocol` is not a gateway's.
+
+Errors are problem documents (RFC 9457, `application/problem+json`): `code` is rowtide's number, `fact` and `hint` what it
+says, `fields` what both were made of ([errors](errors.md)). With status 429 and 503, wait as `Retry-After` says, and up to
+as long again by chance.
+
+## Values
+
+| | |
+|---|---|
+| integer | a number; beyond \u00b1(2^53 - 1) a text of its digits |
+| bytes | base64 |
+| value of a row | a text as PostgreSQL writes it, or null: `""` is not null; a value that a file alone has, as SQLite's literal behind a character 0 |
+| rows by article | an object: the article's nickname to a list of rowguids |
+| definition of an article | a text, which a client stores and sends back as it is |
+
+A batch has `article`, its nickname; `versions`, each with `lineage` and `last`, and `columns`, `tombstone`, `priority` and
+`overrules` if there are any; and `rows`, each a list of its rowguid, the place of its version in `versions`, and its values
+in the order of the article's columns, null for a tombstone; `bases` and `parents` follow where there are any. Versions are
+opaque to a client that does not compare them.
+
+## Steps
+
+| step | request | answer | |
+|---|---|---|---|
+"""  # noqa: E501 - a row of a table is a line
+WORDS: Mapping[Any, str] = {
+    str: "text",
+    int: "integer",
+    bool: "true, false",
+    float: "number",
+    bytes: "bytes",
+    Article: "definition of an article",
+    types.NoneType: "null",
+}
+
+
+def page() -> str:
+    """Return the page's text."""
+    return HEAD + "".join(f"{line}\n" for line in (*_steps(), "", "## Messages", *_messages()))
+
+
+def _steps() -> Iterator[str]:
+    for step, asked, answered, said in STEPS:
+        yield f"| `{step}` | {_name(asked)} | {_name(answered)} | {said} |"
+
+
+def _messages() -> Iterator[str]:
+    listed: list[Any] = []
+    for _, asked, answered, _said in STEPS:
+        _collect(asked, listed)
+        _collect(answered, listed)
+    for kind in sorted(listed, key=lambda one: str(one.__name__)):
+        yield ""
+        yield f"### {kind.__name__}"
+        yield ""
+        yield " ".join(cleandoc(kind.__doc__ or "").split())
+        if issubclass(kind, Enum):
+            continue
+        if fields_of(kind):
+            yield ""
+            yield "| field | value |"
+            yield "|---|---|"
+        for name, (of_field, may_lack) in fields_of(kind).items():
+            yield f"| `{name}`{' (may lack)' if may_lack else ''} | {_describe(of_field)} |"
+
+
+def _collect(kind: Any, listed: list[Any]) -> None:
+    if get_args(kind):
+        for one in get_args(kind):
+            _collect(one, listed)
+        return
+    if kind in WORDS or kind in listed or kind is ... or not (is_dataclass(kind)):
+        return
+    made: Any = kind
+    listed.append(made)
+    for of_field, _ in fields_of(made).values():
+        _collect(of_field, listed)
+
+
+def _name(kind: Any) -> str:
+    return f"[{kind.__name__}](#{kind.__name__.lower()})"
+
+
+def _describe(kind: Any) -> str:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return ", or ".join(map(_describe, arguments))
+    if origin is tuple and arguments[-1] is not ...:
+        return f"list of {' and '.join(map(_describe, arguments))}"
+    if origin in (tuple, Sequence):
+        return f"list: {_describe(arguments[0])}"
+    if origin is Mapping:
+        return f"object: {_describe(arguments[0])} to {_describe(arguments[1])}"
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return ", ".join(f"`{one.value}`" for one in kind)
+    return WORDS[kind] if kind in WORDS else _name(kind)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

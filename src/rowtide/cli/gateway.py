@@ -1,0 +1,70 @@
+"""`rowtide gateway`: devices synchronise over HTTP."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+from rowtide.cli.configured import database_url
+from rowtide.cli.groups import CommandTable
+from rowtide.cli.output.rows import notes
+from rowtide.cli.output.watching import watching
+from rowtide.core.exports import naming_extras
+from rowtide.core.options import Option
+from rowtide.events.configuration import LogOptions
+from rowtide.gateway.issuers import IssuerOptions
+from rowtide.gateway.limits import GatewayLimits
+from rowtide.gateway.tls import TlsOptions
+from rowtide.systemd.notifying import ServiceManager
+
+app = CommandTable()
+_BEAT_S = 1.0
+
+ServedDb = Annotated[
+    list[str],
+    Option(
+        "--db",
+        metavar="URL",
+        help="A hub's database, or its name in the configuration file, which is then a part of its address; may be "
+        "repeated. Default: the one in ROWTIDE_DB.",
+        show_default=False,
+    ),
+]
+
+
+@app.command(epilog="Example: rowtide gateway serve --db shop --listen 127.0.0.1:8090")
+def serve(
+    db: ServedDb,
+    listen: Annotated[str, Option("--listen", metavar="HOST:PORT", help="Where it listens.")] = "127.0.0.1:8090",
+    *,
+    tls: TlsOptions,
+    issuer: IssuerOptions,
+    limits: GatewayLimits,
+    log: LogOptions,
+) -> None:
+    """Let devices synchronise with hubs over HTTP, until stopped: they need an address and a token, no database login.
+
+    `rowtide merge add-device` makes a device's registration code. The address that devices are given is
+    https://HOST/HUB, HUB being the database's name. /healthz answers while the gateway works, /readyz says whether each
+    hub's database answers.
+    """
+    with naming_extras():
+        import rowtide.errors  # noqa: F401 - devices are told any error
+        from rowtide.core.addresses import Address
+        from rowtide.gateway.hubs import name_hubs
+        from rowtide.gateway.jwt_identity import make_issuer
+        from rowtide.gateway.serving import serving_gateway
+
+    given = db or [url for url in (os.environ.get("ROWTIDE_DB", ""),) if url]
+    hubs = name_hubs(given, database_url)
+    manager = ServiceManager.from_environment(os.environ, os.getpid())
+    with (
+        watching("Serving ...", log, "", "gateway", manager=manager) as stop,
+        serving_gateway(hubs, Address.parse(listen), tls, limits=limits, issuer=make_issuer(issuer)) as address,
+    ):
+        scheme = "http" if tls.certificate is None else "https"
+        status = f"Serving {', '.join(f'{scheme}://{address}/{name}' for name in hubs)}"
+        notes.print(status, soft_wrap=True)
+        manager.report_status(status)
+        while not stop.wait(_BEAT_S):
+            manager.beat()

@@ -1,0 +1,204 @@
+"""What each request of a device does at its hub."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
+from rowtide.gateway.device_files import DeviceFiles
+from rowtide.gateway.errors import BodyTooLarge, JwtRefused, MessageMalformed
+from rowtide.gateway.hubs import Hub, Workers
+from rowtide.gateway.jwt_identity import Claims, Issuer
+from rowtide.gateway.limits import DEFAULT_GATEWAY_LIMITS
+from rowtide.gateway.own_conflicts import list_own_conflicts
+from rowtide.gateway.partition_moves import as_claimed, claimed, is_to_move, move_device, without_download
+from rowtide.gateway.requests import Done, FileRequest, More, MoreRequest, Registered, Registration
+from rowtide.gateway.synchronising import (
+    Downloads,
+    answer_acknowledgement,
+    answer_more,
+    answer_schema,
+    answer_sync,
+)
+from rowtide.gateway.wire.envelopes import SPOKEN_TEXT, Envelope, read
+from rowtide.merge.devices.credentials import SHORTEST_KEY, read_code, read_token
+from rowtide.merge.devices.registered import KnownDevice, forget_token, has_devices, know_device, register
+from rowtide.merge.errors.devices import CodeRefused, TokenRefused
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.session.messages import Acknowledgement, DeviceState, SyncAnswer, SyncRequest
+
+_NO_TOKEN = "none was sent as Authorization: Bearer"  # noqa: S105 - it says that there is none
+
+
+@frozen
+class Asked:
+    """A request of a device: its body, unpacked, and who it says it is of."""
+
+    hub: Hub
+    body: bytes
+    token: str
+    key: str
+    claims: str | None
+    client: str
+
+    @property
+    def who(self) -> str:
+        """The ID of the device that a token names, whether it is in force or not; it is no secret."""
+        credential = read_token(self.token)
+        return "" if credential is None else credential.device_id
+
+
+@dataclass(slots=True)
+class Answering:
+    """Answers requests by threads that have the hubs' databases."""
+
+    workers: Workers
+    files: DeviceFiles
+    issuer: Issuer | None = None
+    most_rows: int = DEFAULT_GATEWAY_LIMITS.rows
+    downloads: Downloads = field(default_factory=Downloads)
+
+    @property
+    def steps(self) -> Mapping[str, Callable[[Node, Asked], Envelope]]:
+        """What can be asked, by the last part of its address."""
+        return {
+            "register": self._register,
+            "file": self._file,
+            "sync": self._sync,
+            "follow": self._follow,
+            "more": self._more,
+            "acknowledge": self._acknowledge,
+            "conflicts": self._conflicts,
+            "logout": self._logout,
+        }
+
+    async def answer(self, step: str, asked: Asked) -> Envelope:
+        """Return the answer to a request. Raises what the step raises."""
+        work = self.steps[step]
+        return await asyncio.wrap_future(self.workers.submit(asked.hub, lambda node: work(node, asked)))
+
+    async def is_ready(self, hub: Hub) -> bool:
+        """Return whether a hub's database answers."""
+        try:
+            return await asyncio.wrap_future(self.workers.submit(hub, lambda node: node.tables.is_prepared()))
+        except RowtideError:
+            return False
+
+    def _register(self, node: Node, asked: Asked) -> Envelope:
+        """Exchange a registration code for a token."""
+        wanted: Registration = read(asked.body, Registration).message
+        code = read_code(wanted.code)
+        if len(asked.key) < SHORTEST_KEY:
+            raise MessageMalformed(
+                "header Idempotency-Key", f"it has fewer than {SHORTEST_KEY} characters", SPOKEN_TEXT
+            )
+        if code is None or not has_devices(node.connection):
+            raise CodeRefused("it is unknown, or was used")
+        token, device = register(node, code, asked.key, asked.client)
+        return Envelope(Registered(token, device.name, device.publication))
+
+    def _logout(self, node: Node, asked: Asked) -> Envelope:
+        """Forget a device's token; its changes stay on it."""
+        device = self._know(node, asked)
+        read(asked.body, Done)
+        forget_token(node, device)
+        return Envelope(Done())
+
+    def _file(self, node: Node, asked: Asked) -> Envelope:
+        """Make a device's first file."""
+        device = self._know(node, asked)
+        wanted = read(asked.body, FileRequest).message
+        _require_key(asked)
+        claims = self._claims(node, device, asked)
+        if claims is not None:
+            device = as_claimed(node, device, claims, claims.issued)
+        return Envelope(self.files.make(node, device, wanted, asked.key))
+
+    async def find_file(self, asked: Asked, name: str) -> Path:
+        """Return the path of a device's file. Raises `GatewayAddressUnknown`, `TokenRefused`, `DeviceRevoked`."""
+
+        def find(node: Node) -> Path:
+            return self.files.find(self._know(node, asked).device_id, name)
+
+        return await asyncio.wrap_future(self.workers.submit(asked.hub, find))
+
+    def _sync(self, node: Node, asked: Asked) -> Envelope:
+        """Take an upload, and send what the hub has."""
+        device = self._know(node, asked)
+        given = read(asked.body, SyncRequest)
+        if sum(len(batch.changes) for batch in given.batches) > self.most_rows:
+            raise BodyTooLarge(f"{self.most_rows:,} rows")
+        request: SyncRequest = given.message
+        claims = self._claims(node, device, asked) if request.exchange.downloads else None
+        if claims is None or not is_to_move(node, device, claims):
+            return answer_sync(node, asked.hub.name, device, given, self.downloads)
+        # What the user before has left is judged in the partition that it was changed in.
+        uploading = replace(given, message=without_download(request))
+        answer = answer_sync(node, asked.hub.name, device, uploading, self.downloads)
+        said: SyncAnswer = answer.message
+        if said.must_follow:
+            return answer
+        if request.upload is not None and (said.result is None or not said.result.is_complete):
+            return answer
+        raise move_device(node, device, claims)
+
+    def _follow(self, node: Node, asked: Asked) -> Envelope:
+        """Return the hub's definitions to a device that has earlier ones."""
+        device = self._know(node, asked)
+        return Envelope(answer_schema(node, device, read(asked.body, DeviceState).message))
+
+    def _more(self, node: Node, asked: Asked) -> Envelope:
+        """Send further batches of a download."""
+        device = self._know(node, asked)
+        return Envelope(
+            More(), answer_more(asked.hub.name, device, read(asked.body, MoreRequest).message, self.downloads)
+        )
+
+    def _acknowledge(self, node: Node, asked: Asked) -> Envelope:
+        """Store what a device has of a download."""
+        device = self._know(node, asked)
+        said: Acknowledgement = read(asked.body, Acknowledgement).message
+        answer_acknowledgement(node, asked.hub.name, device, said, self.downloads)
+        return Envelope(Done())
+
+    def _conflicts(self, node: Node, asked: Asked) -> Envelope:
+        """Return the conflicts of a device's changes."""
+        device = self._know(node, asked)
+        read(asked.body, Done)
+        return Envelope(list_own_conflicts(node, device))
+
+    async def know(self, asked: Asked) -> KnownDevice:
+        """Return the device that asks. Raises `TokenRefused`, `DeviceRevoked`."""
+        return await asyncio.wrap_future(self.workers.submit(asked.hub, lambda node: self._know(node, asked)))
+
+    async def run(self, hub: Hub, work: Callable[[Node], object]) -> object:
+        """Return the result of work with a hub's node. Raises what it raises."""
+        return await asyncio.wrap_future(self.workers.submit(hub, work))
+
+    def _claims(self, node: Node, device: KnownDevice, asked: Asked) -> Claims | None:
+        """Return what the token of the device's user says; None where users have none.
+
+        Raises `JwtRefused`, `ClaimMissing`, `KeySetNotRead`, `PartitionValueMissing`, `PartitionValueUnfit`.
+        """
+        if self.issuer is None:
+            return None
+        if asked.claims is None:
+            raise JwtRefused("none was sent as Rowtide-Claims")
+        return claimed(node, device, self.issuer.read(asked.claims))
+
+    def _know(self, node: Node, asked: Asked) -> KnownDevice:
+        """Return the device that asks. Raises `TokenRefused`, `DeviceRevoked`."""
+        if not asked.token:
+            raise TokenRefused(_NO_TOKEN)
+        if not has_devices(node.connection):
+            raise TokenRefused("it is unknown")
+        return know_device(node, read_token(asked.token), asked.client)
+
+
+def _require_key(asked: Asked) -> None:
+    if len(asked.key) < SHORTEST_KEY:
+        raise MessageMalformed("header Idempotency-Key", f"it has fewer than {SHORTEST_KEY} characters", SPOKEN_TEXT)

@@ -1,0 +1,304 @@
+"""The gateway's application: addresses, who asks, limits, and errors as problem documents.
+
+What a request does is in `answering`; here is nothing of a synchronisation, and nothing of a database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rowtide.core.errors import RowtideError
+from rowtide.core.values import frozen
+from rowtide.events.catalogue import GatewayAnswered, GatewayBroken
+from rowtide.events.emission import emit
+from rowtide.events.event import format_places
+from rowtide.gateway.answering import Answering, Asked
+from rowtide.gateway.errors import (
+    BodyTooLarge,
+    GatewayAddressUnknown,
+    GatewayFailed,
+    MessageMalformed,
+    MethodNotThere,
+    OriginNotListed,
+    SenderTooSlow,
+    TooManyRequests,
+)
+from rowtide.gateway.hubs import Hub
+from rowtide.gateway.limits import GatewayLimits, Places, RequestMeter
+from rowtide.gateway.requests import CLAIMS_HEADER, CLIENT_HEADER, KEY_HEADER, PROTOCOL_HEADER, Wait, Waited
+from rowtide.gateway.waiting import HeadWatch
+from rowtide.gateway.wire import problems
+from rowtide.gateway.wire.compression import Unfit, pack, unpack
+from rowtide.gateway.wire.envelopes import CONTENT_TYPE, VERSION, Envelope, read, write
+from rowtide.merge.devices.credentials import read_token
+
+_LARGEST_OF_STRANGERS = 65_536
+_PUBLIC = ("/healthz", "/readyz")
+_ALLOWED = ", ".join(
+    ("Authorization", "Content-Type", "Content-Encoding", "Idempotency-Key", "Rowtide-Claims", "Rowtide-Client")
+)
+_EXPOSED = "Retry-After, Rowtide-Protocol"
+_NEVER_STORED = {"cache-control": "no-store", PROTOCOL_HEADER: str(VERSION), "x-content-type-options": "nosniff"}
+
+
+@frozen
+class Served:
+    """What an application serves, and up to which limits."""
+
+    hubs: Mapping[str, Hub]
+    answering: Answering
+    limits: GatewayLimits
+    origins: frozenset[str] = frozenset()
+
+
+class GatewayApp:
+    """Answers requests of devices."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._meter = RequestMeter(served.limits.requests_per_minute)
+        # As many again may wait for a thread: what comes beyond is told to come back.
+        self._places = Places(4 * served.limits.sessions, "requests")
+        self._watches: dict[str, HeadWatch] = {}
+        self._waiting = Places(served.limits.waiting, "waiting devices")
+
+    def make(self) -> ASGIApp:
+        """Return the application."""
+        steps = self._served.answering.steps
+        app = Starlette(
+            routes=[
+                Route("/healthz", self._healthz),
+                Route("/readyz", self._readyz),
+                Route("/{hub}/wait", self._wait, methods=["POST"]),
+                Route("/{hub}/files/{name}", self._file, methods=["GET"]),
+                *(Route(f"/{{hub}}/{step}", self._step(step), methods=["POST"]) for step in steps),
+            ],
+            exception_handlers={
+                HTTPException: _of_starlette,
+                RowtideError: _as_problem,
+                Exception: _as_fault,
+            },
+        )
+        return Door(app, self._served.origins)
+
+    def _healthz(self, _request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def _readyz(self, _request: Request) -> Response:
+        found = await asyncio.gather(*map(self._served.answering.is_ready, self._served.hubs.values()))
+        hubs = dict(zip(self._served.hubs, found, strict=True))
+        is_ready = all(hubs.values())
+        return JSONResponse({"ready": is_ready, "hubs": hubs}, status_code=200 if is_ready else 503)
+
+    async def _file(self, request: Request) -> Response:
+        """Send a device's file, or the part of it that is asked for."""
+        hub = self._find_hub(request)
+        with self._places.place():
+            asked = _asked(request, hub, b"")
+            request.state.device = asked.who
+            path = await self._served.answering.find_file(asked, request.path_params["name"])
+        return FileResponse(path, media_type="application/octet-stream")
+
+    async def _wait(self, request: Request) -> Response:
+        """Answer once a device's hub has something, or after a while."""
+        hub = self._find_hub(request)
+        with self._waiting.place():
+            with self._places.place():
+                asked = _asked(request, hub, await self._read(request))
+                request.state.device = asked.who
+                await self._served.answering.know(asked)
+            wanted: Wait = read(asked.body, Wait).message
+            if hub.name not in self._watches:
+                self._watches[hub.name] = HeadWatch(partial(self._served.answering.run, hub))
+            has_changes = await self._watches[hub.name].wait(wanted.generation, wanted.wait_s)
+        return _respond(request, Envelope(Waited(has_changes)))
+
+    def _find_hub(self, request: Request) -> Hub:
+        hub = self._served.hubs.get(request.path_params["hub"])
+        if hub is None:
+            raise GatewayAddressUnknown(request.url.path)
+        return hub
+
+    def _step(self, step: str) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            hub = self._find_hub(request)
+            with self._places.place():
+                asked = _asked(request, hub, await self._read(request))
+                request.state.device = asked.who
+                if asked.who:
+                    self._meter.require(f"{hub.name} {asked.who}", time.monotonic())
+                envelope = await self._served.answering.answer(step, asked)
+            return _respond(request, envelope)
+
+        return answer
+
+    async def _read(self, request: Request) -> bytes:
+        """Return the unpacked body of a request. Raises `BodyTooLarge`, `SenderTooSlow`, `MessageMalformed`."""
+        limits = self._served.limits
+        try:
+            async with asyncio.timeout(limits.body_s):
+                body = await self._receive(request)
+        except TimeoutError as error:
+            raise SenderTooSlow(limits.body_s) from error
+        match request.headers.get("content-encoding", "identity"):
+            case "identity":
+                return body
+            case "gzip":
+                unpacked = unpack(body, limits.unpacked_bytes)
+            case other:
+                unpacked = Unfit(f"content-encoding {other[:40]!a} is not known; gzip is")
+        if isinstance(unpacked, Unfit):
+            if unpacked.is_too_large:
+                raise BodyTooLarge(unpacked.reason)
+            raise MessageMalformed("/", unpacked.reason, str(VERSION))
+        return unpacked
+
+    async def _receive(self, request: Request) -> bytes:
+        most = self._served.limits.body_bytes if read_token(_bearer(request)) is not None else _LARGEST_OF_STRANGERS
+        declared = request.headers.get("content-length", "")
+        if declared.isascii() and declared.isdigit() and int(declared[:20]) > most:
+            raise BodyTooLarge(f"{most:,} bytes")
+        pieces = bytearray()
+        async for piece in request.stream():
+            pieces += piece
+            if len(pieces) > most:
+                raise BodyTooLarge(f"{most:,} bytes")
+        return bytes(pieces)
+
+
+class Door:
+    """What every request passes: where its page is from, and the request log."""
+
+    def __init__(self, app: ASGIApp, origins: frozenset[str]) -> None:
+        self._app = app
+        self._origins = origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request, began = Request(scope, receive), time.monotonic()
+        origin = request.headers.get("origin")
+        status, sent = 0, 0
+
+        async def send_noting(message: Message) -> None:
+            nonlocal status, sent
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *self._headers_for(origin)]
+            else:
+                sent += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self._answerer(request, origin)(scope, receive, send_noting)
+        except ClientDisconnect:
+            status = status or 499
+        finally:
+            if request.url.path not in _PUBLIC:
+                _note(request, status, sent, time.monotonic() - began)
+
+    def _answerer(self, request: Request, origin: str | None) -> ASGIApp:
+        if origin is None:
+            return self._app
+        if origin not in self._origins:
+            return problem_response(OriginNotListed(origin[:200]))
+        if request.method == "OPTIONS":
+            allowed = {"access-control-allow-methods": "POST", "access-control-allow-headers": _ALLOWED}
+            return Response(status_code=204, headers={**allowed, "access-control-max-age": "600"})
+        return self._app
+
+    def _headers_for(self, origin: str | None) -> list[tuple[bytes, bytes]]:
+        headers = dict(_NEVER_STORED)
+        if origin is not None and origin in self._origins:
+            headers |= {
+                "access-control-allow-origin": origin,
+                "access-control-expose-headers": _EXPOSED,
+                "vary": "Origin",
+            }
+        return [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
+
+
+def problem_response(error: RowtideError) -> Response:
+    """Return the answer for an error."""
+    headers = {}
+    if (after_s := problems.retry_after_s(error)) is not None:
+        # Whole seconds; a client that is told 0 waits by its own measure.
+        headers["retry-after"] = str(round(after_s))
+    if isinstance(error, TooManyRequests) and headers.get("retry-after") == "0":
+        headers["retry-after"] = "1"
+    body = json.dumps(problems.describe(error)).encode()
+    return Response(body, problems.status_of(error), headers, problems.CONTENT_TYPE)
+
+
+def _respond(request: Request, envelope: Envelope) -> Response:
+    body, headers = write(envelope), {}
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        body, is_packed = pack(body)
+        if is_packed:
+            headers["content-encoding"] = "gzip"
+    return Response(body, 200, headers, CONTENT_TYPE)
+
+
+def _asked(request: Request, hub: Hub, body: bytes) -> Asked:
+    return Asked(
+        hub=hub,
+        body=body,
+        token=_bearer(request),
+        key=request.headers.get(KEY_HEADER, ""),
+        claims=request.headers.get(CLAIMS_HEADER),
+        client=request.headers.get(CLIENT_HEADER, ""),
+    )
+
+
+def _bearer(request: Request) -> str:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _of_starlette(request: Request, error: Exception) -> Response:
+    path = request.url.path[:200]
+    if isinstance(error, HTTPException) and error.status_code == 405:
+        return problem_response(MethodNotThere(path, request.method[:20]))
+    return problem_response(GatewayAddressUnknown(path))
+
+
+def _as_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RowtideError)
+    request.state.code = f"RT-{error.number}"
+    return problem_response(error)
+
+
+def _as_fault(request: Request, error: Exception) -> Response:
+    incident = secrets.token_hex(4)
+    request.state.code = incident
+    emit(GatewayBroken(incident, error, format_places(error)))
+    return problem_response(GatewayFailed(incident))
+
+
+def _note(request: Request, status: int, sent: int, seconds: float) -> None:
+    state: Mapping[str, Any] = request.scope.get("state", {})
+    emit(
+        GatewayAnswered(
+            path=request.url.path[:200],
+            device=state.get("device", ""),
+            status=status,
+            code=state.get("code", ""),
+            sent=sent,
+            seconds=round(seconds, 3),
+        )
+    )

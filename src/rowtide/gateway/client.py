@@ -1,0 +1,272 @@
+"""The device's side of the wire: requests to a gateway over a connection that is kept, and what they may meet."""
+
+from __future__ import annotations
+
+import http.client
+import random
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from email.message import Message
+from http import HTTPStatus
+from importlib.metadata import version
+from typing import Any, TypeVar
+from urllib.parse import SplitResult, urlsplit
+
+from rowtide.core.errors import Retryable, RowtideError
+from rowtide.gateway.errors import (
+    AnswerNotOfGateway,
+    AnswerTruncated,
+    GatewayNotReached,
+    GatewayUrlInvalid,
+    JwtRefused,
+    MessageMalformed,
+)
+from rowtide.gateway.limits import retry_pause_s
+from rowtide.gateway.requests import CLAIMS_HEADER, CLIENT_HEADER, KEY_HEADER, PROTOCOL_HEADER
+from rowtide.gateway.wire import problems
+from rowtide.gateway.wire.compression import Unfit, pack, unpack
+from rowtide.gateway.wire.envelopes import CONTENT_TYPE, Envelope, parse, read, write
+from rowtide.gateway.wire.typed_json import Misfit
+
+Answer = TypeVar("Answer")
+CONNECT_S = 10.0
+ANSWER_S = 330.0
+"""Longer than a gateway waits for a request, and than a device may wait for changes."""
+MOST_ATTEMPTS = 6
+_MOST_ANSWER = 1 << 30
+_MOST_PROBLEM = 1 << 16
+_PIECE = 1 << 18
+_SHOWN = 60
+
+
+def read_gateway_url(url: str) -> SplitResult:
+    """Return the parts of a gateway's address. Raises `GatewayUrlInvalid`."""
+    shown = url.partition("?")[0]
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise GatewayUrlInvalid(shown, str(error)) from None
+    if parts.username is not None or parts.password is not None:
+        raise GatewayUrlInvalid(f"{parts.scheme}://{parts.hostname}", "it has a user or a password")
+    if parts.scheme not in ("https", "http") or not parts.hostname:
+        raise GatewayUrlInvalid(shown, "it does not begin with https:// and a host")
+    if parts.query or parts.fragment:
+        raise GatewayUrlInvalid(shown, "something follows its path")
+    if not parts.path.strip("/"):
+        raise GatewayUrlInvalid(shown, "it names no hub")
+    if parts.scheme == "http" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
+        raise GatewayUrlInvalid(shown, "without TLS the token could be read on the network")
+    return parts
+
+
+@dataclass(slots=True)
+class GatewayClient:
+    """Sends requests to a gateway's hub. `claims` returns the JSON Web Token of the device's user, a new one
+    each time: it is called again when the token is refused.
+
+    A request that may be repeated is, after pauses: what an answer says, else longer ones, with a part by chance.
+    """
+
+    url: str
+    token: str = field(default="", repr=False)
+    claims: Callable[[], str] | None = None
+    attempts: int = MOST_ATTEMPTS
+    pause: Callable[[float], None] = time.sleep
+    answer_s: float = ANSWER_S
+    requests: int = 0
+    """The number of requests that were sent."""
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    _parts: SplitResult | None = None
+    _connection: http.client.HTTPConnection | None = field(default=None, repr=False)
+    _claims: str | None = field(default=None, repr=False)
+
+    def ask(self, step: str, envelope: Envelope, kind: type[Answer], *, key: str = "") -> Envelope:
+        """Return the answer to a request, which is sent again where that may help.
+
+        Raises the error that the gateway answers with; `GatewayNotReached`, `AnswerNotOfGateway`, `AnswerTruncated`,
+        `MessageMalformed`, `ProtocolUnknown`.
+        """
+        body = write(envelope)
+        for attempt in range(self.attempts):
+            try:
+                return read(self._exchange_renewing(step, body, key), kind)
+            except Retryable as error:
+                if attempt + 1 == self.attempts:
+                    raise
+                self.pause(retry_pause_s(problems.retry_after_s(error), attempt, random.random()))  # noqa: S311
+        raise AssertionError("no attempt was made")
+
+    def fetch(self, path: str, begin: int) -> Iterator[bytes]:
+        """Yield a file of the gateway from a place on. Raises as `ask`, but once: the caller goes on where it was."""
+        parts = self._parts = self._parts or read_gateway_url(self.url)
+        self.requests += 1
+        headers = {
+            "Authorization": f"Bearer {self.token}",
+            "Accept-Encoding": "identity",
+            **({"Range": f"bytes={begin}-"} if begin else {}),
+        }
+        try:
+            connection = self._connected()
+            connection.request("GET", f"{parts.path.rstrip('/')}/{path}", headers=headers)
+            answer = connection.getresponse()
+            self._require_part(answer, begin)
+            while piece := answer.read1(_PIECE):
+                self.received_bytes += len(piece)
+                yield piece
+            self._require_end(answer)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise GatewayNotReached(self.url, _reason(error)) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _require_part(self, answer: http.client.HTTPResponse, begin: int) -> None:
+        is_sent = answer.status == (HTTPStatus.PARTIAL_CONTENT if begin else HTTPStatus.OK)
+        if is_sent and PROTOCOL_HEADER in answer.headers:
+            return
+        self._judge(answer.status, answer.headers, answer.read(_MOST_PROBLEM))
+        raise AnswerTruncated(self.url, "it does not send a part of a file")
+
+    def _require_end(self, answer: http.client.HTTPResponse) -> None:
+        missing = answer.length or 0
+        # One that is not closed would be in the way of the next request.
+        answer.close()
+        if missing:
+            raise AnswerTruncated(self.url, f"{missing:,} bytes are missing")
+
+    def forget_claims(self) -> None:
+        """Ask for the token of the device's user again."""
+        self._claims = None
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _exchange_renewing(self, step: str, body: bytes, key: str) -> bytes:
+        """Return the answer to a request; a token of the user that has expired is renewed once."""
+        try:
+            return self._exchange(step, body, key)
+        except JwtRefused:
+            if self.claims is None:
+                raise
+            self._claims = self.claims()
+            return self._exchange(step, body, key)
+
+    def _exchange(self, step: str, body: bytes, key: str) -> bytes:
+        parts = self._parts = self._parts or read_gateway_url(self.url)
+        packed, is_packed = pack(body)
+        if self.claims is not None and self._claims is None:
+            self._claims = self.claims()
+        headers = {
+            "Content-Type": CONTENT_TYPE,
+            "Accept": f"{CONTENT_TYPE}, {problems.CONTENT_TYPE}",
+            "Accept-Encoding": "gzip",
+            CLIENT_HEADER: f"rowtide/{version('rowtide')}",
+            **({"Content-Encoding": "gzip"} if is_packed else {}),
+            **({"Authorization": f"Bearer {self.token}"} if self.token else {}),
+            **({KEY_HEADER: key} if key else {}),
+            **({CLAIMS_HEADER: self._claims} if self._claims is not None else {}),
+        }
+        answer, content = self._send(f"{parts.path.rstrip('/')}/{step}", packed, headers)
+        self.requests += 1
+        self.sent_bytes += len(packed)
+        self.received_bytes += len(content)
+        return self._judge(answer.status, answer.headers, self._unpacked(answer.headers, content))
+
+    def _send(self, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[http.client.HTTPResponse, bytes]:
+        was_kept = self._connection is not None
+        try:
+            connection = self._connected()
+            connection.request("POST", path, body, dict(headers))
+            answer = connection.getresponse()
+            content = answer.read(_MOST_ANSWER)
+        except http.client.IncompleteRead as error:
+            self.close()
+            raise AnswerTruncated(self.url, f"{len(error.partial):,} bytes came") from error
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            if was_kept and isinstance(error, http.client.RemoteDisconnected | BrokenPipeError | ConnectionResetError):
+                # The gateway closed an idle connection: that says nothing of a new one.
+                return self._send(path, body, headers)
+            raise GatewayNotReached(self.url, _reason(error)) from error
+        if answer.will_close:
+            self.close()
+        return answer, content
+
+    def _connected(self) -> http.client.HTTPConnection:
+        if self._connection is None:
+            parts = self._parts
+            assert parts is not None
+            host = parts.hostname or ""
+            if parts.scheme == "https":
+                context = ssl.create_default_context()
+                made: http.client.HTTPConnection = http.client.HTTPSConnection(
+                    host, parts.port, timeout=CONNECT_S, context=context
+                )
+            else:
+                made = http.client.HTTPConnection(host, parts.port, timeout=CONNECT_S)
+            made.connect()
+            made.sock.settimeout(self.answer_s)
+            made.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._connection = made
+        return self._connection
+
+    def _unpacked(self, headers: Message, content: bytes) -> bytes:
+        if headers.get("content-encoding", "identity") == "identity":
+            return content
+        found = unpack(content, _MOST_ANSWER)
+        if isinstance(found, Unfit):
+            raise AnswerTruncated(self.url, found.reason)
+        return found
+
+    def _judge(self, status: int, headers: Message, content: bytes) -> bytes:
+        """Return the body of an answer of the gateway. Raises the error that it is."""
+        said = headers.get("content-type", "none")
+        content_type = said.partition(";")[0].strip().lower()
+        if status == HTTPStatus.OK and content_type == CONTENT_TYPE and PROTOCOL_HEADER in headers:
+            return content
+        if content_type == problems.CONTENT_TYPE:
+            error = _read_problem(content)
+            if error is not None:
+                raise error
+        raise AnswerNotOfGateway(self.url, status, said[:_SHOWN])
+
+
+def _read_problem(content: bytes) -> RowtideError | None:
+    try:
+        return problems.read_problem(parse(content))
+    except (Misfit, MessageMalformed):
+        return None
+
+
+def _reason(error: Exception) -> str:
+    match error:
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not trusted: {error.verify_message}"
+        case TimeoutError():
+            return "it did not answer in time"
+        case OSError():
+            return error.strerror or str(error)
+        case _:
+            return type(error).__name__
+
+
+def make_request_key() -> str:
+    """Return the key of a new request; a repeated one has the same."""
+    import secrets
+
+    return secrets.token_urlsafe(24)
+
+
+def send_plain(client: GatewayClient, step: str, message: Any, kind: type[Answer], *, key: str = "") -> Answer:
+    """Return the message that answers one without rows."""
+    answer: Answer = client.ask(step, Envelope(message), kind, key=key).message
+    return answer

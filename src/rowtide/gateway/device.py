@@ -1,0 +1,166 @@
+"""A device that only reaches a gateway: `rowtide.device(path, url)`."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Self
+
+from rowtide.core.errors import FileNotWritable
+from rowtide.databases.passwords import FilePassword
+from rowtide.gateway.client import GatewayClient, make_request_key, read_gateway_url, send_plain
+from rowtide.gateway.errors import DeviceNotRegistered, PublicationUnclear
+from rowtide.gateway.first_file import fetch_first_file
+from rowtide.gateway.requests import (
+    LONGEST_WAIT_S,
+    DeviceConflict,
+    DeviceConflicts,
+    Done,
+    Registered,
+    Registration,
+    Wait,
+    Waited,
+)
+from rowtide.gateway.transport import GatewayTransport
+from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Progress
+from rowtide.merge.catalogue import get_publication, list_publications, read_nickname
+from rowtide.merge.nodes.connecting import open_synchronised
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.progress import list_subscriptions
+from rowtide.merge.publishing.device_requests import synchronise_device
+from rowtide.merge.session.history import Summary
+
+
+class Device:
+    """A file that is synchronised over HTTP. The token is kept beside it, readable by its owner alone."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        url: str,
+        token: str | None = None,
+        *,
+        claims: Callable[[], str] | None = None,
+        publication: str | None = None,
+    ) -> None:
+        self.path = Path(path).absolute()
+        self.publication = publication
+        read_gateway_url(url)
+        self._client = GatewayClient(url, token or "", claims)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.close()
+
+    @property
+    def client(self) -> GatewayClient:
+        """The client, with the numbers of requests and bytes."""
+        return self._client
+
+    @property
+    def token_path(self) -> Path:
+        """Where the token is kept: beside the file."""
+        return self.path.with_name(f"{self.path.name}.token")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def register(self, code: str) -> None:
+        """Exchange a registration code for the device's token, and keep that.
+
+        Raises `CodeRefused`, `FileNotWritable`, and what `GatewayClient.ask` raises.
+        """
+        # Kept before it is sent: a call after a lost answer repeats the request, and gets the same token.
+        key_path = self.path.with_name(f"{self.path.name}.registering")
+        key = _read_key(key_path) or make_request_key()
+        _write_private(key_path, key)
+        registered = send_plain(self._client, "register", Registration(code), Registered, key=key)
+        _write_private(self.token_path, registered.token)
+        key_path.unlink(missing_ok=True)
+        self._client.token, self.publication = registered.token, registered.publication
+
+    def sync(
+        self,
+        *,
+        exchange: ExchangeType = ExchangeType.BOTH,
+        replace: bool = False,
+        on_progress: Progress = lambda _phase, _done, _all: None,
+        limits: DeviceLimits = DEFAULT_LIMITS,
+    ) -> Summary:
+        """Exchange all changes with the hub, or those of one direction; a file that is not there is made first.
+
+        With `replace`, a device whose file was lost gets a new one. Raises `DeviceNotRegistered`,
+        `PublicationUnclear`, what `MergeReplication.sync` raises, and what `GatewayClient.ask` raises.
+        """
+        self._find_token()
+        if not self.path.exists():
+            key_path = self.path.with_name(f"{self.path.name}.fetching")
+            key = _read_key(key_path) or make_request_key()
+            _write_private(key_path, key)
+            fetch_first_file(self._client, self.path, key, replaces=replace)
+            key_path.unlink(missing_ok=True)
+        with open_synchronised(f"sqlite:///{self.path}", limits) as node:
+            publication = self.publication or self._find_publication(node)
+            return synchronise_device(
+                GatewayTransport(self._client), node, publication, str(self.path), on_progress, exchange
+            )
+
+    def sign_in(self) -> None:
+        """Take the next token that `claims` returns: another user has signed in."""
+        self._client.forget_claims()
+
+    def wait(self, wait_s: float = LONGEST_WAIT_S) -> bool:
+        """Return whether the hub has changes, as soon as it has any, at the latest after some time: at most 60 s."""
+        self._find_token()
+        with open_synchronised(f"sqlite:///{self.path}") as node:
+            name = self.publication or self._find_publication(node)
+            own = list_subscriptions(node.connection, get_publication(node.connection, name).pubid)
+        received = max((one.received for one in own), default=0)
+        return send_plain(self._client, "wait", Wait(received, wait_s), Waited).has_changes
+
+    def list_conflicts(self) -> Sequence[DeviceConflict]:
+        """Return the conflicts in which changes of this device lost, as the hub keeps them."""
+        self._find_token()
+        return send_plain(self._client, "conflicts", Done(), DeviceConflicts).conflicts
+
+    def logout(self) -> None:
+        """Let the token be in force no longer, and remove it; what was changed stays in the file."""
+        self._find_token()
+        send_plain(self._client, "logout", Done(), Done)
+        self.token_path.unlink(missing_ok=True)
+        self._client.token = ""
+
+    def _find_publication(self, node: Node) -> str:
+        listed = list_publications(node.connection) if node.tables.is_prepared() else ()
+        names = [one.name for one in listed if one.publisher != read_nickname(node.connection)]
+        if len(names) != 1:
+            raise PublicationUnclear(str(self.path), ", ".join(names) or "no publication")
+        return names[0]
+
+    def _find_token(self) -> None:
+        if not self._client.token:
+            if not self.token_path.exists():
+                raise DeviceNotRegistered(str(self.path))
+            self._client.token = FilePassword(str(self.token_path)).read()
+
+
+def _read_key(path: Path) -> str | None:
+    return path.read_text().strip() or None if path.exists() else None
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner reads, whole or not at all."""
+    new = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    try:
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(f"{text}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+    except OSError as error:
+        raise FileNotWritable(str(path), error.strerror or str(error)) from error

@@ -1,0 +1,36 @@
+"""Whose JSON Web Tokens a gateway takes. Light, for the command line."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from rowtide.core.options import Option
+from rowtide.core.values import frozen
+
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+"""All algorithms that may be listed: the asymmetric ones."""
+
+
+@frozen(kw_only=True)
+class IssuerOptions:
+    """Whose tokens are taken, for whom, and which of their claims are host_name() and suser_name()."""
+
+    issuer: Annotated[
+        str | None, Option("--issuer", metavar="URL", help="Take JSON Web Tokens of users of this issuer, their `iss`.")
+    ] = None
+    audience: Annotated[
+        str | None, Option("--audience", metavar="TEXT", help="--issuer: what tokens have as their `aud`.")
+    ] = None
+    jwks: Annotated[
+        str | None, Option("--jwks", metavar="FILE|URL", help="--issuer: its key set, a file or an https address.")
+    ] = None
+    host_name_claim: Annotated[
+        str | None, Option("--host-name-claim", metavar="NAME", help="--issuer: the claim that is host_name().")
+    ] = None
+    suser_name_claim: Annotated[
+        str | None, Option("--suser-name-claim", metavar="NAME", help="--issuer: the claim that is suser_name().")
+    ] = None
+    algorithms: Annotated[
+        tuple[str, ...],
+        Option("--algorithm", metavar="NAME", help="--issuer: of signatures that are taken. May be repeated."),
+    ] = ("RS256", "ES256", "EdDSA")

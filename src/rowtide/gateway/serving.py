@@ -1,0 +1,67 @@
+"""The gateway's HTTP server."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rowtide.core.addresses import Address
+from rowtide.core.errors import FileNotWritable
+from rowtide.gateway.answering import Answering
+from rowtide.gateway.app import GatewayApp, Served
+from rowtide.gateway.device_files import DeviceFiles
+from rowtide.gateway.errors import CertificateNotRead, GatewayOpen
+from rowtide.gateway.hubs import Hub, Workers
+from rowtide.gateway.jwt_identity import Issuer
+from rowtide.gateway.limits import DEFAULT_GATEWAY_LIMITS, GatewayLimits
+from rowtide.gateway.tls import TlsOptions
+from rowtide.listening import bound_to, is_loopback, serving_app
+
+
+@contextmanager
+def serving_gateway(
+    hubs: Mapping[str, Hub],
+    listen: Address,
+    tls: TlsOptions,
+    *,
+    limits: GatewayLimits = DEFAULT_GATEWAY_LIMITS,
+    issuer: Issuer | None = None,
+) -> Iterator[Address]:
+    """Serve hubs until the block ends; yield where.
+
+    Raises `GatewayOpen`, `CertificateNotRead`, `ListeningFailed`, `FileNotWritable`.
+    """
+    if tls.certificate is None and not tls.behind_proxy and not is_loopback(listen.host):
+        raise GatewayOpen(listen.host)
+    _require_certificate(tls)
+    workers = Workers(limits.sessions)
+    with ExitStack() as opened:
+        bound = opened.enter_context(bound_to(listen))
+        folder = _make_folder(tls.files, opened)
+        answering = Answering(workers, DeviceFiles(folder), issuer, limits.rows)
+        app = GatewayApp(Served(hubs, answering, limits, frozenset(tls.origins))).make()
+        settings = {} if tls.certificate is None else {"ssl_certfile": tls.certificate, "ssl_keyfile": tls.key}
+        opened.enter_context(workers.running())
+        yield opened.enter_context(serving_app(app, bound, **settings))
+
+
+def _make_folder(path: str | None, opened: ExitStack) -> Path:
+    if path is None:
+        return Path(opened.enter_context(TemporaryDirectory(prefix="rowtide-gateway-")))
+    try:
+        Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileNotWritable(path, error.strerror or str(error)) from error
+    return Path(path)
+
+
+def _require_certificate(tls: TlsOptions) -> None:
+    if tls.certificate is None:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key)
+    except (OSError, ssl.SSLError) as error:
+        raise CertificateNotRead(tls.certificate, error.strerror or str(error)) from error

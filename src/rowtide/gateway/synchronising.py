@@ -1,0 +1,158 @@
+"""Synchronisations of devices at their hub: who may ask for which, and the rest of downloads.
+
+Nothing is kept between two requests but the rest of a download, which any gateway can make again: it begins after the
+last generation that the device has confirmed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from threading import Lock
+
+from rowtide.gateway.requests import MoreRequest
+from rowtide.gateway.wire.envelopes import Envelope
+from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, Partition
+from rowtide.merge.devices.registered import KnownDevice, bind_subscription, require_publication
+from rowtide.merge.errors.devices import DeviceFileDiffers
+from rowtide.merge.errors.subscribing import DownloadLost, MergeSubscriptionUnknown
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.publishing.device_requests import serve_device, serve_schema
+from rowtide.merge.publishing.schema_steps import SchemaStep
+from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncRequest
+from rowtide.merge.session.pairing import Pairing
+from rowtide.merge.session.serving import Served, acknowledge
+
+BATCHES_EACH = 10
+"""Batches of a download in an answer; the rest is asked for."""
+_KEPT_S = 600.0
+_MOST_KEPT = 500
+
+
+@dataclass(slots=True)
+class _Rest:
+    """What is left of a download; `batches` goes on where the last answer ended."""
+
+    served: Served
+    session: int
+    generation: int
+    until_s: float
+    batches: Iterator[RowBatch]
+    number: int
+    lock: Lock = field(default_factory=Lock)
+
+    def take(self, first: int) -> Sequence[RowBatch]:
+        """Return batches from one on; a repeated request gets the same ones."""
+        with self.lock:
+            if first != self.number:
+                self.batches, self.number = self.served.batches(first), first
+            found = list(islice(self.batches, BATCHES_EACH))
+            self.number += len(found)
+            return found
+
+
+@dataclass(slots=True)
+class Downloads:
+    """The rests of downloads, of each device the last; they are lost with the process, or after some minutes."""
+
+    _rests: dict[tuple[str, str], _Rest] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def keep(self, hub: str, device_id: str, rest: _Rest) -> None:
+        """Keep what is left, in place of what an earlier session has left."""
+        now_s = time.monotonic()
+        with self._lock:
+            gone = [key for key, one in self._rests.items() if one.until_s < now_s or key == (hub, device_id)]
+            if len(self._rests) - len(gone) >= _MOST_KEPT:
+                gone.append(next(key for key in self._rests if key not in gone))
+            closed = [self._rests.pop(key) for key in gone]
+            self._rests[hub, device_id] = rest
+        for one in closed:
+            with one.lock:
+                one.served.close()
+
+    def find(self, hub: str, device_id: str) -> _Rest | None:
+        """Return what is left of a device's download."""
+        with self._lock:
+            return self._rests.get((hub, device_id))
+
+    def forget(self, hub: str, device_id: str) -> None:
+        """Remove what is left: the device has it."""
+        with self._lock:
+            rest = self._rests.pop((hub, device_id), None)
+        if rest is not None:
+            with rest.lock:
+                rest.served.close()
+
+
+def answer_sync(
+    hub: Node,
+    hub_name: str,
+    device: KnownDevice,
+    given: Envelope,
+    downloads: Downloads,
+    limits: DeviceLimits = DEFAULT_LIMITS,
+) -> Envelope:
+    """Take an upload, and return what the hub makes of it, with the first batches of the download.
+
+    Raises what `serve_device` raises; `TokenOfAnother`, `DeviceFileDiffers`.
+    """
+    request: SyncRequest = given.message
+    require_publication(device, request.state.publication)
+    served = serve_device(hub, request, given.batches, limits, partial(_admit, hub, device))
+    served.purge_if_due()
+    answer = served.answer
+    if answer.download is None or answer.terms is None:
+        served.close()
+        return Envelope(answer)
+    batches = served.batches()
+    first = list(islice(batches, BATCHES_EACH))
+    is_last = len(first) >= answer.download.batches
+    if is_last:
+        served.close()
+    else:
+        until_s = time.monotonic() + _KEPT_S
+        session, generation = answer.terms.session, answer.download.generation
+        rest = _Rest(served, session, generation, until_s, batches, len(first))
+        downloads.keep(hub_name, device.device_id, rest)
+    return Envelope(answer, first, is_last=is_last)
+
+
+def answer_more(hub_name: str, device: KnownDevice, request: MoreRequest, downloads: Downloads) -> Sequence[RowBatch]:
+    """Return further batches of a download. Raises `DownloadLost`."""
+    rest = downloads.find(hub_name, device.device_id)
+    if rest is None or (rest.session, rest.generation) != (request.session, request.generation):
+        raise DownloadLost(device.name, request.generation)
+    return rest.take(request.first)
+
+
+def answer_acknowledgement(
+    hub: Node, hub_name: str, device: KnownDevice, said: Acknowledgement, downloads: Downloads
+) -> None:
+    """Store what a device says of a download. Raises `MergeSubscriptionUnknown`, `GenerationRefused`."""
+    if device.subid is None:
+        raise MergeSubscriptionUnknown(device.name, device.publication)
+    acknowledge(hub, device.publication, device.subid, said)
+    downloads.forget(hub_name, device.device_id)
+
+
+def answer_schema(hub: Node, device: KnownDevice, state: DeviceState) -> SchemaStep:
+    """Return what a device needs to follow the hub's schema. Raises what `serve_schema` raises, and `answer_sync`."""
+    require_publication(device, state.publication)
+    return serve_schema(hub, state, partial(_admit, hub, device))
+
+
+def _admit(hub: Node, device: KnownDevice, pairing: Pairing) -> None:
+    """Take a file's subscription for the device's, if it is of the partition of the device's token.
+
+    From then on the subscription says what the partition is. Raises `DeviceFileDiffers`.
+    """
+    at_hub = pairing.at_hub
+    if device.subid == at_hub.subid:
+        return
+    if device.subid is not None or (at_hub.partition or Partition()) != device.partition:
+        raise DeviceFileDiffers(device.name)
+    bind_subscription(hub, device, at_hub.subid)

@@ -1,0 +1,84 @@
+"""HTTP servers of this process: where they listen, and how they run beside what the process does otherwise."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rowtide.core.addresses import Address
+from rowtide.core.errors import RowtideError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+LOCAL_NAMES = frozenset({"localhost", "localhost.localdomain"})
+_ENDING_S = 1.0
+
+
+class ListeningFailed(RowtideError, number=1204):
+    """The address cannot be listened on."""
+
+    fact = "rowtide cannot listen on {address}: {reason}"
+    hint = "Stop what uses the port, or name another address with --listen, or --metrics-listen."
+    address: str
+    reason: str
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches what listens on a host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() in LOCAL_NAMES
+
+
+@contextmanager
+def bound_to(listen: Address) -> Iterator[socket.socket]:
+    """Yield a socket that listens on an address, which no other process does. Raises `ListeningFailed`."""
+    try:
+        found = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        bound = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ListeningFailed(str(listen), error.strerror or str(error)) from error
+    with bound:
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+            bound.listen(128)
+        except OSError as error:
+            raise ListeningFailed(str(listen), error.strerror or str(error)) from error
+        yield bound
+
+
+@contextmanager
+def serving_app(app: ASGIApp, bound: socket.socket, **settings: Any) -> Iterator[Address]:
+    """Answer requests by an application, in a thread, during the block; yield where. `settings` are uvicorn's."""
+    import uvicorn
+
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            # Who a header names is believed from trusted proxies alone, by the application.
+            proxy_headers=False,
+            timeout_graceful_shutdown=1,
+            **settings,
+        )
+    )
+    thread = threading.Thread(target=server.run, args=([bound],), name="serve", daemon=True)
+    thread.start()
+    try:
+        yield Address(*bound.getsockname()[:2])
+    finally:
+        server.should_exit = True
+        thread.join(_ENDING_S)
+        server.force_exit = True
+        thread.join(_ENDING_S)

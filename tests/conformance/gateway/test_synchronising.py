@@ -1,0 +1,262 @@
+"""Synchronisations of devices by a gateway, with each kind of hub."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.gateway.served_hubs import HUB, Gateway, serving_hub
+from builders.merge.merged_databases import PUBLICATION, Merge
+from rowtide.core.errors import RowtideError
+from rowtide.gateway.device import Device
+from rowtide.gateway.errors import DeviceHasFile, DeviceNotRegistered
+from rowtide.gateway.limits import GatewayLimits
+from rowtide.gateway.wire.compression import pack
+from rowtide.merge.errors.devices import DeviceFileDiffers, DeviceRevoked, TokenOfAnother
+from rowtide.merge.errors.nodes import NodeRestored
+
+TABLE = "create table item (id integer primary key, name text, region varchar(10))"
+ROWS = "insert into item (id, name, region) values (1, 'a', 'north'), (2, 'b', 'south'), (3, 'it''s', 'o''hara')"
+COLUMNS = "id, name, region"
+STRANGE = ("", "-0.0", "9223372036854775807", "0044-03-15 BC", "é😀", '"\\', "it's", "x" * 100_000)
+
+
+@pytest.fixture
+def gateway(merged: Merge) -> Iterator[Gateway]:
+    """A gateway, with one publication that is filtered."""
+    merged.hub.execute(TABLE, ROWS)
+    merged.merge.add_publication(PUBLICATION)
+    merged.merge.add_article(PUBLICATION, "item", where="region = host_name()")
+    with serving_hub(merged, limits=GatewayLimits(requests_per_minute=10_000)) as served:
+        yield served
+
+
+def device(gateway: Gateway, path: Path, name: str = "tablet", host_name: str = "north") -> Device:
+    """Return a new device, which is registered and has no file."""
+    made = Device(path, gateway.url)
+    made.client.pause = gateway.pauses.append
+    made.register(gateway.merged.merge.add_device(name, publication=PUBLICATION, host_name=host_name))
+    return made
+
+
+def rows(path: Path, sql: str = f"select {COLUMNS} from item order by id") -> list[Any]:
+    with closing(sqlite3.connect(path)) as program:
+        return program.execute(sql).fetchall()
+
+
+def write(path: Path, *statements: str, values: tuple[Any, ...] = ()) -> None:
+    with closing(sqlite3.connect(path)) as program:
+        for sql in statements:
+            program.execute(sql, values)
+        program.commit()
+
+
+def at_hub(gateway: Gateway, region: str = "north") -> list[Any]:
+    return [row for row in gateway.merged.hub.rows("item", COLUMNS) if row[2] == region]
+
+
+def test_a_device_begins_with_nothing_and_changes_go_both_ways(gateway: Gateway, tmp_path: Path) -> None:
+    path = tmp_path / "field.db"
+    with device(gateway, path) as tablet:
+        tablet.sync()
+        assert rows(path) == [(1, "a", "north")]
+        write(
+            path,
+            "update item set name = 'A' where id = 1",
+            "insert into item (id, name, region) values (4, 'd', 'north')",
+        )
+        gateway.merged.hub.execute("insert into item (id, name, region) values (5, 'e', 'north'), (6, 'f', 'south')")
+        before = tablet.client.requests
+        summary = tablet.sync()
+        assert (summary.upload.total.moved, summary.download.total.moved) == (2, 1)
+        tablet.sync()
+        # An acknowledgement that says no more than that all came is left to the next request.
+        assert tablet.client.requests - before == 2
+    assert rows(path) == at_hub(gateway) == [(1, "A", "north"), (4, "d", "north"), (5, "e", "north")]
+
+
+def test_values_arrive_exactly(gateway: Gateway, tmp_path: Path) -> None:
+    path = tmp_path / "field.db"
+    with device(gateway, path) as tablet:
+        tablet.sync()
+        for number, value in enumerate(STRANGE, 10):
+            write(path, "insert into item (id, name, region) values (?, ?, 'north')", values=(number, value))
+        write(path, "insert into item (id, name, region) values (50, null, 'north')")
+        tablet.sync()
+    assert [row[1] for row in at_hub(gateway) if row[0] >= 10] == [*STRANGE, None]
+
+
+def test_a_partition_is_the_tokens_whatever_it_is_called(gateway: Gateway, tmp_path: Path) -> None:
+    path = tmp_path / "field.db"
+    with device(gateway, path, host_name="o'hara") as tablet:
+        tablet.sync()
+    assert rows(path) == [(3, "it's", "o'hara")]
+
+
+def test_direct_and_gateway_synchronise_one_file_in_turn(gateway: Gateway) -> None:
+    merged = gateway.merged
+    member = next(one for one in merged.subscribers if one.url.startswith("sqlite"))
+    merged.merge.add_subscription(PUBLICATION, member.url, host_name="north")
+    path = Path(member.url.removeprefix("sqlite:///"))
+    with device(gateway, path) as tablet:
+        for number in range(10, 14):
+            member.execute(f"insert into item (id, name, region) values ({number}, 'x', 'north')")
+            if number % 2:
+                tablet.sync()
+            else:
+                merged.merge.sync(PUBLICATION, member.url)
+            merged.hub.execute(f"update item set name = 'y' where id = {number}")
+        tablet.sync()
+        assert merged.merge.sync(PUBLICATION, member.url).is_quiet
+    assert rows(path) == at_hub(gateway)
+
+
+def test_a_lost_file_is_replaced_only_if_that_is_said(gateway: Gateway, tmp_path: Path) -> None:
+    path = tmp_path / "field.db"
+    with device(gateway, path) as tablet:
+        tablet.sync()
+        tablet.sync()
+        path.unlink()
+        with pytest.raises(DeviceHasFile):
+            tablet.sync()
+        tablet.sync(replace=True)
+        write(path, "update item set name = 'new' where id = 1")
+        tablet.sync()
+    assert at_hub(gateway) == [(1, "new", "north")]
+    listed = [one for one in gateway.merged.merge.status(PUBLICATION) if one.subscriber is not None]
+    assert len(listed) == 1
+
+
+def test_a_copied_file_is_refused(gateway: Gateway, tmp_path: Path) -> None:
+    path, copy = tmp_path / "field.db", tmp_path / "copy.db"
+    with device(gateway, path) as tablet:
+        tablet.sync()
+        shutil.copy(path, copy)
+        for _ in range(2):
+            tablet.sync()
+        copied = Device(copy, gateway.url, tablet.client.token)
+        with copied, pytest.raises(NodeRestored):
+            copied.sync()
+        with device(gateway, copy, "other") as other, pytest.raises(RowtideError):
+            other.sync()
+
+
+def test_another_devices_file_is_refused(gateway: Gateway, tmp_path: Path) -> None:
+    path = tmp_path / "field.db"
+    with device(gateway, path) as tablet:
+        tablet.sync()
+        tablet.sync()
+    stolen = tmp_path / "south.db"
+    with device(gateway, stolen, "thief", "south") as thief:
+        shutil.copy(path, stolen)
+        with pytest.raises(DeviceFileDiffers):
+            thief.sync()
+
+
+def test_a_token_is_for_one_publication(gateway: Gateway, tmp_path: Path) -> None:
+    merged, path = gateway.merged, tmp_path / "field.db"
+    merged.hub.execute("create table other (id integer primary key)")
+    merged.merge.add_publication("second")
+    merged.merge.add_article("second", "other")
+    with device(gateway, path) as tablet:
+        merged.merge.add_subscription("second", f"sqlite:///{path}")
+        tablet.publication = "second"
+        with pytest.raises(TokenOfAnother):
+            tablet.sync()
+
+
+def test_a_revoked_device_loses_nothing(gateway: Gateway, tmp_path: Path) -> None:
+    path = tmp_path / "field.db"
+    with device(gateway, path) as tablet:
+        tablet.sync()
+        tablet.sync()
+        write(path, "update item set name = 'kept' where id = 1")
+        gateway.merged.merge.revoke_device("tablet")
+        with pytest.raises(DeviceRevoked):
+            tablet.sync()
+        assert at_hub(gateway) == [(1, "a", "north")]
+        tablet.register(gateway.merged.merge.rotate_token("tablet"))
+        tablet.sync()
+    assert at_hub(gateway) == [(1, "kept", "north")]
+
+
+def test_a_device_without_a_token_says_how_to_get_one(gateway: Gateway, tmp_path: Path) -> None:
+    with Device(tmp_path / "field.db", gateway.url) as unknown, pytest.raises(DeviceNotRegistered, match="--code CODE"):
+        unknown.sync()
+
+
+def test_a_row_of_twenty_megabytes_goes_both_ways(gateway: Gateway, tmp_path: Path) -> None:
+    path = tmp_path / "field.db"
+    with device(gateway, path) as tablet:
+        tablet.sync()
+        write(path, "update item set name = hex(randomblob(10000000)) where id = 1")
+        tablet.sync()
+        assert [len(row[1]) for row in at_hub(gateway)] == [20_000_000]
+        gateway.merged.hub.execute("update item set name = name || 'x' where id = 1")
+        tablet.sync()
+    assert [len(row[1]) for row in rows(path)] == [20_000_001]
+
+
+def test_a_large_download_comes_in_several_answers(gateway: Gateway, tmp_path: Path) -> None:
+    path = tmp_path / "field.db"
+    with device(gateway, path) as tablet:
+        tablet.sync()
+        many = ", ".join(f"({number}, 'x', 'north')" for number in range(100, 25_100))
+        gateway.merged.hub.execute(f"insert into item (id, name, region) values {many}")
+        before = tablet.client.requests
+        assert tablet.sync().download.total.inserts == 25_000
+        assert tablet.client.requests - before == 2
+    assert len(rows(path)) == 25_001
+
+
+def test_a_bomb_and_too_many_rows_are_refused(gateway: Gateway, tmp_path: Path) -> None:
+    token = device(gateway, tmp_path / "field.db").client.token
+    bomb, _ = pack(bytes(300_000_000))
+    headers = {"Authorization": f"Bearer {token}", "Content-Encoding": "gzip"}
+    status, _, body = gateway.send("POST", f"/{HUB}/sync", bomb, headers)
+    assert (status, json.loads(body)["code"]) == (413, "RT-8412")
+
+
+def test_a_refused_row_blocks_nothing(gateway: Gateway, tmp_path: Path) -> None:
+    path = tmp_path / "field.db"
+    merged = gateway.merged
+    with device(gateway, path) as tablet:
+        tablet.sync()
+        merged.hub.execute("create unique index item_name on item (name)")
+        write(path, "insert into item (id, name, region) values (10, 'b', 'north'), (11, 'good', 'north')")
+        summary = tablet.sync()
+        assert [refused.change.rowguid for refused in summary.upload.refused]
+        assert (11, "good", "north") in at_hub(gateway)
+        merged.hub.execute("update item set name = 'other' where id = 2")
+        tablet.sync()
+    assert (10, "b", "north") in at_hub(gateway)
+
+
+def test_files_of_devices_are_readable_by_their_device_alone(gateway: Gateway, tmp_path: Path) -> None:
+    with device(gateway, tmp_path / "field.db") as tablet:
+        tablet.sync()
+    other = device(gateway, tmp_path / "other.db", "other").client.token
+    name = f"{tablet.client.token[4:14]}-{'0' * 24}.db.gz"
+    for asked in (name, "../../etc/passwd", f"{other[4:14]}-{'0' * 24}.db.gz"):
+        status, _, _ = gateway.send("GET", f"/{HUB}/files/{asked}", headers={"Authorization": f"Bearer {other}"})
+        assert status == 404
+    status, _, _ = gateway.send("GET", f"/{HUB}/files/{name}")
+    assert status == 401
+
+
+def test_a_device_follows_a_changed_schema_with_its_rows(gateway: Gateway, tmp_path: Path) -> None:
+    path = tmp_path / "field.db"
+    with device(gateway, path) as tablet:
+        tablet.sync()
+        write(path, "update item set name = 'offline' where id = 1")
+        gateway.merged.merge.alter_article(PUBLICATION, "item", "add column note varchar(20) default 'new'")
+        tablet.sync()
+    assert rows(path, "select id, name, note from item") == [(1, "offline", "new")]
+    assert (1, "offline", "north") in at_hub(gateway)

@@ -1,0 +1,156 @@
+"""Devices whose users sign in: claims choose the partition, waiting, and conflicts of a device."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.gateway.served_hubs import Gateway, serving_hub
+from builders.gateway.signed_tokens import TokenIssuer
+from builders.merge.merged_databases import PUBLICATION, Merge
+from rowtide.gateway.device import Device
+from rowtide.gateway.errors import ClaimsOlder, JwtRefused
+from rowtide.gateway.jwt_identity import make_issuer
+from rowtide.merge.articles import ExchangeType
+
+TABLE = "create table item (id integer primary key, name varchar(20), region varchar(10))"
+ROWS = "insert into item (id, name, region) values (1, 'a', 'north'), (2, 'b', 'south')"
+
+
+def publish(merged: Merge) -> None:
+    merged.hub.execute(TABLE, ROWS)
+    merged.merge.add_publication(PUBLICATION)
+    merged.merge.add_article(PUBLICATION, "item", where="region = host_name()")
+
+
+@pytest.fixture
+def signing(tmp_path: Path) -> TokenIssuer:
+    return TokenIssuer(tmp_path / "keys.json")
+
+
+@pytest.fixture
+def gateway(merged: Merge, signing: TokenIssuer) -> Iterator[Gateway]:
+    """A gateway whose devices' users have tokens."""
+    publish(merged)
+    with serving_hub(merged, issuer=make_issuer(signing.options)) as served:
+        yield served
+
+
+@pytest.fixture
+def plain(merged: Merge) -> Iterator[Gateway]:
+    """A gateway without users."""
+    publish(merged)
+    with serving_hub(merged) as served:
+        yield served
+
+
+def tablet_of(gateway: Gateway, path: Path, tokens: list[str]) -> Device:
+    """Return a registered device; its user has the last of some tokens."""
+    made = Device(path, gateway.url, claims=lambda: tokens[-1])
+    made.client.pause = gateway.pauses.append
+    made.register(gateway.merged.merge.add_device("tablet", publication=PUBLICATION, from_claims=True))
+    return made
+
+
+def rows(path: Path, *statements: str) -> list[Any]:
+    with closing(sqlite3.connect(path)) as program:
+        for sql in statements:
+            program.execute(sql)
+        program.commit()
+        return program.execute("select id, name, region from item order by id").fetchall()
+
+
+def at_hub(gateway: Gateway) -> list[Any]:
+    return gateway.merged.hub.rows("item", "id, name, region")
+
+
+def test_a_tablet_that_is_handed_on_loses_nothing(gateway: Gateway, signing: TokenIssuer, tmp_path: Path) -> None:
+    tokens = [signing.sign("north", age_s=100)]
+    path = tmp_path / "field.db"
+    with tablet_of(gateway, path, tokens) as tablet:
+        tablet.sync()
+        assert rows(path) == [(1, "a", "north")]
+        rows(path, "update item set name = 'by ann' where id = 1")
+        tokens.append(signing.sign("south", sub="bob", age_s=50))
+        tablet.sign_in()
+        tablet.sync()
+        assert (1, "by ann", "north") in at_hub(gateway)
+        assert rows(path) == [(2, "b", "south")]
+        tokens.append(signing.sign("north", age_s=100))
+        tablet.sign_in()
+        with pytest.raises(ClaimsOlder):
+            tablet.sync()
+        tokens.append(signing.sign("north", age_s=10))
+        tablet.sign_in()
+        tablet.sync()
+        assert rows(path) == [(1, "by ann", "north")]
+
+
+def test_an_expired_token_is_renewed_and_uploads_need_none(
+    gateway: Gateway, signing: TokenIssuer, tmp_path: Path
+) -> None:
+    tokens = [signing.sign("north")]
+    path = tmp_path / "field.db"
+    with tablet_of(gateway, path, tokens) as tablet:
+        tablet.sync()
+        rows(path, "update item set name = 'kept' where id = 1")
+        tokens.append(signing.sign("north", age_s=4000))
+        tablet.sign_in()
+        with pytest.raises(JwtRefused, match="expired"):
+            tablet.sync()
+        tablet.sync(exchange=ExchangeType.UPLOAD)
+        assert (1, "kept", "north") in at_hub(gateway)
+        tokens.append(signing.sign("north"))
+        tablet.sync()
+
+
+def test_a_device_without_a_users_token_downloads_nothing(
+    gateway: Gateway, signing: TokenIssuer, tmp_path: Path
+) -> None:
+    with tablet_of(gateway, tmp_path / "field.db", [signing.sign()]) as tablet:
+        tablet.sync()
+        unsigned = Device(tablet.path, gateway.url, tablet.client.token)
+        with unsigned, pytest.raises(JwtRefused, match="none was sent"):
+            unsigned.sync()
+
+
+def begin(plain: Gateway, path: Path, name: str = "tablet") -> Device:
+    made = Device(path, plain.url)
+    made.register(plain.merged.merge.add_device(name, publication=PUBLICATION, host_name="north"))
+    made.sync()
+    made.sync()
+    return made
+
+
+def test_a_waiting_device_is_told_of_changes(plain: Gateway, tmp_path: Path) -> None:
+    path = tmp_path / "field.db"
+    with begin(plain, path) as tablet:
+        assert not tablet.wait(0.1)
+        told: list[bool] = []
+        waiting = threading.Thread(target=lambda: told.append(tablet.wait(30)))
+        waiting.start()
+        plain.merged.hub.execute("update item set name = 'told' where id = 1")
+        waiting.join(30)
+        assert told == [True]
+        tablet.sync()
+        assert rows(path) == [(1, "told", "north")]
+
+
+def test_a_device_sees_its_own_conflicts(plain: Gateway, tmp_path: Path) -> None:
+    one, other = tmp_path / "one.db", tmp_path / "other.db"
+    with begin(plain, one) as winner, begin(plain, other, "second") as loser:
+        rows(one, "update item set name = 'first' where id = 1")
+        rows(other, "update item set name = 'second' where id = 1")
+        winner.sync()
+        loser.sync()
+        assert winner.list_conflicts() == ()
+        (conflict,) = loser.list_conflicts()
+        assert conflict.article == "item"
+        assert '"second"' in str(conflict.losing_row)
+        assert not conflict.is_resolved

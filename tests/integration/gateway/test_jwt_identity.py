@@ -1,0 +1,149 @@
+"""JSON Web Tokens, good and made up."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from builders.gateway.signed_tokens import AUDIENCE, ISSUER, TokenIssuer
+from rowtide.gateway.errors import (
+    AlgorithmRefused,
+    ClaimMissing,
+    IssuerIncomplete,
+    JwtRefused,
+    KeySetNotRead,
+)
+from rowtide.gateway.issuers import IssuerOptions
+from rowtide.gateway.jwt_identity import Issuer, KeySet, make_issuer
+from rowtide.merge.articles import Partition
+
+
+@pytest.fixture
+def signing(tmp_path: Path) -> TokenIssuer:
+    return TokenIssuer(tmp_path / "keys.json")
+
+
+def judge(signing: TokenIssuer) -> Issuer:
+    made = make_issuer(signing.options)
+    assert made is not None
+    return made
+
+
+def test_claims_are_read(signing: TokenIssuer) -> None:
+    claims = judge(signing).read(signing.sign("north"))
+    assert (claims.subject, claims.partition) == ("ann", Partition("north", None))
+    assert abs(claims.issued.timestamp() - time.time()) < 5
+
+
+def without_signature(signing: TokenIssuer) -> str:
+    head = encoded({"alg": "none", "typ": "JWT"})
+    return f"{head}.{signing.sign().split('.')[1]}."
+
+
+def signed_with_the_public_key(signing: TokenIssuer) -> str:
+    """Return a token whose secret is what everybody knows."""
+    public = signing.keys["first"].public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    head = encoded({"alg": "HS256", "typ": "JWT", "kid": "first"})
+    signed = f"{head}.{signing.sign('south').split('.')[1]}"
+    digest = hmac.digest(public, signed.encode(), "sha256")
+    return f"{signed}.{base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
+
+
+def encoded(said: dict[str, object]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(said).encode()).rstrip(b"=").decode()
+
+
+def altered(signing: TokenIssuer) -> str:
+    head, body, signature = signing.sign("north").split(".")
+    said = json.loads(base64.urlsafe_b64decode(body + "==")) | {"region": "south"}
+    return f"{head}.{encoded(said)}.{signature}"
+
+
+@pytest.mark.parametrize(
+    ("token", "reason"),
+    [
+        (without_signature, "its algorithm is not listed"),
+        (signed_with_the_public_key, "its algorithm is not listed"),
+        (altered, "its signature is wrong"),
+        (lambda signing: signing.sign(age_s=3700), "it has expired"),
+        (lambda signing: signing.sign(iat=int(time.time()) + 600, nbf=int(time.time()) + 600), "it is not valid yet"),
+        (lambda signing: signing.sign(aud="other"), "it is for another audience"),
+        (lambda signing: signing.sign(iss="https://evil.example"), "it is of another issuer"),
+        (lambda signing: signing.sign(sub=None), "it has no claim sub"),
+        (lambda signing: signing.sign(exp=None), "it has no claim exp"),
+        (lambda _signing: "no.token.", "it is malformed"),
+        (lambda _signing: "x" * 20_000, "it is malformed"),
+    ],
+)
+def test_a_token_that_does_not_hold_is_refused(
+    signing: TokenIssuer, token: Callable[[TokenIssuer], str], reason: str
+) -> None:
+    with pytest.raises(JwtRefused, match=reason):
+        judge(signing).read(token(signing))
+
+
+def test_clocks_may_differ_by_a_minute(signing: TokenIssuer) -> None:
+    issuer = judge(signing)
+    issuer.read(signing.sign(age_s=3650))
+    issuer.read(signing.sign(age_s=-50))
+
+
+def test_a_claim_that_is_missing_is_named(signing: TokenIssuer) -> None:
+    for region in (None, 5):
+        with pytest.raises(ClaimMissing, match="claim region"):
+            judge(signing).read(signing.sign(region))  # type: ignore[arg-type]
+
+
+def test_keys_are_rotated_without_a_restart(signing: TokenIssuer) -> None:
+    now = [0.0]
+    issuer = Issuer(signing.options, KeySet(str(signing.path), lambda: now[0]))
+    issuer.read(signing.sign())
+    signing.add_key("second")
+    with pytest.raises(JwtRefused, match="no such key"):
+        issuer.read(signing.sign(key="second"))
+    now[0] = 11.0
+    issuer.read(signing.sign(key="second"))
+    del signing.keys["first"]
+    signing.write()
+    token = signing.sign(key="second")
+    now[0] = 4000.0
+    issuer.read(token)
+    with pytest.raises(JwtRefused, match="no such key"):
+        issuer.read(without_key_file(signing))
+
+
+def without_key_file(signing: TokenIssuer) -> str:
+    """Return a token signed by a key that was withdrawn."""
+    signing.keys["first"] = TokenIssuer(signing.path.with_name("other.json")).keys["first"]
+    return signing.sign(key="first")
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"keys": 5}', None])
+def test_a_key_set_that_cannot_be_read_is_named(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "keys.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(KeySetNotRead, match=r"keys\.json"):
+        KeySet(str(path)).find("x")
+
+
+def test_a_key_set_comes_by_https_alone() -> None:
+    with pytest.raises(KeySetNotRead, match="no https address"):
+        KeySet("http://keys.example/jwks").find("x")
+
+
+def test_an_issuer_needs_all_that_tokens_are_judged_by() -> None:
+    assert make_issuer(IssuerOptions()) is None
+    with pytest.raises(IssuerIncomplete, match="--audience"):
+        make_issuer(IssuerOptions(issuer=ISSUER))
+    with pytest.raises(IssuerIncomplete, match="--jwks"):
+        make_issuer(IssuerOptions(issuer=ISSUER, audience=AUDIENCE))
+    with pytest.raises(AlgorithmRefused):
+        make_issuer(IssuerOptions(issuer=ISSUER, audience=AUDIENCE, jwks="x", algorithms=("HS256",)))

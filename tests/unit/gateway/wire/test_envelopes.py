@@ -1,0 +1,138 @@
+"""Bodies of the wire protocol, and bodies that are none."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from rowtide.gateway.errors import MessageMalformed, ProtocolUnknown
+from rowtide.gateway.requests import Registration
+from rowtide.gateway.wire.envelopes import Envelope, read, write
+from rowtide.merge.session.messages import Acknowledgement, RowBatch
+from rowtide.merge.versions.changes import RowChange, TombstoneType
+from rowtide.merge.versions.comparison import Lineage, NodeChange
+
+ROWGUID = "018f3c1e-0000-7000-8000-00000000000{}"
+LAST = NodeChange(7, 3)
+LINEAGE = Lineage.EMPTY.with_change(LAST)
+GOOD: dict[str, Any] = {"protocol": 1, "message": {"code": "x"}, "batches": [], "is_last": True}
+BATCH = {
+    "article": 1,
+    "versions": [],
+    "rows": [],
+}
+
+
+def change(number: int, *values: str | None, **fields: Any) -> RowChange:
+    made = RowChange(ROWGUID.format(number), LINEAGE.encode(), LAST.encode(), None, values)
+    return made._replace(**fields)
+
+
+def test_values_come_back_exactly() -> None:
+    values = (None, "", "\0", "-0.0", "9223372036854775807", "0044-03-15 BC", "1.10", "é😀", "\\x00ff", "\0x'00'", '"')
+    batch = RowBatch(3, [change(1, *values)])
+    found = read(write(Envelope(Registration("c"), [batch])), Registration)
+    assert found.batches[0].changes[0].row == values
+    assert found.batches[0] == batch
+
+
+def test_what_rows_share_is_sent_once() -> None:
+    changes = [change(number % 10, "x" * 10) for number in range(100)]
+    document = json.loads(write(Envelope(Registration("c"), [RowBatch(3, changes)])))
+    assert len(document["batches"][0]["versions"]) == 1
+    assert len(document["batches"][0]["rows"]) == 100
+
+
+def test_tombstones_parents_and_bases_come_back() -> None:
+    batch = RowBatch(
+        3,
+        [
+            change(1, row=None, tombstone=TombstoneType.LEFT),
+            change(2, "1", parents=(ROWGUID.format(1), None)),
+            change(3, "1", bases='[[1, "5"]]', priority=1.5, overrules=1 << 30, columns=b""),
+        ],
+    )
+    (found,) = read(write(Envelope(Registration("c"), [batch])), Registration).batches
+    assert (found.article, list(found.changes)) == (batch.article, list(batch.changes))
+
+
+@pytest.mark.parametrize("spoken", [(2,), (1, 2)])
+def test_another_version_is_answered_with_what_is_spoken(spoken: tuple[int, ...]) -> None:
+    body = json.dumps(GOOD | {"protocol": 3, "news": 1}).encode()
+    with pytest.raises(ProtocolUnknown) as refused:
+        read(body, Registration, spoken)
+    assert refused.value.spoken == ", ".join(map(str, spoken))
+
+
+def row(*values: object) -> dict[str, Any]:
+    return GOOD | {"batches": [BATCH | {"rows": [list(values)]}]}
+
+
+@pytest.mark.parametrize(
+    ("document", "place"),
+    [
+        ({}, "protocol"),
+        (GOOD | {"protocol": "1"}, "protocol"),
+        (GOOD | {"protocol": True}, "protocol"),
+        (GOOD | {"more": 1}, "/"),
+        ({name: value for name, value in GOOD.items() if name != "is_last"}, "/"),
+        (GOOD | {"message": {}}, "message"),
+        (GOOD | {"message": {"code": 5}}, "message.code"),
+        (GOOD | {"message": {"code": "x", "host_name": "south"}}, "message"),
+        (GOOD | {"batches": {}}, "batches"),
+        (GOOD | {"is_last": 1}, "is_last"),
+        (GOOD | {"batches": [{}]}, "batches[0]"),
+        (GOOD | {"batches": [BATCH | {"article": 1 << 64}]}, "batches[0].article"),
+        (GOOD | {"batches": [BATCH | {"versions": [{"lineage": "!", "last": ""}]}]}, "batches[0].versions[0].lineage"),
+        (GOOD | {"batches": [BATCH | {"versions": [{"lineage": "AAAA", "last": ""}]}]}, "batches[0].versions[0]"),
+        (row("x"), "batches[0]"),
+        ([], "/"),
+        ("text", "/"),
+    ],
+)
+def test_malformed_bodies_name_their_place(document: object, place: str) -> None:
+    with pytest.raises(MessageMalformed) as refused:
+        read(json.dumps(document).encode(), Registration)
+    assert refused.value.place.startswith(place)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"\xff{}", b"<html></html>", b'{"protocol": NaN}', b"[" * 100_000, b'{"a": 1, "a": 2}', b"1" * 5000],
+    ids=["empty", "not UTF-8", "html", "NaN", "deep", "twice", "a long number"],
+)
+def test_bodies_that_are_no_json_are_malformed(body: bytes) -> None:
+    with pytest.raises(MessageMalformed):
+        read(body, Registration)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [ROWGUID.format(1).upper(), 0, ["1"]],
+        [ROWGUID.format(1), 1, ["1"]],
+        [ROWGUID.format(1), -1, ["1"]],
+        [ROWGUID.format(1), True, ["1"]],
+        [ROWGUID.format(1), 0, None],
+        [ROWGUID.format(1), 0, [1]],
+        [ROWGUID.format(1), 0, "text"],
+        [ROWGUID.format(1), 0, ["1"], "no list"],
+        [ROWGUID.format(1), 0, ["1"], None, "x"],
+        [ROWGUID.format(1), 0, ["1"], None, [], 6],
+    ],
+)
+def test_a_made_up_row_is_malformed(given: list[object]) -> None:
+    document = json.loads(write(Envelope(Registration("c"), [RowBatch(3, [change(1, "x")])])))
+    document["batches"][0]["rows"] = [given]
+    with pytest.raises(MessageMalformed) as refused:
+        read(json.dumps(document).encode(), Registration)
+    assert refused.value.place == "batches[0].rows[0]"
+
+
+def test_integers_beyond_those_of_javascript_are_texts() -> None:
+    message = Acknowledgement(session=1, mark="m", received=(1 << 63) - 1)
+    document = json.loads(write(Envelope(message)))
+    assert document["message"]["received"] == "9223372036854775807"
+    assert read(write(Envelope(message)), Acknowledgement).message == message
