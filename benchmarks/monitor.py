@@ -13,10 +13,11 @@ from urllib.parse import quote
 from benchmarks.goals import Goal, at_most
 from benchmarks.source import Source, open_source
 from benchmarks.table import Sizes, Table
+from rowtide.core.addresses import Address
 from rowtide.monitor.databases import NamedUrl, name_databases
 from rowtide.monitor.polling import open_reader
 from rowtide.monitor.ring import Ring
-from rowtide.monitor.serving import Address, serving
+from rowtide.monitor.serving import serving
 from rowtide.monitor.views import make_view
 
 _TABLES, _CONSUMERS = 500, 50

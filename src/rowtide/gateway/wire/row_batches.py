@@ -28,6 +28,8 @@ from rowtide.merge.versions.composition import (
 
 _VERSION_FIELDS = ("lineage", "last", "columns", "tombstone", "priority", "overrules")
 _SHORTEST_ROW, _LONGEST_ROW = 3, 5
+_ABSENT: tuple[Any, ...] = (None, ())
+"""What a row has for the values that it omits at its end."""
 
 
 def encode_batch(batch: RowBatch) -> dict[str, Any]:
@@ -107,7 +109,7 @@ def _decode_version(given: Any, place: str) -> Version:
 def _decode_row(given: Any, versions: Sequence[Version], place: str) -> RowChange:
     if not isinstance(given, list) or not _SHORTEST_ROW <= len(given) <= _LONGEST_ROW:
         raise Misfit(place, "it is no list of a rowguid, the place of its version, and its values")
-    rowguid, at, values, bases, parents = (*given, *(None, ())[len(given) - _SHORTEST_ROW :])
+    rowguid, at, values, bases, parents = (*given, *_ABSENT[len(given) - _SHORTEST_ROW :])
     if type(at) is not int or not 0 <= at < len(versions):
         raise Misfit(place, "its version is not in the batch")
     lineage, last, columns, tombstone, priority, overrules = versions[at]

@@ -15,7 +15,7 @@ from rowtide.merge.errors.rows import RowsRefused
 from rowtide.merge.errors.subscribing import DownloadLost, MergeSubscriptionUnknown, SchemaNotFollowed, UploadNotAgreed
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import UnsentColumn
-from rowtide.merge.nodes.roles.writing import Refusal
+from rowtide.merge.nodes.rows import Refusal
 from rowtide.merge.progress import list_subscriptions, read_purge
 from rowtide.merge.session.device_half import DeviceHalf
 from rowtide.merge.session.exchange import Refused
