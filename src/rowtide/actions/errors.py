@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import Denied, Invalid, NotFound, RowtideError
+from rowtide.core.errors import AlreadyExists, Denied, Invalid, NotFound, RowtideError
 
 
 class ActionNotRecorded(Denied, number=1226):
     """An action was not done, since its entry in the audit cannot be written, as in a standby or a file to be read."""
 
     fact = "{action} was not done: its entry in the audit cannot be written: {reason}"
-    hint = "Make it writable: {advice}"
+    hint = "{advice} Then repeat the action."
     action: str
     reason: str
     advice: str
@@ -51,7 +51,7 @@ class ActionIncomplete(Invalid, number=1230):
     problem: str
 
 
-class ActionIdTaken(Denied, number=1231):
+class ActionIdTaken(AlreadyExists, number=1231):
     """Another action has this id already."""
 
     fact = "action {action_id} is {action} of {subject}, not what is asked for now"

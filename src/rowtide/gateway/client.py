@@ -153,14 +153,15 @@ class GatewayClient:
     def _exchange_renewing(self, step: str, body: bytes, key: str) -> bytes:
         """Return the answer to a request; a token of the user that has expired is renewed once."""
         try:
-            return self._exchange(step, body, key)
+            return self.exchange(step, body, key)
         except JwtRefused:
             if self.claims is None:
                 raise
             self._claims = self.claims()
-            return self._exchange(step, body, key)
+            return self.exchange(step, body, key)
 
-    def _exchange(self, step: str, body: bytes, key: str) -> bytes:
+    def exchange(self, step: str, body: bytes, key: str) -> bytes:
+        """Send one request, once, and return the body of its answer."""
         parts = self._parts = self._parts or read_gateway_url(self.url)
         packed, is_packed = pack(body)
         if self.claims is not None and self._claims is None:

@@ -223,7 +223,6 @@ class DeviceMoved(Retryable, number=8435):
     fact = "device {device} was moved to the partition of the JSON Web Token"
     hint = "Its changes are uploaded. The request is repeated, and brings the rows of the new partition."
     device: str
-    after_s: float = 0.0
 
 
 class HubTwice(Invalid, number=8436):

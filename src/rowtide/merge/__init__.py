@@ -27,8 +27,11 @@ if TYPE_CHECKING:
         UploadOptions,
         Waiting,
     )
+    from rowtide.merge.conflicts.notes import ConflictNote
     from rowtide.merge.conflicts.records import KeptConflict
     from rowtide.merge.conflicts.resolution import Winner
+    from rowtide.merge.conflicts.resolving import ResolutionPreview, ResolvedRow
+    from rowtide.merge.devices.registered import MergeDevice
     from rowtide.merge.fan_out import SyncAllProgress, SyncOutcome, Unreachable
     from rowtide.merge.inspection.listings import (
         DocumentedTable,
@@ -79,6 +82,7 @@ __all__ = [
     "ArticleReference",
     "ArticleRequest",
     "ArticleValidation",
+    "ConflictNote",
     "Counts",
     "DeviceLimits",
     "DocumentedTable",
@@ -94,6 +98,7 @@ __all__ = [
     "KeptConflict",
     "MergeArticle",
     "MergeArticleChanges",
+    "MergeDevice",
     "MergeFilter",
     "MergeGeneration",
     "MergeIdentityRange",
@@ -124,6 +129,8 @@ __all__ = [
     "Refused",
     "Reinitialization",
     "RepeatedDownload",
+    "ResolutionPreview",
+    "ResolvedRow",
     "RewritingTrigger",
     "Row",
     "RowChange",
@@ -156,7 +163,8 @@ _HOMES = {
     "ArticleReference": "rowtide.merge.articles",
     "ArticleRequest": "rowtide.merge.publishing.requests",
     "ArticleValidation": "rowtide.merge.inspection.validating",
-    "Counts": "rowtide.merge.session.exchange",
+    "ConflictNote": "rowtide.merge.conflicts.notes",
+    "Counts": "rowtide.merge.session.messages",
     "DeviceLimits": "rowtide.merge.articles",
     "DocumentedTable": "rowtide.merge.inspection.listings",
     "DroppedSubscription": "rowtide.merge.publishing.exchange_requests",
@@ -171,6 +179,7 @@ _HOMES = {
     "KeptConflict": "rowtide.merge.conflicts.records",
     "MergeArticle": "rowtide.merge.inspection.listings",
     "MergeArticleChanges": "rowtide.merge.publishing.requests",
+    "MergeDevice": "rowtide.merge.devices.registered",
     "MergeFilter": "rowtide.merge.inspection.listings",
     "MergeGeneration": "rowtide.merge.inspection.procedures",
     "MergeIdentityRange": "rowtide.merge.inspection.listings",
@@ -201,6 +210,8 @@ _HOMES = {
     "Refused": "rowtide.merge.session.exchange",
     "Reinitialization": "rowtide.merge.publishing.exchange_requests",
     "RepeatedDownload": "rowtide.merge.publishing.exchange_requests",
+    "ResolutionPreview": "rowtide.merge.conflicts.resolving",
+    "ResolvedRow": "rowtide.merge.conflicts.resolving",
     "RewritingTrigger": "rowtide.merge.nodes.node_tables",
     "Row": "rowtide.merge.versions.changes",
     "RowChange": "rowtide.merge.versions.changes",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         NewPublication,
         PublicationThresholds,
     )
+    from rowtide.replication.comments import ConflictComment
     from rowtide.replication.conflicts import ConflictState, ConflictWinner, Resolver, SettledRow
     from rowtide.replication.distribution.watchers import (
         DeliveredElsewhere,
@@ -84,6 +85,7 @@ __all__ = [
     "Command",
     "CommandRange",
     "CompareOptions",
+    "ConflictComment",
     "ConflictOutcome",
     "ConflictState",
     "ConflictWinner",
@@ -155,6 +157,7 @@ _HOMES = {
     "Command": "rowtide.replication.articles.call_formats",
     "CommandRange": "rowtide.replication.inspection.compare_options",
     "CompareOptions": "rowtide.replication.inspection.compare_options",
+    "ConflictComment": "rowtide.replication.comments",
     "ConflictOutcome": "rowtide.replication.targets.subscriber_kind",
     "ConflictState": "rowtide.replication.conflicts",
     "ConflictWinner": "rowtide.replication.conflicts",

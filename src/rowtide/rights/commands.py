@@ -67,6 +67,7 @@ _RUN_BY_OWNERS = ("cdc run", "cdc scan", "replication run")
 _OF_OWNERS: Mapping[Purpose, tuple[str, ...]] = {
     Purpose.PUBLISHER: (
         "adopt",
+        "audit",
         "cdc add-consumer",
         "cdc add-job",
         "cdc add-target",
@@ -85,8 +86,11 @@ _OF_OWNERS: Mapping[Purpose, tuple[str, ...]] = {
         "cdc start-job",
         "cdc stop-job",
         "conflicts causes",
+        "conflicts comment",
         "conflicts decide",
         "conflicts list",
+        "conflicts preview",
+        "conflicts show",
         "lake mend",
         "replication add-column",
         "replication add-schema",
@@ -116,6 +120,7 @@ _OF_OWNERS: Mapping[Purpose, tuple[str, ...]] = {
         "replication validate",
     ),
     Purpose.MERGE: (
+        "merge add-device",
         "merge add-filter",
         "merge add-partition",
         "merge add-subscription",
@@ -126,7 +131,9 @@ _OF_OWNERS: Mapping[Purpose, tuple[str, ...]] = {
         "merge change-subscription",
         "merge cleanup",
         "merge conflicts",
+        "merge devices",
         "merge drop-article",
+        "merge drop-partition",
         "merge drop-publication",
         "merge drop-subscription",
         "merge dummy-update",
@@ -139,6 +146,8 @@ _OF_OWNERS: Mapping[Purpose, tuple[str, ...]] = {
         "merge resolve",
         "merge restore-identity-range",
         "merge resync",
+        "merge revoke-device",
+        "merge rotate-token",
         "merge row",
         "merge schema-changes",
         "merge snapshot",
@@ -181,6 +190,7 @@ AS_OTHERS: Mapping[str, str] = {
     "cdc table-changes": "cdc changes INSTANCE",
     "cdc reinitialize": "cdc run",
     "export": "health",
+    "gateway serve": "merge sync",
     "grant": "cdc enable-db",
     "monitor serve": "health",
     "replication add-publication": "cdc enable-db",
@@ -188,6 +198,7 @@ AS_OTHERS: Mapping[str, str] = {
     "replication recover": "replication run",
     "replication register-custom-scripting": "replication change-article",
     "merge add-publication": "cdc enable-db",
+    "top": "health",
     "upgrade": "cdc enable-db",
 }
 """Commands that have no row of their own, and one whose rights they need at least."""

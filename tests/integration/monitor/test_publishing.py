@@ -98,7 +98,7 @@ def test_a_command_that_fails_says_so_in_its_file(tmp_path: Path) -> None:
     assert found.values("rowtide_job_last_success_timestamp_seconds") == []
 
 
-def test_a_file_that_cannot_be_written_ends_a_command_before_it_works(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_ends_a_command_first(tmp_path: Path) -> None:
     options = MetricsOptions(str(tmp_path / "gone" / "rowtide.prom"))
     with pytest.raises(FileNotWritable), measuring(options, DATABASE, "capture"):
         raise AssertionError("it has begun")

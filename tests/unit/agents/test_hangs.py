@@ -71,7 +71,7 @@ def hangs_of(found: list[Emitted]) -> list[tuple[str, str]]:
     return [(one.scope.database, one.scope.job) for one in found if isinstance(one.event, WorkerHangs)]
 
 
-def test_a_step_that_is_never_scheduled_hangs_and_is_an_event_once() -> None:
+def test_a_step_that_is_never_scheduled_hangs_with_one_event() -> None:
     worker, clock, found = Worker(), Clock(), list[Emitted]()
     watch = HangWatch(HANGS_AFTER_S, clock)
     with listening(found.append), worker.running():

@@ -21,6 +21,7 @@ from rowtide.replication.api import TransactionalReplication
 from rowtide.tracking.api import ChangeTracking
 
 FEATURES = (
+    "rowtide.actions",
     "rowtide.catalogs",
     "rowtide.cdc",
     "rowtide.conflicts",

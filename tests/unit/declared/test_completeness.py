@@ -51,6 +51,7 @@ DECLARED: dict[type, dict[str, str]] = {
     Targets: {"add": "target"},
 }
 NOT_DECLARED = {
+    "add_device": "its code is a secret, and is given once",
     "add_schema": "it adds articles",
     "limit_snapshot": "a copy is work, not a definition",
     "pause": "whether work rests is no definition",

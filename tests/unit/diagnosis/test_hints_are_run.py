@@ -200,6 +200,7 @@ NOT_RUN = {
         "SubscriberLacks",
         "TableUnreadable",
         "TableUnwritable",
+        "TargetAhead",
         "TargetNotMended",
     },
     "it is the beginning of a statement or command, of which only its reader knows the rest": {
@@ -252,6 +253,7 @@ NOT_RUN = {
         "SubscriberIsHub",
         "SubscriptionsFailed",
         "TargetTableUnknown",
+        "TerminalMissing",
         "TransactionReadable",
     },
 }

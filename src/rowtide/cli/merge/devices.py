@@ -13,7 +13,7 @@ from rowtide.core.options import Argument, Option
 from rowtide.databases.urls import parse_url
 from rowtide.handle import connect
 from rowtide.merge.articles import DeviceLimits, ExchangeType, Partition, Progress
-from rowtide.merge.devices.registered import CODE_HOURS
+from rowtide.merge.devices.credentials import CODE_HOURS
 
 if TYPE_CHECKING:
     from rowtide.merge.session.history import Summary

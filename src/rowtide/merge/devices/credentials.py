@@ -19,6 +19,8 @@ from rowtide.core.values import frozen
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Crockford's base 32: none of its characters is taken for another one when a code is read aloud."""
+CODE_HOURS = 7 * 24.0
+"""A registration code is in force that long."""
 ID_LENGTH = 10
 _CODE_SECRET_LENGTH = 15
 _GROUP = 5

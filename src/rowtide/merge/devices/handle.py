@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rowtide.merge.articles import Partition
+from rowtide.merge.devices.credentials import CODE_HOURS
 from rowtide.merge.devices.registered import (
-    CODE_HOURS,
     MergeDevice,
     add_device,
     list_devices,

@@ -13,7 +13,7 @@ from rowtide.core.values import frozen
 from rowtide.merge.articles import Partition
 from rowtide.merge.catalogue import get_publication, list_articles, list_publications
 from rowtide.merge.definitions import device_metadata, devices, publications
-from rowtide.merge.devices.credentials import Credential, is_of, new_code, new_device_id, token_for
+from rowtide.merge.devices.credentials import CODE_HOURS, Credential, is_of, new_code, new_device_id, token_for
 from rowtide.merge.errors.devices import (
     CodeRefused,
     DeviceExists,
@@ -28,8 +28,6 @@ from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.filters import require_values
 from rowtide.merge.progress import as_utc
 
-CODE_HOURS = 7 * 24.0
-"""A registration code is in force that long."""
 OVERLAP_HOURS = 24.0
 """The former token is in force that long after a new one was used."""
 _MOST_HOURS = 8760.0

@@ -183,8 +183,8 @@ class SchemaNotFollowed(Denied, number=8180):
     """
 
     fact = "{subscriber} has earlier definitions of {publication} than its publisher"
-    hint = """Synchronise again, or run `rowtide merge sync {publication} --publisher URL --subscriber FILE` once with
-        the publisher's database URL. The device's changes stay in its file until then."""
+    hint = """Synchronise again, or run `rowtide merge sync {publication} --subscriber FILE --db URL` once with the
+        publisher's database URL. The device's changes stay in its file until then."""
     subscriber: str
     publication: str
 

@@ -99,12 +99,20 @@ def test_malformed_bodies_name_their_place(document: object, place: str) -> None
 
 
 @pytest.mark.parametrize(
-    "body",
-    [b"", b"\xff{}", b"<html></html>", b'{"protocol": NaN}', b"[" * 100_000, b'{"a": 1, "a": 2}', b"1" * 5000],
+    ("body", "reason"),
+    [
+        (b"", "it is no JSON"),
+        (b"\xff{}", "byte 0 is not UTF-8"),
+        (b"<html></html>", "it is no JSON"),
+        (b'{"protocol": NaN}', "NaN is no number of JSON"),
+        (b"[" * 100_000, "it is no JSON"),
+        (b'{"a": 1, "a": 2}', "an object has a field twice"),
+        (b"1" * 5000, "it is no JSON"),
+    ],
     ids=["empty", "not UTF-8", "html", "NaN", "deep", "twice", "a long number"],
 )
-def test_bodies_that_are_no_json_are_malformed(body: bytes) -> None:
-    with pytest.raises(MessageMalformed):
+def test_bodies_that_are_no_json_are_malformed(body: bytes, reason: str) -> None:
+    with pytest.raises(MessageMalformed, match=reason):
         read(body, Registration)
 
 
