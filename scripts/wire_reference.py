@@ -17,7 +17,7 @@ from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, SyncAnswer, SyncRequest
 
 STEPS: Sequence[tuple[str, Any, Any, str]] = (
-    ("register", requests.Registration, requests.Registered, "exchange a code for the token; needs a key"),
+    ("register", requests.DeviceRegistration, requests.RegisteredDevice, "exchange a code for the token; needs a key"),
     ("file", requests.FileRequest, requests.DeviceFile, "make the first file of a device; needs a key"),
     ("sync", SyncRequest, SyncAnswer, "upload, and the first batches of the download"),
     ("more", requests.MoreRequest, requests.More, "further batches of the download"),

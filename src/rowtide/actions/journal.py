@@ -12,7 +12,7 @@ from rowtide.databases.urls import parse_url
 
 
 @frozen
-class Beginning:
+class BegunAction:
     """What is known as an action begins: the entry that its id has already, and whether there is an audit.
 
     A database in which rowtide does nothing gets no audit: nothing can be done there.
@@ -22,13 +22,13 @@ class Beginning:
     is_audited: bool
 
 
-class Journal(Protocol):
+class ActionJournal(Protocol):
     """The audit of one kind of database; every method opens and closes its own connection."""
 
     UNWRITABLE: tuple[type[RowtideError], ...]
     """What is raised where no entry can be written."""
 
-    def begin(self, url: str, request: ActionRequest) -> Beginning:
+    def begin(self, url: str, request: ActionRequest) -> BegunAction:
         """Commit the entry of an action, unless its id has one; make the table where there is none."""
 
     def end(self, url: str, action_id: str, outcome: ActionOutcome, result: str, error_number: int | None) -> None:
@@ -41,6 +41,6 @@ class Journal(Protocol):
         """Return the last entries, newest first; none where there is no audit."""
 
 
-def journal_of(url: str) -> Journal:
+def journal_of(url: str) -> ActionJournal:
     """Return the audit of a database's kind. Raises `UrlNotRead`, `DatabaseKindUnknown`, `ExtraMissing`."""
-    return cast("Journal", parse_url(url).kind.load_part("rowtide.actions", "audit"))
+    return cast("ActionJournal", parse_url(url).kind.load_part("rowtide.actions", "audit"))

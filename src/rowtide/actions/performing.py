@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from rowtide.actions.entries import ActionEntry, ActionOutcome, ActionRequest
 from rowtide.actions.errors import ActionIdTaken, ActionNotRecorded, ActionResultNotRecorded
-from rowtide.actions.journal import Beginning, Journal, journal_of
+from rowtide.actions.journal import ActionJournal, BegunAction, journal_of
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.redaction import redact
@@ -52,7 +52,7 @@ def recording(url: str, request: ActionRequest) -> Iterator[None]:
         yield
 
 
-def _begin(journal: Journal, url: str, request: ActionRequest) -> Beginning:
+def _begin(journal: ActionJournal, url: str, request: ActionRequest) -> BegunAction:
     try:
         return journal.begin(url, request)
     except journal.UNWRITABLE as error:
@@ -60,7 +60,7 @@ def _begin(journal: Journal, url: str, request: ActionRequest) -> Beginning:
 
 
 @contextmanager
-def _ending(journal: Journal, url: str, request: ActionRequest) -> Iterator[list[str]]:
+def _ending(journal: ActionJournal, url: str, request: ActionRequest) -> Iterator[list[str]]:
     """Yield a list for what the action did, in words, and commit the end."""
     said: list[str] = []
     failpoint("action.before")
@@ -75,7 +75,7 @@ def _ending(journal: Journal, url: str, request: ActionRequest) -> Iterator[list
 
 
 def _end(
-    journal: Journal, url: str, request: ActionRequest, outcome: ActionOutcome, result: str, number: int | None
+    journal: ActionJournal, url: str, request: ActionRequest, outcome: ActionOutcome, result: str, number: int | None
 ) -> None:
     try:
         journal.end(url, request.action_id, outcome, redact(result), number)

@@ -75,7 +75,7 @@ def show(db: AnyDb, conflict: _ConflictId, form: ListingFormat = OutputFormat.TA
 
     `jsonl` and `csv` have the columns alone.
     """
-    from rowtide.conflicts.inbox import ColumnVersions, ConflictNote
+    from rowtide.conflicts.inbox import ColumnVersions, InboxNote
 
     found = connect(db).conflicts.show(conflict)
     if form is OutputFormat.TABLE:
@@ -83,7 +83,7 @@ def show(db: AnyDb, conflict: _ConflictId, form: ListingFormat = OutputFormat.TA
             print(line)
     print_listed(ColumnVersions, found.columns, form, _COLUMNS, wide=wide)
     if form is OutputFormat.TABLE and found.notes:
-        print_listed(ConflictNote, found.notes, form, wide=wide)
+        print_listed(InboxNote, found.notes, form, wide=wide)
 
 
 @app.command(epilog="Example: rowtide conflicts preview 0f3c… --choice otherwise --db postgresql://localhost/shop")

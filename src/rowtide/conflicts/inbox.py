@@ -93,7 +93,7 @@ class ConflictGroup:
 
 
 @frozen
-class ConflictNote:
+class InboxNote:
     """A comment on a conflict, or a decision about it, of which `decided` is the side; `note` is None then."""
 
     noted_at: datetime
@@ -123,7 +123,7 @@ class ConflictDetail:
 
     conflict: InboxConflict
     columns: tuple[ColumnVersions, ...]
-    notes: tuple[ConflictNote, ...]
+    notes: tuple[InboxNote, ...]
 
 
 @frozen

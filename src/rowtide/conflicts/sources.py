@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rowtide.conflicts.inbox import (
-    ConflictNote,
     ConflictSource,
     DecisionPreview,
     InboxConflict,
+    InboxNote,
     InboxState,
     PreviewedRow,
     differing,
@@ -237,17 +237,17 @@ def _with_cause(one: InboxConflict) -> InboxConflict:
     return replace(one, cause=f"cause-{identify(*cause)}")
 
 
-def read_notes(url: str, conflict: InboxConflict) -> Sequence[ConflictNote]:
+def read_notes(url: str, conflict: InboxConflict) -> Sequence[InboxNote]:
     """Return the comments on a conflict and the decisions about it, oldest first."""
     if conflict.source is ConflictSource.MERGE:
         kept = MergeReplication(url).list_conflict_notes().get(conflict.conflict_id, ())
-        return [ConflictNote(one.noted_at, one.noted_by, one.note, one.winner) for one in kept]
+        return [InboxNote(one.noted_at, one.noted_by, one.note, one.winner) for one in kept]
     from rowtide.replication.api import TransactionalReplication
 
     comments = TransactionalReplication(url).list_conflict_comments().get(conflict.conflict_id, ())
-    notes = [ConflictNote(one.commented_at, one.commented_by, one.comment, None) for one in comments]
+    notes = [InboxNote(one.commented_at, one.commented_by, one.comment, None) for one in comments]
     if conflict.settled_at is not None and conflict.decided is not None:
-        notes.append(ConflictNote(conflict.settled_at, conflict.settled_by or "somebody", None, conflict.decided))
+        notes.append(InboxNote(conflict.settled_at, conflict.settled_by or "somebody", None, conflict.decided))
     return sorted(notes, key=lambda one: one.noted_at)
 
 

@@ -16,7 +16,7 @@ from rowtide.gateway.jwt_identity import Claims, Issuer
 from rowtide.gateway.limits import DEFAULT_GATEWAY_LIMITS
 from rowtide.gateway.own_conflicts import list_own_conflicts
 from rowtide.gateway.partition_moves import as_claimed, claimed, is_to_move, move_device, without_download
-from rowtide.gateway.requests import Done, FileRequest, More, MoreRequest, Registered, Registration
+from rowtide.gateway.requests import DeviceRegistration, Done, FileRequest, More, MoreRequest, RegisteredDevice
 from rowtide.gateway.synchronising import (
     Downloads,
     answer_acknowledgement,
@@ -35,7 +35,7 @@ _NO_TOKEN = "none was sent as Authorization: Bearer"  # noqa: S105 - it says tha
 
 
 @frozen
-class Asked:
+class DeviceRequest:
     """A request of a device: its body, unpacked, and who it says it is of."""
 
     hub: Hub
@@ -63,7 +63,7 @@ class Answering:
     downloads: Downloads = field(default_factory=Downloads)
 
     @property
-    def steps(self) -> Mapping[str, Callable[[Node, Asked], Envelope]]:
+    def steps(self) -> Mapping[str, Callable[[Node, DeviceRequest], Envelope]]:
         """What can be asked, by the last part of its address."""
         return {
             "register": self._register,
@@ -76,7 +76,7 @@ class Answering:
             "logout": self._logout,
         }
 
-    async def answer(self, step: str, asked: Asked) -> Envelope:
+    async def answer(self, step: str, asked: DeviceRequest) -> Envelope:
         """Return the answer to a request. Raises what the step raises."""
         work = self.steps[step]
         return await asyncio.wrap_future(self.workers.submit(asked.hub, lambda node: work(node, asked)))
@@ -88,9 +88,9 @@ class Answering:
         except RowtideError:
             return False
 
-    def _register(self, node: Node, asked: Asked) -> Envelope:
+    def _register(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Exchange a registration code for a token."""
-        wanted: Registration = read(asked.body, Registration).message
+        wanted: DeviceRegistration = read(asked.body, DeviceRegistration).message
         code = read_code(wanted.code)
         if len(asked.key) < SHORTEST_KEY:
             raise MessageMalformed(
@@ -99,16 +99,16 @@ class Answering:
         if code is None or not has_devices(node.connection):
             raise CodeRefused("it is unknown, or was used")
         token, device = register(node, code, asked.key, asked.client)
-        return Envelope(Registered(token, device.name, device.publication))
+        return Envelope(RegisteredDevice(token, device.name, device.publication))
 
-    def _logout(self, node: Node, asked: Asked) -> Envelope:
+    def _logout(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Forget a device's token; its changes stay on it."""
         device = self._know(node, asked)
         read(asked.body, Done)
         forget_token(node, device)
         return Envelope(Done())
 
-    def _file(self, node: Node, asked: Asked) -> Envelope:
+    def _file(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Make a device's first file."""
         device = self._know(node, asked)
         wanted = read(asked.body, FileRequest).message
@@ -118,7 +118,7 @@ class Answering:
             device = as_claimed(node, device, claims, claims.issued)
         return Envelope(self.files.make(node, device, wanted, asked.key))
 
-    async def find_file(self, asked: Asked, name: str) -> Path:
+    async def find_file(self, asked: DeviceRequest, name: str) -> Path:
         """Return the path of a device's file. Raises `GatewayAddressUnknown`, `TokenRefused`, `DeviceRevoked`."""
 
         def find(node: Node) -> Path:
@@ -126,7 +126,7 @@ class Answering:
 
         return await asyncio.wrap_future(self.workers.submit(asked.hub, find))
 
-    def _sync(self, node: Node, asked: Asked) -> Envelope:
+    def _sync(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Take an upload, and send what the hub has."""
         device = self._know(node, asked)
         given = read(asked.body, SyncRequest)
@@ -146,32 +146,32 @@ class Answering:
             return answer
         raise move_device(node, device, claims)
 
-    def _follow(self, node: Node, asked: Asked) -> Envelope:
+    def _follow(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Return the hub's definitions to a device that has earlier ones."""
         device = self._know(node, asked)
         return Envelope(answer_schema(node, device, read(asked.body, DeviceState).message))
 
-    def _more(self, node: Node, asked: Asked) -> Envelope:
+    def _more(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Send further batches of a download."""
         device = self._know(node, asked)
         return Envelope(
             More(), answer_more(asked.hub.name, device, read(asked.body, MoreRequest).message, self.downloads)
         )
 
-    def _acknowledge(self, node: Node, asked: Asked) -> Envelope:
+    def _acknowledge(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Store what a device has of a download."""
         device = self._know(node, asked)
         said: Acknowledgement = read(asked.body, Acknowledgement).message
         answer_acknowledgement(node, asked.hub.name, device, said, self.downloads)
         return Envelope(Done())
 
-    def _conflicts(self, node: Node, asked: Asked) -> Envelope:
+    def _conflicts(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Return the conflicts of a device's changes."""
         device = self._know(node, asked)
         read(asked.body, Done)
         return Envelope(list_own_conflicts(node, device))
 
-    async def know(self, asked: Asked) -> KnownDevice:
+    async def know(self, asked: DeviceRequest) -> KnownDevice:
         """Return the device that asks. Raises `TokenRefused`, `DeviceRevoked`."""
         return await asyncio.wrap_future(self.workers.submit(asked.hub, lambda node: self._know(node, asked)))
 
@@ -179,7 +179,7 @@ class Answering:
         """Return the result of work with a hub's node. Raises what it raises."""
         return await asyncio.wrap_future(self.workers.submit(hub, work))
 
-    def _claims(self, node: Node, device: KnownDevice, asked: Asked) -> Claims | None:
+    def _claims(self, node: Node, device: KnownDevice, asked: DeviceRequest) -> Claims | None:
         """Return what the token of the device's user says; None where users have none.
 
         Raises `JwtRefused`, `ClaimMissing`, `KeySetNotRead`, `PartitionValueMissing`, `PartitionValueUnfit`.
@@ -190,7 +190,7 @@ class Answering:
             raise JwtRefused("none was sent as Rowtide-Claims")
         return claimed(node, device, self.issuer.read(asked.claims))
 
-    def _know(self, node: Node, asked: Asked) -> KnownDevice:
+    def _know(self, node: Node, asked: DeviceRequest) -> KnownDevice:
         """Return the device that asks. Raises `TokenRefused`, `DeviceRevoked`."""
         if not asked.token:
             raise TokenRefused(_NO_TOKEN)
@@ -199,6 +199,6 @@ class Answering:
         return know_device(node, read_token(asked.token), asked.client)
 
 
-def _require_key(asked: Asked) -> None:
+def _require_key(asked: DeviceRequest) -> None:
     if len(asked.key) < SHORTEST_KEY:
         raise MessageMalformed("header Idempotency-Key", f"it has fewer than {SHORTEST_KEY} characters", SPOKEN_TEXT)

@@ -25,7 +25,7 @@ from rowtide.core.values import frozen
 from rowtide.events.catalogue import GatewayAnswered, GatewayBroken
 from rowtide.events.emission import emit
 from rowtide.events.event import format_places
-from rowtide.gateway.answering import Answering, Asked
+from rowtide.gateway.answering import Answering, DeviceRequest
 from rowtide.gateway.errors import (
     BodyTooLarge,
     GatewayAddressUnknown,
@@ -55,7 +55,7 @@ _NEVER_STORED = {"cache-control": "no-store", PROTOCOL_HEADER: str(VERSION), "x-
 
 
 @frozen
-class Served:
+class ServedHubs:
     """What an application serves, and up to which limits."""
 
     hubs: Mapping[str, Hub]
@@ -67,7 +67,7 @@ class Served:
 class GatewayApp:
     """Answers requests of devices."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: ServedHubs) -> None:
         self._served = served
         self._meter = RequestMeter(served.limits.requests_per_minute)
         # As many again may wait for a thread: what comes beyond is told to come back.
@@ -254,8 +254,8 @@ def _respond(request: Request, envelope: Envelope) -> Response:
     return Response(body, 200, headers, CONTENT_TYPE)
 
 
-def _asked(request: Request, hub: Hub, body: bytes) -> Asked:
-    return Asked(
+def _asked(request: Request, hub: Hub, body: bytes) -> DeviceRequest:
+    return DeviceRequest(
         hub=hub,
         body=body,
         token=_bearer(request),

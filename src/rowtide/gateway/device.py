@@ -17,9 +17,9 @@ from rowtide.gateway.requests import (
     LONGEST_WAIT_S,
     DeviceConflict,
     DeviceConflicts,
+    DeviceRegistration,
     Done,
-    Registered,
-    Registration,
+    RegisteredDevice,
     Wait,
     Waited,
 )
@@ -79,7 +79,7 @@ class Device:
         key_path = self.path.with_name(f"{self.path.name}.registering")
         key = _read_key(key_path) or make_request_key()
         _write_private(key_path, key)
-        registered = send_plain(self._client, "register", Registration(code), Registered, key=key)
+        registered = send_plain(self._client, "register", DeviceRegistration(code), RegisteredDevice, key=key)
         _write_private(self.token_path, registered.token)
         key_path.unlink(missing_ok=True)
         self._client.token, self.publication = registered.token, registered.publication

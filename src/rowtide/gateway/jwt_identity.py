@@ -48,7 +48,7 @@ class Claims:
     issued: datetime
 
 
-class KeySet:
+class SigningKeys:
     """The public keys of an issuer, read from a file or an address, and again when another key is named."""
 
     def __init__(self, place: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -101,9 +101,9 @@ def _usable(listed: Mapping[str, Any]) -> jwt.PyJWK | None:
 class Issuer:
     """Judges tokens of an issuer."""
 
-    def __init__(self, options: IssuerOptions, keys: KeySet | None = None) -> None:
+    def __init__(self, options: IssuerOptions, keys: SigningKeys | None = None) -> None:
         self._options = options
-        self._keys = keys or KeySet(options.jwks or "")
+        self._keys = keys or SigningKeys(options.jwks or "")
 
     def read(self, token: str) -> Claims:
         """Return what a token says. Raises `JwtRefused`, `ClaimMissing`, `KeySetNotRead`."""
@@ -186,7 +186,7 @@ def make_issuer(options: IssuerOptions) -> Issuer | None:
         raise IssuerIncomplete("--audience" if options.audience is None else "--jwks")
     if unknown := set(options.algorithms) - set(ALGORITHMS):
         raise AlgorithmRefused(min(unknown), ", ".join(ALGORITHMS))
-    keys = KeySet(options.jwks)
+    keys = SigningKeys(options.jwks)
     keys.find(None)
     return Issuer(options, keys)
 

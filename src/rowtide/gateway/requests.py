@@ -13,14 +13,14 @@ LONGEST_WAIT_S = 60.0
 
 
 @frozen
-class Registration:
+class DeviceRegistration:
     """A device exchanges its registration code for its token."""
 
     code: str
 
 
 @frozen
-class Registered:
+class RegisteredDevice:
     """The token of a device, and what it is for."""
 
     token: str

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from rowtide.core.addresses import Address
 from rowtide.core.errors import FileNotWritable
 from rowtide.gateway.answering import Answering
-from rowtide.gateway.app import GatewayApp, Served
+from rowtide.gateway.app import GatewayApp, ServedHubs
 from rowtide.gateway.device_files import DeviceFiles
 from rowtide.gateway.errors import CertificateNotRead, GatewayOpen
 from rowtide.gateway.hubs import Hub, Workers
@@ -42,7 +42,7 @@ def serving_gateway(
         bound = opened.enter_context(bound_to(listen))
         folder = _make_folder(tls.files, opened)
         answering = Answering(workers, DeviceFiles(folder), issuer, limits.rows)
-        app = GatewayApp(Served(hubs, answering, limits, frozenset(tls.origins))).make()
+        app = GatewayApp(ServedHubs(hubs, answering, limits, frozenset(tls.origins))).make()
         settings = {} if tls.certificate is None else {"ssl_certfile": tls.certificate, "ssl_keyfile": tls.key}
         opened.enter_context(workers.running())
         yield opened.enter_context(serving_app(app, bound, **settings))

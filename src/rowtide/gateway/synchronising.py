@@ -24,7 +24,7 @@ from rowtide.merge.publishing.device_requests import serve_device, serve_schema
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncRequest
 from rowtide.merge.session.pairing import Pairing
-from rowtide.merge.session.serving import Served, acknowledge
+from rowtide.merge.session.serving import SessionAnswer, acknowledge
 
 BATCHES_EACH = 10
 """Batches of a download in an answer; the rest is asked for."""
@@ -36,7 +36,7 @@ _MOST_KEPT = 500
 class _Rest:
     """What is left of a download; `batches` goes on where the last answer ended."""
 
-    served: Served
+    served: SessionAnswer
     session: int
     generation: int
     until_s: float

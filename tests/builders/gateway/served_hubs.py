@@ -15,7 +15,7 @@ from rowtide.gateway.client import GatewayClient, make_request_key, send_plain
 from rowtide.gateway.hubs import Hub
 from rowtide.gateway.jwt_identity import Issuer
 from rowtide.gateway.limits import DEFAULT_GATEWAY_LIMITS, GatewayLimits
-from rowtide.gateway.requests import Registered, Registration
+from rowtide.gateway.requests import DeviceRegistration, RegisteredDevice
 from rowtide.gateway.serving import serving_gateway
 from rowtide.gateway.tls import TlsOptions
 
@@ -41,7 +41,9 @@ class Gateway:
     def register(self, code: str, **options: Any) -> GatewayClient:
         """Return the client of a device that has exchanged its code."""
         client = self.client(**options)
-        client.token = send_plain(client, "register", Registration(code), Registered, key=make_request_key()).token
+        client.token = send_plain(
+            client, "register", DeviceRegistration(code), RegisteredDevice, key=make_request_key()
+        ).token
         return client
 
     def add(self, name: str, **options: Any) -> GatewayClient:

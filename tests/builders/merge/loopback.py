@@ -18,7 +18,7 @@ from rowtide.merge.publishing.device_requests import serve_device, serve_schema,
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncAnswer, SyncRequest
-from rowtide.merge.session.serving import Served, acknowledge
+from rowtide.merge.session.serving import SessionAnswer, acknowledge
 
 FIRST_BATCHES = 1
 """That come with an answer."""
@@ -45,7 +45,7 @@ class Loopback:
     before: Callable[[str], None] = lambda _name: None
     after: Callable[[str], None] = lambda _name: None
     bend: Callable[[RowBatch], RowBatch] = lambda batch: batch
-    _downloads: dict[tuple[int, int], Served] = field(default_factory=dict)
+    _downloads: dict[tuple[int, int], SessionAnswer] = field(default_factory=dict)
 
     def synchronise(
         self, request: SyncRequest, batches: Callable[[], Iterator[RowBatch]]

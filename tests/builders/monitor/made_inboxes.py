@@ -13,10 +13,10 @@ from rowtide.conflicts.errors import InboxConflictUnknown
 from rowtide.conflicts.inbox import (
     Choice,
     ConflictDetail,
-    ConflictNote,
     ConflictSource,
     DecisionPreview,
     InboxConflict,
+    InboxNote,
     InboxState,
     PreviewedRow,
     compare_versions,
@@ -109,9 +109,9 @@ class MadeInboxes:
 
     def show(self, database: str, conflict_id: str) -> ConflictDetail:
         one = self._find(database, conflict_id)
-        notes = [ConflictNote(NOW, "ben@desk", "Ask <b>the branch</b> first.", None)]
+        notes = [InboxNote(NOW, "ben@desk", "Ask <b>the branch</b> first.", None)]
         if one.settled_at is not None:
-            notes.append(ConflictNote(one.settled_at, one.settled_by or "", None, one.decided))
+            notes.append(InboxNote(one.settled_at, one.settled_by or "", None, one.decided))
         return ConflictDetail(one, compare_versions(one), tuple(notes))
 
     def preview(self, database: str, name: str, choice: Choice) -> Sequence[DecisionPreview]:

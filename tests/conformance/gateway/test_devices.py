@@ -13,7 +13,7 @@ from builders.gateway.served_hubs import HUB, Gateway, serving_hub
 from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.gateway.client import GatewayClient, make_request_key, send_plain
 from rowtide.gateway.limits import GatewayLimits
-from rowtide.gateway.requests import Done, More, MoreRequest, Registered, Registration
+from rowtide.gateway.requests import DeviceRegistration, Done, More, MoreRequest, RegisteredDevice
 from rowtide.gateway.wire.envelopes import Envelope
 from rowtide.merge.definitions import devices
 from rowtide.merge.devices.credentials import read_token
@@ -49,7 +49,7 @@ def add(gateway: Gateway, name: str = "tablet") -> str:
 
 
 def exchange(client: GatewayClient, code: str, key: str) -> str:
-    return send_plain(client, "register", Registration(code), Registered, key=key).token
+    return send_plain(client, "register", DeviceRegistration(code), RegisteredDevice, key=key).token
 
 
 def leave(client: GatewayClient) -> None:

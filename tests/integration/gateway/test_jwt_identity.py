@@ -21,7 +21,7 @@ from rowtide.gateway.errors import (
     KeySetNotRead,
 )
 from rowtide.gateway.issuers import IssuerOptions
-from rowtide.gateway.jwt_identity import Issuer, KeySet, make_issuer
+from rowtide.gateway.jwt_identity import Issuer, SigningKeys, make_issuer
 from rowtide.merge.articles import Partition
 
 
@@ -103,7 +103,7 @@ def test_a_claim_that_is_missing_is_named(signing: TokenIssuer) -> None:
 
 def test_keys_are_rotated_without_a_restart(signing: TokenIssuer) -> None:
     now = [0.0]
-    issuer = Issuer(signing.options, KeySet(str(signing.path), lambda: now[0]))
+    issuer = Issuer(signing.options, SigningKeys(str(signing.path), lambda: now[0]))
     issuer.read(signing.sign())
     signing.add_key("second")
     with pytest.raises(JwtRefused, match="no such key"):
@@ -131,12 +131,12 @@ def test_a_key_set_that_cannot_be_read_is_named(tmp_path: Path, content: str | N
     if content is not None:
         path.write_text(content)
     with pytest.raises(KeySetNotRead, match=r"keys\.json"):
-        KeySet(str(path)).find("x")
+        SigningKeys(str(path)).find("x")
 
 
 def test_a_key_set_comes_by_https_alone() -> None:
     with pytest.raises(KeySetNotRead, match="no https address"):
-        KeySet("http://keys.example/jwks").find("x")
+        SigningKeys("http://keys.example/jwks").find("x")
 
 
 def test_an_issuer_needs_all_that_tokens_are_judged_by() -> None:

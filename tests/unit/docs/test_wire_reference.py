@@ -15,7 +15,7 @@ from rowtide.merge.session.messages import Acknowledgement, SyncAnswer, SyncRequ
 ROOT = Path(__file__).parents[3]
 REFERENCE = ROOT / "docs" / "reference"
 KINDS: dict[str, tuple[Any, Any]] = {
-    "register": (requests.Registration, requests.Registered),
+    "register": (requests.DeviceRegistration, requests.RegisteredDevice),
     "file": (requests.FileRequest, requests.DeviceFile),
     "sync": (SyncRequest, SyncAnswer),
     "acknowledge": (Acknowledgement, requests.Done),

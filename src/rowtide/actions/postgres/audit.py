@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, Row, text
 
 from rowtide.actions.entries import FORMAT, TABLE, ActionEntry, ActionOutcome, ActionRequest
-from rowtide.actions.journal import Beginning
+from rowtide.actions.journal import BegunAction
 from rowtide.core.errors import Denied
 from rowtide.databases.format_views import parse_definition
 from rowtide.databases.postgres.connect import open_engine
@@ -26,19 +26,19 @@ _ACTIONS = f"{SCHEMA}.{TABLE}"
 _OWN_SCHEMAS = ("rowtide", "cdc", "distribution", "rowtide_subscriber", "rowtide_merge", "rowtide_tracking")
 
 
-def begin(url: str, request: ActionRequest) -> Beginning:
+def begin(url: str, request: ActionRequest) -> BegunAction:
     """Commit the entry of an action, unless its id has one. Raises `SchemaOfOthers`, and of another format."""
     with translated(), open_engine(url).begin() as connection:
         state = connection.execute(text(_STATE), {"schemas": list(_OWN_SCHEMAS)}).one()
         if not state.is_used:
-            return Beginning(None, is_audited=False)
+            return BegunAction(None, is_audited=False)
         if state.has_table:
             FORMAT.require_writable(f"{state.database}, schema {SCHEMA}", parse_definition(state.definition))
         else:
             _create(connection, state)
         _require_trusted(connection, state.owner)
         is_new = connection.execute(text(_BEGIN), _values_of(request)).rowcount == 1
-        return Beginning(None if is_new else _find(connection, request.action_id), is_audited=True)
+        return BegunAction(None if is_new else _find(connection, request.action_id), is_audited=True)
 
 
 def end(url: str, action_id: str, outcome: ActionOutcome, result: str, error_number: int | None) -> None:

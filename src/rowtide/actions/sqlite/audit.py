@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 
 from rowtide.actions.entries import FORMAT, TABLE, ActionEntry, ActionOutcome, ActionRequest
-from rowtide.actions.journal import Beginning
+from rowtide.actions.journal import BegunAction
 from rowtide.databases.sqlite.catalogue import has_table
 from rowtide.databases.sqlite.connect import open_url, path_of, write_transaction
 from rowtide.databases.sqlite.errors import FileFailed, translated
@@ -19,18 +19,18 @@ FORMAT_VIEW = f"{TABLE}_format"
 _FORMATS_OF_OTHERS = ("MSmerge_format", "MSreplication_format", "__sysFormat")
 
 
-def begin(url: str, request: ActionRequest) -> Beginning:
+def begin(url: str, request: ActionRequest) -> BegunAction:
     """Commit the entry of an action, unless its id has one. Raises `FileBusy`, `FileFailed`, and of another format."""
     with _opened(url) as connection:
         if not _is_used(connection):
-            return Beginning(None, is_audited=False)
+            return BegunAction(None, is_audited=False)
         with write_transaction(connection):
             if has_table(connection, TABLE):
                 FORMAT.require_writable(path_of(connection), read_format(connection, FORMAT_VIEW))
             for creation in CREATIONS:
                 connection.execute(creation)
             is_new = connection.execute(_BEGIN, _values_of(request)).rowcount == 1
-            return Beginning(None if is_new else _find(connection, request.action_id), is_audited=True)
+            return BegunAction(None if is_new else _find(connection, request.action_id), is_audited=True)
 
 
 def end(url: str, action_id: str, outcome: ActionOutcome, result: str, error_number: int | None) -> None:

@@ -19,7 +19,7 @@ from rowtide.merge.session.history import Summary
 from rowtide.merge.session.messages import DeviceState, RowBatch, SyncRequest, Transport
 from rowtide.merge.session.over_transport import synchronise_over
 from rowtide.merge.session.pairing import Pairing
-from rowtide.merge.session.serving import Served, meet, serve, serve_upload
+from rowtide.merge.session.serving import SessionAnswer, meet, serve, serve_upload
 
 Admit = Callable[[Pairing], None]
 """Raises an error for a subscription that is not that of the device which asks."""
@@ -64,7 +64,7 @@ def serve_device(
     batches: Iterable[RowBatch],
     limits: DeviceLimits = DEFAULT_LIMITS,
     admit: Admit = lambda _pairing: None,
-) -> Served:
+) -> SessionAnswer:
     """Return the answer to a device's request; one that has earlier definitions uploads by these.
 
     Raises what `serve` and `serve_upload` raise, and `notice`.

@@ -60,7 +60,7 @@ _NO_ROWS: RowsByArticle = {}
 
 
 @dataclass(slots=True)
-class Served:
+class SessionAnswer:
     """An answer, with the download that belongs to it; it is closed once the device has all of it."""
 
     answer: SyncAnswer
@@ -97,7 +97,7 @@ def serve(
     batches: Iterable[RowBatch],
     limits: DeviceLimits = DEFAULT_LIMITS,
     admit: Callable[[Pairing], None] = lambda _pairing: None,
-) -> Served:
+) -> SessionAnswer:
     """Return the answer to a device's request; its batches are written as they come, up to some limits.
 
     `admit` raises an error for a subscription that is not the device's, before anything is written. Raises
@@ -106,7 +106,7 @@ def serve(
     """
     found = meet(hub, request.state)
     if not isinstance(found, Pairing):
-        return Served(SyncAnswer(None, definitions=found))
+        return SessionAnswer(SyncAnswer(None, definitions=found))
     admit(found)
     half = HubHalf(hub, found)
     if request.acknowledgement is not None and _is_owed(half.pairing, request.acknowledgement):
@@ -129,7 +129,7 @@ def serve_upload(
     batches: Iterable[RowBatch],
     limits: DeviceLimits = DEFAULT_LIMITS,
     admit: Callable[[Pairing], None] = lambda _pairing: None,
-) -> Served:
+) -> SessionAnswer:
     """Take the upload of a device that has earlier definitions than the hub, and let it follow then; see `serve`.
 
     Raises `UploadMalformed`, `NodeCopied`, `NodeRestored`, `SchemaAhead`, `UploadNotComparable`, `SessionReplaced`,
@@ -137,7 +137,7 @@ def serve_upload(
     """
     found = meet(hub, request.state)
     if not isinstance(found, Pairing):
-        return Served(SyncAnswer(None, definitions=found))
+        return SessionAnswer(SyncAnswer(None, definitions=found))
     admit(found)
     require_original(hub)
     require_met(request.state, found)
@@ -149,12 +149,12 @@ def serve_upload(
     began, clock = datetime.now(UTC), time.monotonic()
     terms = half.begin(replace(request.state, refused=_checked(request.state.refused)), half.since)
     if request.upload is None or request.upload.since > terms.since:
-        return Served(SyncAnswer(terms, must_follow=True))
+        return SessionAnswer(SyncAnswer(terms, must_follow=True))
     with recorded(hub, found.at_hub.subid, summary, began, clock) as history, collecting_rarely():
         result = _receive(half, request.upload, UploadedBatches(batches, limits), summary)
         with hub.transaction():
             history.put()
-    return Served(SyncAnswer(terms, result, must_follow=True))
+    return SessionAnswer(SyncAnswer(terms, result, must_follow=True))
 
 
 def _exchange(
@@ -164,18 +164,18 @@ def _exchange(
     uploaded: UploadedBatches,
     summary: Summary,
     history: History,
-) -> Served:
+) -> SessionAnswer:
     result: UploadResult | None = None
     if request.upload is not None:
         if request.upload.since > terms.since:
-            return Served(SyncAnswer(terms))
+            return SessionAnswer(SyncAnswer(terms))
         result = _receive(half, request.upload, uploaded, summary)
         if not result.is_complete:
-            return Served(SyncAnswer(terms, result))
+            return SessionAnswer(SyncAnswer(terms, result))
     ranges = half.renew_ranges(request.numberings)
     if not request.exchange.downloads:
         half.conclude_upload(history.put)
-        return Served(SyncAnswer(terms, result, ranges))
+        return SessionAnswer(SyncAnswer(terms, result, ranges))
     with ExitStack() as held:
         header, spool = held.enter_context(half.send(half.since, result))
         names = {article.nickname: article.name for article in half.pairing.articles}
@@ -185,7 +185,7 @@ def _exchange(
             if result is not None:
                 set_subscription(connection, subid, **exchanged(connection, subid, ExchangeType.UPLOAD))
             history.put()
-        return Served(SyncAnswer(terms, result, ranges, header), half, spool, held.pop_all())
+        return SessionAnswer(SyncAnswer(terms, result, ranges, header), half, spool, held.pop_all())
 
 
 def _receive(half: HubHalf, header: UploadHeader, uploaded: UploadedBatches, summary: Summary) -> UploadResult:

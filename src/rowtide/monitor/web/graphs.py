@@ -29,7 +29,7 @@ _STEPS = 5
 
 
 @frozen
-class Delivery:
+class DeliveryPath:
     """A publication that a database delivers, or merges, to another one; `to` is a database that is monitored, too.
 
     `count` subscribers are drawn as one node.
@@ -46,7 +46,7 @@ class Delivery:
 
 
 @frozen
-class Node:
+class GraphNode:
     """A database or a publication in the graph, at a place; `kind` is monitored, publication, or subscriber."""
 
     name: str
@@ -71,21 +71,21 @@ class Edge:
 class Topology:
     """A graph of databases, from publishers on the left to the last subscribers on the right."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[GraphNode, ...]
     edges: tuple[Edge, ...]
-    deliveries: tuple[Delivery, ...]
+    deliveries: tuple[DeliveryPath, ...]
     width: int
     height: int
     summary: str
 
 
-def list_deliveries(views: Iterable[DatabaseView]) -> Sequence[Delivery]:
+def list_deliveries(views: Iterable[DatabaseView]) -> Sequence[DeliveryPath]:
     """Return what databases deliver and merge to others, the worst first for each publication."""
     listed = list(views)
-    found: list[Delivery] = []
+    found: list[DeliveryPath] = []
     for view in listed:
         own = [
-            Delivery(
+            DeliveryPath(
                 view.name,
                 one.publication,
                 one.subscriber,
@@ -97,7 +97,7 @@ def list_deliveries(views: Iterable[DatabaseView]) -> Sequence[Delivery]:
             for one in view.subscriptions
         ]
         own += [
-            Delivery(view.name, one.publication, one.subscriber, one.state, severity(one.state), "merge")
+            DeliveryPath(view.name, one.publication, one.subscriber, one.state, severity(one.state), "merge")
             for merge in view.merges
             if merge.role == "publisher"
             for one in merge.subscriptions
@@ -117,12 +117,12 @@ def _find_known(publication: str, subscriber: str, source: DatabaseView, views: 
     return found[0] if len(found) == 1 else None
 
 
-def _fold(deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
+def _fold(deliveries: Sequence[DeliveryPath]) -> Sequence[DeliveryPath]:
     """Return deliveries with the rest of many subscribers of a publication as one; those that others get stay."""
-    by_publication: dict[tuple[str, str], list[Delivery]] = {}
+    by_publication: dict[tuple[str, str], list[DeliveryPath]] = {}
     for one in deliveries:
         by_publication.setdefault((one.publication, one.kind), []).append(one)
-    folded: list[Delivery] = []
+    folded: list[DeliveryPath] = []
     for (publication, kind), own in by_publication.items():
         ranked = sorted(own, key=lambda one: (one.to is None, WORST_FIRST.index(one.severity), one.subscriber))
         kept, rest = ranked[:_MOST_BESIDE], ranked[_MOST_BESIDE:]
@@ -131,7 +131,7 @@ def _fold(deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
             worst = min(rest, key=lambda one: WORST_FIRST.index(one.severity))
             label = f"{len(rest):,} more"
             folded.append(
-                Delivery(own[0].source, publication, label, worst.state, worst.severity, kind, count=len(rest))
+                DeliveryPath(own[0].source, publication, label, worst.state, worst.severity, kind, count=len(rest))
             )
     return folded
 
@@ -140,7 +140,7 @@ _Key = tuple[str, ...]
 """What a node is: its kind, its name, and of what is not a monitored database whose it is."""
 
 
-def draw_topology(deliveries: Sequence[Delivery]) -> Topology | None:
+def draw_topology(deliveries: Sequence[DeliveryPath]) -> Topology | None:
     """Return the graph of deliveries; None if there is none. What gets changes is right of what it gets them from."""
     if not deliveries:
         return None
@@ -151,7 +151,7 @@ def draw_topology(deliveries: Sequence[Delivery]) -> Topology | None:
         columns[depth].append(key)
     rows = _place(columns, links)
     places = {
-        key: Node(key[1], shorten(key[1]), key[0], _MARGIN + depth * _COLUMN, _MARGIN + rows[key], _WIDTH, _HEIGHT)
+        key: GraphNode(key[1], shorten(key[1]), key[0], _MARGIN + depth * _COLUMN, _MARGIN + rows[key], _WIDTH, _HEIGHT)
         for depth, column in enumerate(columns)
         for key in column
     }
@@ -171,7 +171,7 @@ def shorten(text: str) -> str:
     return line if len(line) <= _LETTERS else f"{line[: _LETTERS - 1]}…"
 
 
-def _keys(one: Delivery) -> tuple[_Key, _Key, _Key]:
+def _keys(one: DeliveryPath) -> tuple[_Key, _Key, _Key]:
     """Return the nodes of a delivery: the source, its publication, and who gets it."""
     publication = (_PUBLICATION, one.publication, one.source, one.kind)
     if one.to is not None:
@@ -181,7 +181,7 @@ def _keys(one: Delivery) -> tuple[_Key, _Key, _Key]:
     return (_MONITORED, one.source), publication, (_SUBSCRIBER, one.subscriber, *whose)
 
 
-def _link(deliveries: Sequence[Delivery]) -> Mapping[tuple[_Key, _Key], tuple[str, State]]:
+def _link(deliveries: Sequence[DeliveryPath]) -> Mapping[tuple[_Key, _Key], tuple[str, State]]:
     """Return the lines, with what each says and its state: of a publication the worst of its subscriptions."""
     links: dict[tuple[_Key, _Key], tuple[str, State]] = {}
     for one in deliveries:
@@ -194,7 +194,7 @@ def _link(deliveries: Sequence[Delivery]) -> Mapping[tuple[_Key, _Key], tuple[st
     return links
 
 
-def _find_depths(deliveries: Sequence[Delivery]) -> Mapping[_Key, int]:
+def _find_depths(deliveries: Sequence[DeliveryPath]) -> Mapping[_Key, int]:
     """Return the column of each node: right of all before it, as far as there is no ring."""
     depths: dict[_Key, int] = {}
     for one in deliveries:
@@ -215,7 +215,7 @@ def _find_depths(deliveries: Sequence[Delivery]) -> Mapping[_Key, int]:
     return depths
 
 
-def _leads(start: str, end: str, deliveries: Sequence[Delivery]) -> bool:
+def _leads(start: str, end: str, deliveries: Sequence[DeliveryPath]) -> bool:
     """Return whether changes of a database come to another one."""
     reached, new = {start}, [start]
     while new:
@@ -245,7 +245,7 @@ def _place(columns: Sequence[Sequence[_Key]], links: Iterable[tuple[_Key, _Key]]
     return placed
 
 
-def _draw_edge(begin: Node, end: Node, title: str, state: State) -> Edge:
+def _draw_edge(begin: GraphNode, end: GraphNode, title: str, state: State) -> Edge:
     y1, y2 = begin.y + _HEIGHT // 2, end.y + _HEIGHT // 2
     if end.x > begin.x:
         x1, x2 = begin.x + _WIDTH, end.x
@@ -258,7 +258,7 @@ def _draw_edge(begin: Node, end: Node, title: str, state: State) -> Edge:
     return Edge(f"M{x1},{y1} C{x1},{low} {x2},{low} {x2},{y2}", title, state)
 
 
-def _summarise(deliveries: Sequence[Delivery]) -> str:
+def _summarise(deliveries: Sequence[DeliveryPath]) -> str:
     publications = len({(one.source, one.publication, one.kind) for one in deliveries})
     said = ", ".join(
         [

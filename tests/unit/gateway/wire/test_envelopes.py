@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rowtide.gateway.errors import MessageMalformed, ProtocolUnknown
-from rowtide.gateway.requests import Registration
+from rowtide.gateway.requests import DeviceRegistration
 from rowtide.gateway.wire.envelopes import Envelope, read, write
 from rowtide.merge.session.messages import Acknowledgement, RowBatch
 from rowtide.merge.versions.changes import RowChange, TombstoneType
@@ -33,14 +33,14 @@ def change(number: int, *values: str | None, **fields: Any) -> RowChange:
 def test_values_come_back_exactly() -> None:
     values = (None, "", "\0", "-0.0", "9223372036854775807", "0044-03-15 BC", "1.10", "é😀", "\\x00ff", "\0x'00'", '"')
     batch = RowBatch(3, [change(1, *values)])
-    found = read(write(Envelope(Registration("c"), [batch])), Registration)
+    found = read(write(Envelope(DeviceRegistration("c"), [batch])), DeviceRegistration)
     assert found.batches[0].changes[0].row == values
     assert found.batches[0] == batch
 
 
 def test_what_rows_share_is_sent_once() -> None:
     changes = [change(number % 10, "x" * 10) for number in range(100)]
-    document = json.loads(write(Envelope(Registration("c"), [RowBatch(3, changes)])))
+    document = json.loads(write(Envelope(DeviceRegistration("c"), [RowBatch(3, changes)])))
     assert len(document["batches"][0]["versions"]) == 1
     assert len(document["batches"][0]["rows"]) == 100
 
@@ -54,7 +54,7 @@ def test_tombstones_parents_and_bases_come_back() -> None:
             change(3, "1", bases='[[1, "5"]]', priority=1.5, overrules=1 << 30, columns=b""),
         ],
     )
-    (found,) = read(write(Envelope(Registration("c"), [batch])), Registration).batches
+    (found,) = read(write(Envelope(DeviceRegistration("c"), [batch])), DeviceRegistration).batches
     assert (found.article, list(found.changes)) == (batch.article, list(batch.changes))
 
 
@@ -62,7 +62,7 @@ def test_tombstones_parents_and_bases_come_back() -> None:
 def test_another_version_is_answered_with_what_is_spoken(spoken: tuple[int, ...]) -> None:
     body = json.dumps(GOOD | {"protocol": 3, "news": 1}).encode()
     with pytest.raises(ProtocolUnknown) as refused:
-        read(body, Registration, spoken)
+        read(body, DeviceRegistration, spoken)
     assert refused.value.spoken == ", ".join(map(str, spoken))
 
 
@@ -94,7 +94,7 @@ def row(*values: object) -> dict[str, Any]:
 )
 def test_malformed_bodies_name_their_place(document: object, place: str) -> None:
     with pytest.raises(MessageMalformed) as refused:
-        read(json.dumps(document).encode(), Registration)
+        read(json.dumps(document).encode(), DeviceRegistration)
     assert refused.value.place.startswith(place)
 
 
@@ -113,7 +113,7 @@ def test_malformed_bodies_name_their_place(document: object, place: str) -> None
 )
 def test_bodies_that_are_no_json_are_malformed(body: bytes, reason: str) -> None:
     with pytest.raises(MessageMalformed, match=reason):
-        read(body, Registration)
+        read(body, DeviceRegistration)
 
 
 @pytest.mark.parametrize(
@@ -132,10 +132,10 @@ def test_bodies_that_are_no_json_are_malformed(body: bytes, reason: str) -> None
     ],
 )
 def test_a_made_up_row_is_malformed(given: list[object]) -> None:
-    document = json.loads(write(Envelope(Registration("c"), [RowBatch(3, [change(1, "x")])])))
+    document = json.loads(write(Envelope(DeviceRegistration("c"), [RowBatch(3, [change(1, "x")])])))
     document["batches"][0]["rows"] = [given]
     with pytest.raises(MessageMalformed) as refused:
-        read(json.dumps(document).encode(), Registration)
+        read(json.dumps(document).encode(), DeviceRegistration)
     assert refused.value.place == "batches[0].rows[0]"
 
 
