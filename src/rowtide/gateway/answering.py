@@ -92,10 +92,7 @@ class Answering:
         """Exchange a registration code for a token."""
         wanted: DeviceRegistration = read(asked.body, DeviceRegistration).message
         code = read_code(wanted.code)
-        if len(asked.key) < SHORTEST_KEY:
-            raise MessageMalformed(
-                "header Idempotency-Key", f"it has fewer than {SHORTEST_KEY} characters", SPOKEN_TEXT
-            )
+        _require_key(asked)
         if code is None or not has_devices(node.connection):
             raise CodeRefused("it is unknown, or was used")
         token, device = register(node, code, asked.key, asked.client)
