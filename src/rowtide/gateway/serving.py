@@ -44,6 +44,7 @@ def serving_gateway(
         answering = Answering(workers, DeviceFiles(folder), issuer, limits.rows)
         app = GatewayApp(ServedHubs(hubs, answering, limits, frozenset(tls.origins))).make()
         settings = {} if tls.certificate is None else {"ssl_certfile": tls.certificate, "ssl_keyfile": tls.key}
+        opened.callback(answering.downloads.close)
         opened.enter_context(workers.running())
         yield opened.enter_context(serving_app(app, bound, **settings))
 

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from threading import Lock
 
 from rowtide.gateway.requests import MoreRequest
@@ -26,8 +25,8 @@ from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatc
 from rowtide.merge.session.pairing import Pairing
 from rowtide.merge.session.serving import SessionAnswer, acknowledge
 
-BATCHES_EACH = 10
-"""Batches of a download in an answer; the rest is asked for."""
+ROWS_EACH = 20_000
+"""Rows of a download with which an answer is full; the rest is asked for."""
 _KEPT_S = 600.0
 _MOST_KEPT = 500
 
@@ -49,7 +48,7 @@ class _Rest:
         with self.lock:
             if first != self.number:
                 self.batches, self.number = self.served.batches(first), first
-            found = list(islice(self.batches, BATCHES_EACH))
+            found = _fill(self.batches)
             self.number += len(found)
             return found
 
@@ -78,6 +77,15 @@ class Downloads:
         """Return what is left of a device's download."""
         with self._lock:
             return self._rests.get((hub, device_id))
+
+    def close(self) -> None:
+        """Remove all: the gateway ends."""
+        with self._lock:
+            rests = [*self._rests.values()]
+            self._rests.clear()
+        for one in rests:
+            with one.lock:
+                one.served.close()
 
     def forget(self, hub: str, device_id: str) -> None:
         """Remove what is left: the device has it."""
@@ -109,7 +117,7 @@ def answer_sync(
         served.close()
         return Envelope(answer)
     batches = served.batches()
-    first = list(islice(batches, BATCHES_EACH))
+    first = _fill(batches)
     is_last = len(first) >= answer.download.batches
     if is_last:
         served.close()
@@ -119,6 +127,16 @@ def answer_sync(
         rest = _Rest(served, session, generation, until_s, batches, len(first))
         downloads.keep(hub_name, device.device_id, rest)
     return Envelope(answer, first, is_last=is_last)
+
+
+def _fill(batches: Iterator[RowBatch]) -> Sequence[RowBatch]:
+    """Return the next batches, until an answer is full."""
+    found: list[RowBatch] = []
+    rows = 0
+    while rows < ROWS_EACH and (batch := next(batches, None)) is not None:
+        found.append(batch)
+        rows += len(batch.changes)
+    return found
 
 
 def answer_more(hub_name: str, device: KnownDevice, request: MoreRequest, downloads: Downloads) -> Sequence[RowBatch]:
