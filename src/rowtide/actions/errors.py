@@ -59,3 +59,12 @@ class ActionIdTaken(AlreadyExists, number=1231):
     action_id: str
     action: str
     subject: str
+
+
+class AuditOwnerNeeded(Denied, number=1235):
+    """The audit is to be created for the owner of rowtide's schemas, whom the role may not act as."""
+
+    fact = "the audit of this database is to belong to {owner}, who owns what rowtide has made"
+    hint = "To administer what {owner} owns, become a member: `{membership}`."
+    owner: str
+    membership: str

@@ -67,7 +67,6 @@ _RUN_BY_OWNERS = ("cdc run", "cdc scan", "replication run")
 _OF_OWNERS: Mapping[Purpose, tuple[str, ...]] = {
     Purpose.PUBLISHER: (
         "adopt",
-        "audit",
         "cdc add-consumer",
         "cdc add-job",
         "cdc add-target",
@@ -146,8 +145,6 @@ _OF_OWNERS: Mapping[Purpose, tuple[str, ...]] = {
         "merge resolve",
         "merge restore-identity-range",
         "merge resync",
-        "merge revoke-device",
-        "merge rotate-token",
         "merge row",
         "merge schema-changes",
         "merge snapshot",
@@ -181,6 +178,7 @@ WITHOUT_RIGHTS = frozenset(
 AS_OTHERS: Mapping[str, str] = {
     "agent run": "cdc run",
     "apply": "cdc enable-table TABLE",
+    "audit": "replication run",
     "cdc acknowledge": "cdc changes INSTANCE",
     "cdc apply": "cdc changes INSTANCE",
     "cdc as-of": "cdc changes INSTANCE",
@@ -191,6 +189,8 @@ AS_OTHERS: Mapping[str, str] = {
     "cdc reinitialize": "cdc run",
     "export": "health",
     "gateway serve": "merge sync",
+    "merge revoke-device": "merge sync",
+    "merge rotate-token": "merge sync",
     "grant": "cdc enable-db",
     "monitor serve": "health",
     "replication add-publication": "cdc enable-db",

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, Row, text
 
 from rowtide.actions.entries import FORMAT, TABLE, ActionEntry, ActionOutcome, ActionRequest
+from rowtide.actions.errors import AuditOwnerNeeded
 from rowtide.actions.journal import BegunAction
 from rowtide.core.errors import Denied
 from rowtide.databases.format_views import parse_definition
@@ -27,7 +28,10 @@ _OWN_SCHEMAS = ("rowtide", "cdc", "distribution", "rowtide_subscriber", "rowtide
 
 
 def begin(url: str, request: ActionRequest) -> BegunAction:
-    """Commit the entry of an action, unless its id has one. Raises `SchemaOfOthers`, and of another format."""
+    """Commit the entry of an action, unless its id has one.
+
+    Raises `AuditOwnerNeeded`, `SchemaOfOthers`, and of another format.
+    """
     with translated(), open_engine(url).begin() as connection:
         state = connection.execute(text(_STATE), {"schemas": list(_OWN_SCHEMAS)}).one()
         if not state.is_used:
@@ -70,9 +74,11 @@ def _is_there(connection: Connection) -> bool:
 
 
 def _create(connection: Connection, state: Row[tuple[object, ...]]) -> None:
-    """Create schema and table for the owner of rowtide's schemas, if the session may act as that role."""
+    """Create schema and table for the owner of rowtide's schemas. Raises `AuditOwnerNeeded`."""
+    owner = state.owner
+    if owner is not None and not state.may_be_owner:
+        raise AuditOwnerNeeded(owner, f"grant {quote(owner)} to {quote(state.role)}")
     connection.execute(text(_LOCK))
-    owner = state.owner if state.may_be_owner else None
     if owner is not None:
         connection.exec_driver_sql(f"set local role {quote(owner)}")
     for creation in CREATIONS:
@@ -134,7 +140,7 @@ with owners (name) as (
     select distinct r.rolname::text from pg_namespace n join pg_roles r on r.oid = n.nspowner
     where n.nspname = any(:schemas) and not r.rolsuper
 ), owner (name) as (select min(name) from owners having count(*) = 1)
-select current_database()::text as database,
+select current_database()::text as database, current_user::text as role,
        exists (select from pg_namespace where nspname = any(:schemas)) as is_used,
        exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
                where n.nspname = '{SCHEMA}' and c.relname = '{TABLE}' and c.relkind = 'r') as has_table,

@@ -28,7 +28,9 @@ _ROLE = re.compile(r'permission denied to set role "(?P<name>.+)"')
 
 _WITHOUT_VIEWS = re.compile(r"distribution(_\d+_\d+)?|rowtide_merge|rowtide_tracking")
 """Schemas of rowtide's that no role gets into but their owners: monitors read views."""
-_OF_ROWTIDE = re.compile(r"rowtide|cdc|rowtide_subscriber|distribution(_\d+_\d+)?|rowtide_merge|rowtide_tracking")
+_OF_ROWTIDE = re.compile(
+    r"rowtide|rowtide_audit|cdc|rowtide_subscriber|distribution(_\d+_\d+)?|rowtide_merge|rowtide_tracking"
+)
 
 
 @frozen

@@ -9,13 +9,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, text
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.owners import effects_condition
 from rowtide.replication.articles.articles import Article, ArticleType
-from rowtide.replication.distributor.schema_articles import SchemaArticle
+
+if TYPE_CHECKING:
+    # A subscriber in a file is read without psycopg.
+    from rowtide.replication.distributor.schema_articles import SchemaArticle
 
 
 class NeedKind(StrEnum):
