@@ -28,6 +28,12 @@ class ListeningFailed(RowtideError, number=1204):
     reason: str
 
 
+def read_bearer(authorization: str) -> str:
+    """Return the token of an Authorization header; "" if it has none."""
+    scheme, _, token = authorization.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
 def is_loopback(host: str) -> bool:
     """Return whether only this machine reaches what listens on a host."""
     try:

@@ -43,6 +43,7 @@ from rowtide.gateway.waiting import HeadWatch
 from rowtide.gateway.wire import problems
 from rowtide.gateway.wire.compression import Unfit, pack, unpack
 from rowtide.gateway.wire.envelopes import CONTENT_TYPE, VERSION, Envelope, read, write
+from rowtide.listening import read_bearer
 from rowtide.merge.devices.credentials import read_token
 
 _LARGEST_OF_STRANGERS = 65_536
@@ -266,8 +267,7 @@ def _asked(request: Request, hub: Hub, body: bytes) -> DeviceRequest:
 
 
 def _bearer(request: Request) -> str:
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
+    return read_bearer(request.headers.get("authorization", ""))
 
 
 def _of_starlette(request: Request, error: Exception) -> Response:

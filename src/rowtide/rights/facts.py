@@ -8,7 +8,7 @@ from sqlalchemy import Connection, text
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import find_table
-from rowtide.databases.postgres.functions import PREFIX
+from rowtide.databases.postgres.functions import DISTRIBUTORS, OWN_SCHEMAS, PREFIX
 from rowtide.databases.postgres.quoting import quote
 from rowtide.rights.errors import RoleUnknown
 
@@ -72,7 +72,7 @@ def read_facts(connection: Connection, role: str, names: Sequence[str] = (), *, 
     if grantee is None:
         raise RoleUnknown(role, quote(role))
     here = connection.execute(text(_DATABASE)).one()
-    schemas = {row.name: row.owner for row in connection.execute(text(_SCHEMAS), {"prefix": PREFIX})}
+    schemas = {row.name: row.owner for row in connection.execute(text(_SCHEMAS), _OF_ROWTIDE)}
     listed = connection.execute(text(_RELATIONS), {"schemas": [*schemas, *(PREFIX + name for name in schemas)]}).all()
     named = [find_table(connection, name).source_id for name in names]
     tables = _read_tables(connection, schemas, named) if has_tables else ()
@@ -124,11 +124,11 @@ select d.datname::text as name, o.rolname::text as owner, current_user::text as 
 from pg_database d join pg_roles o on o.oid = d.datdba where d.datname = current_database()
 """
 
-_SCHEMAS = r"""
+_OF_ROWTIDE = {"own": list(OWN_SCHEMAS), "distributors": f"^({DISTRIBUTORS})$"}
+_SCHEMAS = """
 select n.nspname::text as name, o.rolname::text as owner
 from pg_namespace n join pg_roles o on o.oid = n.nspowner
-where n.nspname in ('rowtide', 'cdc', 'distribution', 'rowtide_subscriber', 'rowtide_merge', 'rowtide_tracking')
-   or n.nspname ~ '^distribution_\d+_\d+$'
+where n.nspname = any(:own) or n.nspname ~ :distributors
 """
 
 _RELATIONS = """

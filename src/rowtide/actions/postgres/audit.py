@@ -1,8 +1,8 @@
 """The audit of a PostgreSQL database: a table in a schema of its own.
 
-The table's owner could give it code, which would run with the rights of whoever acts. So the schema belongs to the role
-that owns rowtide's other schemas, whom everybody who acts trusts anyway, else to who acted first; an entry is written
-only if it, and what is in it, belongs to that role, to the session's own, or to a superuser.
+The table's owner could give it code, which would run with the rights of the role that acts. So the schema belongs to
+the role that owns rowtide's other schemas, whom everybody who acts trusts anyway, else to who acted first; an entry is
+written only if it, and what is in it, belongs to that role, to the session's own, or to a superuser.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from rowtide.core.errors import Denied
 from rowtide.databases.format_views import parse_definition
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import SchemaOfOthers, WritesRefused, translated
-from rowtide.databases.postgres.functions import format_creation, recorded_definition
+from rowtide.databases.postgres.functions import OWN_SCHEMAS, format_creation, recorded_definition
 from rowtide.databases.postgres.quoting import quote
 
 SCHEMA = "rowtide_audit"
 UNWRITABLE = (Denied, WritesRefused)
 _ACTIONS = f"{SCHEMA}.{TABLE}"
-_OWN_SCHEMAS = ("rowtide", "cdc", "distribution", "rowtide_subscriber", "rowtide_merge", "rowtide_tracking")
 
 
 def begin(url: str, request: ActionRequest) -> BegunAction:
@@ -33,7 +32,7 @@ def begin(url: str, request: ActionRequest) -> BegunAction:
     Raises `AuditOwnerNeeded`, `SchemaOfOthers`, and of another format.
     """
     with translated(), open_engine(url).begin() as connection:
-        state = connection.execute(text(_STATE), {"schemas": list(_OWN_SCHEMAS)}).one()
+        state = connection.execute(text(_STATE), {"schemas": list(OWN_SCHEMAS)}).one()
         if not state.is_used:
             return BegunAction(None, is_audited=False)
         if state.has_table:
@@ -67,7 +66,7 @@ def list_entries(url: str, limit: int) -> Sequence[ActionEntry]:
 
 
 def _is_there(connection: Connection) -> bool:
-    state = connection.execute(text(_STATE), {"schemas": list(_OWN_SCHEMAS)}).one()
+    state = connection.execute(text(_STATE), {"schemas": list(OWN_SCHEMAS)}).one()
     if state.has_table:
         FORMAT.require_readable(f"{state.database}, schema {SCHEMA}", parse_definition(state.definition))
     return bool(state.has_table)

@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.functions import PREFIX
+from rowtide.databases.postgres.functions import DISTRIBUTORS, OWN_SCHEMAS, PREFIX
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 
 _OBJECT = re.compile(
@@ -28,9 +28,7 @@ _ROLE = re.compile(r'permission denied to set role "(?P<name>.+)"')
 
 _WITHOUT_VIEWS = re.compile(r"distribution(_\d+_\d+)?|rowtide_merge|rowtide_tracking")
 """Schemas of rowtide's that no role gets into but their owners: monitors read views."""
-_OF_ROWTIDE = re.compile(
-    r"rowtide|rowtide_audit|cdc|rowtide_subscriber|distribution(_\d+_\d+)?|rowtide_merge|rowtide_tracking"
-)
+_OF_ROWTIDE = re.compile("|".join((*OWN_SCHEMAS, "rowtide_audit", DISTRIBUTORS)))
 
 
 @frozen

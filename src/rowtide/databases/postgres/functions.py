@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
+OWN_SCHEMAS = ("rowtide", "cdc", "distribution", "rowtide_subscriber", "rowtide_merge", "rowtide_tracking")
+"""rowtide's schemas, but those of distributors of other databases and of the audit."""
+DISTRIBUTORS = r"distribution_\d+_\d+"
+"""The names of schemas of distributors of other databases, as a regular expression of Python and PostgreSQL."""
+
 OF_OTHERS = "RT127"
 """The SQLSTATE of the guard of schemas: its message is what belongs to another role, its detail that role."""
 

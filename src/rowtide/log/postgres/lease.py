@@ -1,8 +1,8 @@
 """Leases on PostgreSQL: a session-level advisory lock, held by a session that stays open as long as the lease.
 
-The server ends it where its process is silent, as one that is stopped: see `heartbeat`. Whoever takes or verifies a
-lease reads the format of the publisher's metadata too, which an upgrade raises first: a process of an earlier version
-that runs meanwhile writes nothing after that.
+The server ends it where its process is silent, as one that is stopped: see `heartbeat`. A process that takes or
+verifies a lease reads the format of the publisher's metadata too, which an upgrade raises first: a process of an
+earlier version that runs meanwhile writes nothing after that.
 """
 
 from __future__ import annotations

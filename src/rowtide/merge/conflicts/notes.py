@@ -71,8 +71,12 @@ def list_notes(connection: Connection) -> Mapping[str, Sequence[ConflictNote]]:
 
 def find_decider(connection: Connection, conflict_id: str) -> str | None:
     """Return who decided last about a conflict; None if that is not known."""
-    decisions = [one for one in list_notes(connection).get(conflict_id, ()) if one.winner is not None]
-    return decisions[-1].noted_by if decisions else None
+    if not _is_made(connection):
+        return None
+    c = conflict_notes.c
+    decided = select(c.noted_by).where(c.conflict_id == conflict_id, c.winner.is_not(None))
+    found: str | None = connection.scalar(decided.order_by(c.noted_at.desc(), c.note_id.desc()).limit(1))
+    return found
 
 
 def _is_made(connection: Connection) -> bool:

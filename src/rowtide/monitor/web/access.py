@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from rowtide.core.options import Option
 from rowtide.core.values import frozen
-from rowtide.listening import LOCAL_NAMES, is_loopback
+from rowtide.listening import LOCAL_NAMES, is_loopback, read_bearer
 from rowtide.monitor.errors import AccessOpen, NetworkInvalid
 
 if TYPE_CHECKING:
@@ -144,15 +144,14 @@ class Access:
         if len(users) == 1 and users[0] and client is not None and is_within(client, self.trusted_proxies):
             return self._as_viewer(users[0])
         tokens = self.read_tokens() if self.read_tokens is not None else {}
-        name = _find_bearer(headers.get("authorization", ""), tokens) or _find_session(
-            headers.get("cookie", ""), tokens
-        )
+        given = read_bearer(headers.get("authorization", ""))
+        name = _find_token(given, tokens) or _find_session(headers.get("cookie", ""), tokens)
         return self._as_viewer(name) if name is not None else None
 
     def begin_session(self, token: str) -> str | None:
         """Return the cookie of a browser that has sent a token; None if the token is not in force."""
         tokens = self.read_tokens() if self.read_tokens is not None else {}
-        name = _find_bearer(f"Bearer {token}", tokens)
+        name = _find_token(token.strip(), tokens)
         if name is None:
             return None
         return _sign(json.dumps([name, time.time() + SESSION_S]).encode(), token)
@@ -203,14 +202,11 @@ def is_within(client: str, networks: Collection[Network]) -> bool:
     return any(address.version == network.version and address in network for network in networks)
 
 
-def _find_bearer(authorization: str, tokens: Tokens) -> str | None:
-    scheme, _, given = authorization.partition(" ")
-    if scheme.lower() != "bearer":
-        return None
+def _find_token(given: str, tokens: Tokens) -> str | None:
     found = None
     # All are compared, each in constant time: how long an answer takes says nothing of a token.
     for token, name in tokens.items():
-        if hmac.compare_digest(token.encode(), given.strip().encode()):
+        if hmac.compare_digest(token.encode(), given.encode()):
             found = name
     return found
 

@@ -98,6 +98,12 @@ class Pages:
         self._access = access
         self._operating = operating
         self._actions = ActionPages(operating, self._render, lambda: [*polls.list_readiness()])
+        # Sections that operators' connections read, beside those of what polls have found.
+        self._operated = {
+            CONFLICTS: self._conflicts.show_of,
+            "act": self._actions.confirm,
+            "audit": self._actions.show_audit,
+        }
         self._templates = Environment(
             loader=FileSystemLoader(_FOLDER / "templates"),
             autoescape=True,
@@ -164,13 +170,13 @@ class Pages:
     def show_database(self, request: Request) -> Response:
         """Show a page of a database, which the segments of the path name."""
         name, *section = _segments(request)
-        if section[:1] == [CONFLICTS] and name in self._polls.list_readiness():
-            return self._conflicts.show_of(request, name, section[1:])
-        if section[:1] in (["act"], ["audit"]) and name in self._polls.list_readiness():
-            show_action = self._actions.confirm if section[0] == "act" else self._actions.show_audit
-            return show_action(request, name, section[1:])
-        show = SECTIONS.get(section[0] if section else "")
-        if show is None or name not in self._polls.list_readiness():
+        named = section[0] if section else ""
+        if name not in self._polls.list_readiness():
+            raise HTTPException(404)
+        if named in self._operated:
+            return self._operated[named](request, name, section[1:])
+        show = SECTIONS.get(named)
+        if show is None:
             raise HTTPException(404)
         polled = next((one for one in self._polls.list_polled() if one.view.name == name), None)
         if polled is None:
