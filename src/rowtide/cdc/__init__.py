@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from rowtide.cdc.lake_readers.lake import Lake
     from rowtide.cdc.lake_readers.presentation import ArrowChanges
     from rowtide.cdc.published import LakePublication, MissingTransaction, RecordedInstance
-    from rowtide.cdc.queries.lsn_times import Bound
-    from rowtide.cdc.queries.windows import PublishedLake, ValidityInterval
-    from rowtide.cdc.queries.wrappers import WrapperFunction
+    from rowtide.cdc.queries.sql_functions import WrapperFunction
+    from rowtide.cdc.queries.windows import Bound, PublishedLake, ValidityInterval
     from rowtide.cdc.requests import (
         CleanupOrder,
         ConsumerChange,
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.running.context import Watchers
     from rowtide.cdc.scans.metrics import Engine, ScanError, ScanFigures, ScanSession
     from rowtide.cdc.scans.pace import CaptureOptions, EngineSetting
-    from rowtide.cdc.snapshots.administration import ListedSnapshot
+    from rowtide.cdc.snapshot_requests import ListedSnapshot
     from rowtide.cdc.snapshots.copies import SnapshotProgress
     from rowtide.cdc.spark_changes import Changes
     from rowtide.cdc.status import Status
@@ -129,7 +128,7 @@ __all__ = [
 _HOMES = {
     "ArrowChanges": "rowtide.cdc.lake_readers.presentation",
     "BeforeImages": "rowtide.core.tables",
-    "Bound": "rowtide.cdc.queries.lsn_times",
+    "Bound": "rowtide.cdc.queries.windows",
     "BridgedGap": "rowtide.cdc.gaps.reconciling",
     "CaptureLoss": "rowtide.cdc.gaps.reinitialize",
     "CaptureOptions": "rowtide.cdc.scans.pace",
@@ -160,7 +159,7 @@ _HOMES = {
     "ListedConsumer": "rowtide.cdc.consumers.consumers",
     "ListedInstance": "rowtide.cdc.introspection",
     "ListedJob": "rowtide.cdc.jobs.administration",
-    "ListedSnapshot": "rowtide.cdc.snapshots.administration",
+    "ListedSnapshot": "rowtide.cdc.snapshot_requests",
     "MendedTable": "rowtide.cdc.widening_removal",
     "MissingTransaction": "rowtide.cdc.published",
     "NewConsumer": "rowtide.cdc.requests",
@@ -192,7 +191,7 @@ _HOMES = {
     "Widened": "rowtide.core.tables",
     "WidenedTable": "rowtide.cdc.ddl.retyping",
     "Window": "rowtide.cdc.consumers.consuming",
-    "WrapperFunction": "rowtide.cdc.queries.wrappers",
+    "WrapperFunction": "rowtide.cdc.queries.sql_functions",
 }
 
 if not TYPE_CHECKING:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from rowtide.core.values import frozen
 from rowtide.delta import features
 from rowtide.delta.actions import AddFile, Metadata, Protocol
-from rowtide.delta.data_files import FileReader, RowGroup, list_row_groups
+from rowtide.delta.data_files import Between, FileReader, RowGroup, find_empty_columns, list_row_groups, prune
 from rowtide.delta.errors import LakeReadFailed, LogDamaged, TableUnreadable
 from rowtide.delta.features import find_unreadable
 from rowtide.delta.replay import (
@@ -33,7 +33,6 @@ from rowtide.delta.replay import (
     commit_path,
 )
 from rowtide.delta.schema import FieldType, Struct, TypeUnknown, constants_of, parse_schema
-from rowtide.delta.statistics import Between, find_empty_columns, prune
 from rowtide.storage.object_urls import is_object_url
 from rowtide.storage.store import Missing, Store, get_all
 

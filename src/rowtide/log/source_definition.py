@@ -8,7 +8,7 @@ from rowtide.core.formats import StoreFormat
 from rowtide.core.values import frozen
 from rowtide.databases.format_views import Requirement, parse_definition, require as require_format
 from rowtide.databases.postgres.functions import recorded_definition
-from rowtide.databases.postgres.text_queries import Run
+from rowtide.databases.postgres.quoting import Run
 from rowtide.log.announcements import SCHEMA
 from rowtide.log.errors import DatabaseCopied
 

@@ -32,9 +32,9 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
+from rowtide.databases.postgres.alterations import LockMode
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.locks import LockMode
 from rowtide.databases.source_table import SourceTable
 from rowtide.events.catalogue import InstanceMade, InstanceNotEnded
 from rowtide.events.emission import emit

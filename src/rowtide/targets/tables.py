@@ -8,12 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rowtide.cdc.errors.querying import BeforeSnapshot, ChangesMissingSinceSnapshot, NeverCopied, RewrittenSinceSnapshot
-from rowtide.cdc.instances import Instance
-from rowtide.cdc.queries.lsn_times import LsnTimes
+from rowtide.cdc.instances import INSERT, TRUNCATE, Instance
 from rowtide.cdc.queries.net_changes import WITH_MERGE
-from rowtide.cdc.recorded_snapshots import find_base, read_snapshots
-from rowtide.cdc.rows.change_columns import INSERT, TRUNCATE
+from rowtide.cdc.queries.windows import LsnTimes
 from rowtide.cdc.spark_changes import Changes, reduce_changes
+from rowtide.cdc.system_tables import find_base, read_snapshots
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.errors import LakeWriteFailed
 from rowtide.events.catalogue import DroppedValuesStay
@@ -21,7 +20,7 @@ from rowtide.events.emission import emit
 from rowtide.lake.session import for_reading, spark_watched
 from rowtide.lake.spark.jars import describe, lack_named
 from rowtide.lake.sql_text import select_from
-from rowtide.targets.applying import Due
+from rowtide.targets.applying import Due, TableVersion
 from rowtide.targets.columns import TargetColumns, require_partitionable, shape_table
 from rowtide.targets.definitions import Target
 from rowtide.targets.direct.applying import DirectApplier
@@ -32,9 +31,9 @@ from rowtide.targets.errors import (
     TargetPassed,
     TargetValueUnknown,
 )
-from rowtide.targets.history import HistoryRows
 from rowtide.targets.keeping import (
     Copy,
+    HistoryRows,
     Keeper,
     TargetWindow,
     find_drops,
@@ -45,7 +44,8 @@ from rowtide.targets.keeping import (
     require_fit,
     require_partitions_fit,
 )
-from rowtide.targets.merging import (
+from rowtide.targets.options import HISTORY, Truncation
+from rowtide.targets.statements import (
     IS_DELETED,
     Merged,
     differences,
@@ -54,8 +54,6 @@ from rowtide.targets.merging import (
     merge_statement,
     select_rows,
 )
-from rowtide.targets.options import HISTORY, Truncation
-from rowtide.targets.sets import TableVersion
 from rowtide.targets.table_format import FoundTable, NewTable, TargetTable, Verify, module_of, order_renames
 
 if TYPE_CHECKING:

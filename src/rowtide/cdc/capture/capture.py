@@ -16,7 +16,7 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowtide.cdc.capture.appends import ChangeAppender
+from rowtide.cdc.capture.appends import AS_FITS, ChangeAppender, InstanceTables, Widening
 from rowtide.cdc.capture.change_files import (
     SegmentReader,
     count_changes,
@@ -26,9 +26,6 @@ from rowtide.cdc.capture.change_files import (
     read_captured,
     with_heartbeat,
 )
-from rowtide.cdc.capture.continuity import is_behind, require_continued
-from rowtide.cdc.capture.instance_tables import AS_FITS, InstanceTables, Widening
-from rowtide.cdc.capture.lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import (
     CyclePlan,
     find_too_large,
@@ -39,9 +36,10 @@ from rowtide.cdc.capture.planning import (
     plan_range,
 )
 from rowtide.cdc.ddl.history import history_rows
+from rowtide.cdc.ddl.schema_changes import InstanceLifetime
 from rowtide.cdc.definitions import READER
 from rowtide.cdc.errors.capturing import LakeBehindLog
-from rowtide.cdc.lake_lease import LakeLease
+from rowtide.cdc.lake_lease import LakeLease, is_behind, require_continued
 from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED, SUSPENDED
 from rowtide.cdc.rows.conversion import find_most_row_bytes
 from rowtide.cdc.scans.metrics import Engine, ScanFigures, ScanPhase

@@ -11,12 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from rowtide.cdc.capture.lifetimes import AlteredInstance, InstanceLifetime, apply_events, find_altered
-from rowtide.cdc.ddl.schema_changes import InstanceSchemaChange
+from rowtide.cdc.ddl.schema_changes import (
+    AlteredInstance,
+    InstanceLifetime,
+    InstanceSchemaChange,
+    apply_events,
+    find_altered,
+)
 from rowtide.cdc.definitions import READER
 from rowtide.cdc.errors.capturing import RelationChanged
-from rowtide.cdc.instances import Instance
-from rowtide.cdc.rows.change_columns import find_indexes
+from rowtide.cdc.instances import Instance, find_indexes
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, LoggedTable, TableShape

@@ -15,13 +15,12 @@ import pyarrow as pa
 from sqlalchemy import Connection, Engine, select, text
 
 from rowtide.cdc.capture.capture import Capture
-from rowtide.cdc.capture.continuity import require_continued
 from rowtide.cdc.definitions import FEATURE, list_enabled, read_source, require_complete
 from rowtide.cdc.errors.capturing import DifferenceImpossible
 from rowtide.cdc.gaps.comparison import ComparedTable, GapComparison, LockedTables, lock_tables
 from rowtide.cdc.gaps.reinitialize import announce_instances
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_lease import LAKE, LakeLease
+from rowtide.cdc.lake_lease import LAKE, LakeLease, require_continued
 from rowtide.cdc.lake_readers.grouping import GroupingDatabase as QueryEngine, open_engine
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import ArrowChanges

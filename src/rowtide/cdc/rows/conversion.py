@@ -18,14 +18,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.instances import Instance
-from rowtide.cdc.rows.change_columns import (
+from rowtide.cdc.instances import (
     DELETE,
     INSERT,
     NO_INDEX,
     TRUNCATE,
     UPDATE_AFTER,
     UPDATE_BEFORE,
+    Instance,
     change_columns,
     column_indexes,
     column_type,
@@ -37,7 +37,7 @@ from rowtide.core.operations import Operation
 from rowtide.core.tables import TableShape
 from rowtide.core.values import frozen
 from rowtide.databases.lake_values.casting import Column, Texts, arrow_schema, arrow_type, kernels
-from rowtide.databases.postgres.types.typed_values import typed_values as postgres_values
+from rowtide.databases.postgres.typed_values import typed_values as postgres_values
 
 EXACT = pa.map_(pa.int32(), pa.string())
 

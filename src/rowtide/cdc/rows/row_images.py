@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.instances import Instance
-from rowtide.cdc.rows.change_columns import key_indexes
+from rowtide.cdc.instances import Instance, key_indexes
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
 from rowtide.core.values import frozen

@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from rowtide.cdc.ddl import retyping
-from rowtide.cdc.instances import Instance
+from rowtide.cdc.instances import Instance, change_columns, column_type, lake_type
 from rowtide.cdc.lake_lease import SharedLease
 from rowtide.cdc.published import base_table_path
-from rowtide.cdc.recorded_snapshots import RecordedSnapshot
-from rowtide.cdc.rows.change_columns import change_columns, column_type, lake_type
 from rowtide.cdc.snapshots.base_rows import BaseRows
+from rowtide.cdc.system_tables import RecordedSnapshot
 from rowtide.copying.chunks import Chunk, CopiedTable, KeyColumn, cut
 from rowtide.copying.present_tables import PresentTable
 from rowtide.copying.source import OpenTable, PartialRow

@@ -21,12 +21,6 @@ from sqlalchemy import Engine
 from rowtide.cdc.errors.capturing import CopyBroken
 from rowtide.cdc.lake_lease import SharedLease
 from rowtide.cdc.published import ENABLED, RecordedInstance, base_table_path, read_instances, read_publication
-from rowtide.cdc.recorded_snapshots import (
-    RecordedSnapshot,
-    SnapshotDefinition,
-    SnapshotState,
-    read_snapshots,
-)
 from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest
 from rowtide.cdc.snapshots.chunk_copies import (
     BaseAltered,
@@ -56,6 +50,7 @@ from rowtide.cdc.snapshots.planning import (
     describe,
     find_last,
 )
+from rowtide.cdc.system_tables import RecordedSnapshot, SnapshotDefinition, SnapshotState, read_snapshots
 from rowtide.copying.errors import CopiedTableDropped, CopiedTableUnreadable
 from rowtide.copying.source import PostgresCopySource, RowNotCopied
 from rowtide.core.errors import Remedy, RowtideError

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final, Literal
 
-from rowtide.cdc.queries.lsn_times import Bound
+from rowtide.cdc.instances import ROW_FILTERS
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS
-from rowtide.cdc.queries.windows import choose_option
-from rowtide.cdc.rows.change_columns import ROW_FILTERS
+from rowtide.cdc.queries.windows import Bound, choose_option
 from rowtide.cdc.spark_source.errors import SourceOptionInvalid
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen

@@ -18,13 +18,12 @@ import numpy as np
 import pyarrow as pa
 
 from rowtide.cdc.following.row_events import RowValues, find_absent, make_partial_images
-from rowtide.cdc.instances import Instance
+from rowtide.cdc.instances import TRUNCATE, Instance, shown_columns
 from rowtide.cdc.lake_readers.bits import kernels
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart
 from rowtide.cdc.lake_readers.ordering import ORDER, OrderedRows, gather, merge
 from rowtide.cdc.lake_readers.presentation import as_json, as_united, pieces, present_values
 from rowtide.cdc.queries.net_changes import INSTANCE_COLUMN, unite
-from rowtide.cdc.rows.change_columns import TRUNCATE, shown_columns
 from rowtide.cdc.spark_source.errors import StreamColumnsChanged
 from rowtide.core.values import frozen
 from rowtide.databases.lake_values.casting import arrow_schema

@@ -23,8 +23,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.functions import OWN_PATH, PATH, USERS_PATH, own_schema
-from rowtide.databases.postgres.quoting import quote, quote_body, quote_escaped, quote_literal, quote_qualified
-from rowtide.databases.postgres.text_queries import Run
+from rowtide.databases.postgres.quoting import Run, quote, quote_body, quote_escaped, quote_literal, quote_qualified
 
 SCHEMA = "rowtide_owners"
 LAST_WITH_OPEN_COMMIT = 17

@@ -21,7 +21,7 @@ from rowtide.core.formats import StoreFormat
 from rowtide.databases.format_views import parse_definition, require as require_format
 from rowtide.databases.postgres.errors import TransactionsPooled, translated
 from rowtide.databases.postgres.functions import recorded_definition
-from rowtide.databases.postgres.heartbeat import SessionKeepalive
+from rowtide.databases.postgres.kept_sessions import SessionKeepalive
 from rowtide.databases.postgres.poolers import place_of_pooler, require_session
 from rowtide.databases.postgres.silence import watched_of
 from rowtide.log.announcements import SCHEMA

@@ -29,7 +29,7 @@ from rowtide.log.postgres.slot import reporting_blocker
 from rowtide.log.postgres.stream.stream import NewSlot, ReplicationStream
 from rowtide.log.postgres.table_publications import PublicationCreation
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store import maintenance
+from rowtide.log.store import segments
 from rowtide.log.store.entries import Difference, Opened
 from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import LOG_STORE, Manifest
@@ -120,7 +120,7 @@ def _open_epoch(
                 control_row=last,
             )
         )
-    maintenance.ensure_placeholder(manifest)
+    segments.ensure_placeholder(manifest)
 
 
 XID = -1

@@ -26,8 +26,7 @@ from rowtide.log.postgres.pgoutput.messages import (
     parse_relation,
     parse_truncation,
 )
-from rowtide.log.postgres.pgoutput.relations import LayoutChange, Relations
-from rowtide.log.postgres.pgoutput.transactions import BatchTransactions
+from rowtide.log.postgres.pgoutput.relations import BatchTransactions, LayoutChange, Relations
 from rowtide.log.source import Undecodable
 
 _IS_CONTROL = np.zeros(256, np.bool_)

@@ -22,9 +22,16 @@ from rowtide.log.postgres.pgoutput.control import Control, LogOrder, PlacedEvent
 from rowtide.log.postgres.pgoutput.images import TableImages, read_images
 from rowtide.log.postgres.pgoutput.inferring import Present
 from rowtide.log.postgres.pgoutput.messages import Frames, Ints, join
-from rowtide.log.postgres.pgoutput.relations import LayoutChange, Relations, Resolved, RowLayout, TableVersions
-from rowtide.log.postgres.pgoutput.transactions import BatchTransactions, TransactionTracker
-from rowtide.log.postgres.stream.xlog_data import described_oid
+from rowtide.log.postgres.pgoutput.relations import (
+    BatchTransactions,
+    LayoutChange,
+    Relations,
+    Resolved,
+    RowLayout,
+    TableVersions,
+    TransactionTracker,
+)
+from rowtide.log.postgres.stream.copy_data import described_oid
 from rowtide.log.source import Decoded
 
 NO_PAYLOAD = -1

@@ -14,7 +14,7 @@ import pyarrow.compute
 from rowtide.core.errors import DecodeError
 from rowtide.core.tables import ImageKind
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.encodings import as_marked_texts, is_utf8
+from rowtide.databases.postgres.typed_values import as_marked_texts, is_utf8
 from rowtide.log.postgres.pgoutput.messages import Bools, Bytes, Frames, Ints, printable
 from rowtide.log.postgres.pgoutput.relations import RowLayout
 

@@ -18,7 +18,6 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import ColumnShape, ImageKind
 from rowtide.core.values import frozen
 from rowtide.log.announcements import SCHEMA, TABLE, Announcement, ControlRow, decode_alteration
-from rowtide.log.batches import Messages
 from rowtide.log.membership import (
     Altered,
     Disabled,
@@ -29,7 +28,8 @@ from rowtide.log.membership import (
     decode_member,
     decode_token,
 )
-from rowtide.log.postgres.stream.xlog_data import HEADER_BYTES, XLOG_DATA
+from rowtide.log.postgres.stream.copy_data import HEADER_BYTES, XLOG_DATA
+from rowtide.log.source import Messages
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]

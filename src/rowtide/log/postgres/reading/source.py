@@ -22,7 +22,6 @@ from rowtide.databases.postgres.silence import watched_of
 from rowtide.events.catalogue import HeartbeatNotWritten, MarkNotVerified
 from rowtide.events.emission import emit
 from rowtide.log.announcements import AlteredColumn, ControlRow, SecretWanted
-from rowtide.log.batches import Messages
 from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, MarkUnverified, SlotInUse, StreamEnded
 from rowtide.log.postgres import control, ddl_triggers, pgoutput, slot
 from rowtide.log.postgres.lease import verify_format
@@ -36,10 +35,10 @@ from rowtide.log.postgres.reading.restricted import (
     persist,
 )
 from rowtide.log.postgres.reading.unreported_changes import attach_partitions, end_dropped, find_altered_columns
+from rowtide.log.postgres.stream.copy_data import COMMIT, HEADER_BYTES, commit_end, ends_with_mark
 from rowtide.log.postgres.stream.stream import ReplicationStream
-from rowtide.log.postgres.stream.xlog_data import COMMIT, HEADER_BYTES, commit_end, ends_with_mark
 from rowtide.log.postgres.table_publications import find_blocker
-from rowtide.log.source import ChangeNotReceivable, Decoded, ReceivedMessages, Undecodable
+from rowtide.log.source import ChangeNotReceivable, Decoded, Messages, ReceivedMessages, Undecodable
 from rowtide.log.store.entries import TimelineFollowed
 
 

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from rowtide.databases.sqlite.ddl_text import IndexText, TableText, item_of, nullable, parse_index, parse_table, retyped
+from rowtide.databases.sqlite.sql_text import IndexText, TableText, item_of, nullable, parse_index, parse_table, retyped
 
 
 @pytest.mark.parametrize(

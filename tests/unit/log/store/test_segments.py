@@ -8,7 +8,8 @@ import pytest
 from builders.log.log_stores import NOW, SOURCE, segment
 from rowtide.core.lsn import Position
 from rowtide.log.store.entries import Segment
-from rowtide.log.store.maintenance import (
+from rowtide.log.store.manifest import LOG_STORE
+from rowtide.log.store.segments import (
     MAX_MERGED_BYTES,
     MAX_MERGED_FILES,
     MAX_MERGED_ROWS,
@@ -16,7 +17,6 @@ from rowtide.log.store.maintenance import (
     SMALL_SEGMENT_BYTES,
     plan_merge,
 )
-from rowtide.log.store.manifest import LOG_STORE
 from rowtide.log.store.state import ManifestState, Reader
 
 

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowtide.databases.postgres.types.widening import (
-    TypeDetails,
-    can_hold,
-    compares_alike,
-    describe_code,
-    describe_type,
-)
+from rowtide.databases.postgres.values import TypeDetails, can_hold, compares_alike, describe_code, describe_type
 
 
 @pytest.mark.parametrize(

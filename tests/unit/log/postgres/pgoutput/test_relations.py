@@ -11,7 +11,7 @@ from builders.log.pgoutput_streams import announce, decoder, disable, enable, me
 from rowtide.core.errors import DecodeError
 from rowtide.core.lsn import CommitLsn, pack_lsn
 from rowtide.log.membership import Heartbeat, Traced, encode_token
-from rowtide.log.postgres.stream.xlog_data import commit_end, is_commit
+from rowtide.log.postgres.stream.copy_data import commit_end, is_commit
 from rowtide.log.source import Undecodable
 
 OID, OTHER = 16384, 16385
