@@ -132,7 +132,7 @@ class Database:
         driver is not installed.
         """
         with naming_extras():
-            from rowtide.cdc.jobs.parameters import JobType
+            from rowtide.cdc.jobs.definitions import JobType
             from rowtide.cdc.running.context import CaptureContext, Watchers, emitting
             from rowtide.cdc.running.job_agent import SharedSpark, run_jobs
             from rowtide.cdc.scans.pace import USUAL

@@ -175,7 +175,8 @@ def _find_blocker(connection: Connection, url: str, source: SourceDefinition, st
     except (HistoryDiverged, ServerPromoted) as error:
         return error.filled_fact
     except (SlotMissing, SlotInvalidated, SlotAdvanced):
-        pass  # on the server and the timeline that were read: a gap, which `reinitialize` is for
+        # On the server and the timeline that were read: a gap, which `reinitialize` is for.
+        return _find_contradiction(source, state)
     finally:
         stream.close()
     return _find_contradiction(source, state)

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn
     from rowtide.cdc.introspection import ListedColumn, ListedInstance
     from rowtide.cdc.jobs.administration import ListedJob
-    from rowtide.cdc.jobs.definitions import HistoricRun
-    from rowtide.cdc.jobs.parameters import JobChange, JobParameters, JobType, NewJob
+    from rowtide.cdc.jobs.definitions import HistoricRun, JobChange, JobParameters, JobType, NewJob
     from rowtide.cdc.lake_readers.lake import Lake
     from rowtide.cdc.lake_readers.presentation import ArrowChanges
     from rowtide.cdc.published import LakePublication, MissingTransaction, RecordedInstance
@@ -149,9 +148,9 @@ _HOMES = {
     "ImageCost": "rowtide.databases.postgres.catalogue",
     "Instance": "rowtide.cdc.instances",
     "InstanceRequest": "rowtide.cdc.requests",
-    "JobChange": "rowtide.cdc.jobs.parameters",
-    "JobParameters": "rowtide.cdc.jobs.parameters",
-    "JobType": "rowtide.cdc.jobs.parameters",
+    "JobChange": "rowtide.cdc.jobs.definitions",
+    "JobParameters": "rowtide.cdc.jobs.definitions",
+    "JobType": "rowtide.cdc.jobs.definitions",
     "Lake": "rowtide.cdc.lake_readers.lake",
     "LakePublication": "rowtide.cdc.published",
     "ListedChange": "rowtide.cdc.ddl.history",
@@ -164,7 +163,7 @@ _HOMES = {
     "MissingTransaction": "rowtide.cdc.published",
     "NewConsumer": "rowtide.cdc.requests",
     "NewInstance": "rowtide.cdc.requests",
-    "NewJob": "rowtide.cdc.jobs.parameters",
+    "NewJob": "rowtide.cdc.jobs.definitions",
     "OpenGap": "rowtide.cdc.gaps.reconciling",
     "Outcome": "rowtide.cdc.enabling.table_sets",
     "PublishedLake": "rowtide.cdc.queries.windows",

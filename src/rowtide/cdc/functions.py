@@ -15,8 +15,7 @@ from rowtide.cdc.errors.querying import InstanceNotReadable, WrapperListsNeedIns
 from rowtide.cdc.introspection import ListedColumn, ListedInstance, name_instances
 from rowtide.cdc.jobs import administration as job_administration, administration as job_requests
 from rowtide.cdc.jobs.administration import ListedJob
-from rowtide.cdc.jobs.definitions import HistoricRun
-from rowtide.cdc.jobs.parameters import JobChange, JobParameters, JobType, NewJob
+from rowtide.cdc.jobs.definitions import HistoricRun, JobChange, JobParameters, JobType, NewJob
 from rowtide.cdc.lake_functions import LakeFunctions
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import ArrowChanges

@@ -78,7 +78,10 @@ class LakeLease:
             unfenced: set[str] = set()
             if last is None or last.holder != NOBODY:
                 if last is not None:
+                    # A stopped process is not waited for: its sessions may hold locks that the next cycle needs.
                     end_sessions(lease.connection, last.holder)
+                    # Clocks of machines differ: the number rises above the last holder's even where this clock is
+                    # behind.
                     number = max(number, _milliseconds(last.taken_at) + 1)
                 locations = [locate(path) for path in list_tables(lake)]
                 at_once = calls_at_once(location.store for location in locations)
@@ -88,6 +91,8 @@ class LakeLease:
 
     def resign(self) -> None:
         """Note that this process writes nothing any more; the next holder need not fence its tables. Idempotent."""
+        # On the way out, maybe because the store has failed: the next holder then fences the tables, which is right in
+        # any case.
         with suppress(RowtideError):
             self.manifest.give_up_lease(LAKE, self.token, NOBODY)
 

@@ -24,8 +24,7 @@ from rowtide.cdc.definitions import (
 )
 from rowtide.cdc.errors.capturing import RequestPricesInvalid
 from rowtide.cdc.jobs.administration import AGENT
-from rowtide.cdc.jobs.definitions import find_failure, read_jobs
-from rowtide.cdc.jobs.parameters import JobType
+from rowtide.cdc.jobs.definitions import JobType, find_failure, read_jobs
 from rowtide.cdc.scans.pace import saving_period_s
 from rowtide.cdc.scans.tables import log_scan_errors, log_scan_sessions
 from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest, find_failed, list_visible
@@ -276,6 +275,18 @@ class Status:
     requests: str | None = None
 
 
+@frozen
+class CatalogueStatus:
+    """What the source database says: the holders of its leases, and what is enabled and requested there."""
+
+    log_reader: str | None
+    capture: str | None
+    instances: int
+    consumers: Sequence[Consumer]
+    snapshots: Sequence[SnapshotRequest] = ()
+    requests: str | None = None
+
+
 def read_status(engine: Engine, database: str) -> Status:
     """Read a database's status. Raises `DatabaseNotEnabled`, `ManifestMissing`."""
     with translated(), engine.connect() as connection:
@@ -287,38 +298,30 @@ def read_status(engine: Engine, database: str) -> Status:
             source,
             manifest.state,
             read_backlog(connection, source.slot),
-            log_reader=find_holder(connection, "log"),
-            capture=find_holder(connection, "lake"),
-            instances=len(list_catalogue(connection)),
-            consumers=list_consumers(connection),
-            snapshots=list_visible(connection),
-            requests=describe_requests(connection),
+            CatalogueStatus(
+                log_reader=find_holder(connection, "log"),
+                capture=find_holder(connection, "lake"),
+                instances=len(list_catalogue(connection)),
+                consumers=list_consumers(connection),
+                snapshots=list_visible(connection),
+                requests=describe_requests(connection),
+            ),
         )
 
 
 def describe(
-    database: str,
-    source: SourceDefinition,
-    state: ManifestState,
-    backlog: Backlog,
-    *,
-    log_reader: str | None,
-    capture: str | None,
-    instances: int,
-    consumers: Sequence[Consumer],
-    snapshots: Sequence[SnapshotRequest] = (),
-    requests: str | None = None,
+    database: str, source: SourceDefinition, state: ManifestState, backlog: Backlog, catalogue: CatalogueStatus
 ) -> Status:
     """Put together what was read. Pure."""
-    reading = describe_reading(backlog, state, log_reader)
+    reading = describe_reading(backlog, state, catalogue.log_reader)
     assert reading.unread_bytes is not None
     reader = state.readers.get(READER)
     unread = unpublished_segments(state)
     published_as_of = reader.as_of if reader is not None else None
     return Status(
         database=database,
-        log_reader=log_reader,
-        capture=capture,
+        log_reader=catalogue.log_reader,
+        capture=catalogue.capture,
         position=state.position,
         as_of=state.as_of,
         log_end=Position.of(state.epoch, backlog.log_end),
@@ -328,7 +331,7 @@ def describe(
         wal_status=backlog.wal_status,
         kept_wal_bytes=backlog.kept_bytes,
         safe_wal_size=backlog.safe_bytes,
-        wal_kept_by=backlog.find_cause(log_reader),
+        wal_kept_by=backlog.find_cause(catalogue.log_reader),
         oldest_prepared=str(backlog.oldest_prepared) if backlog.oldest_prepared else None,
         oldest_transaction=str(backlog.oldest_open) if backlog.oldest_open else None,
         log_store=source.log_store,
@@ -339,11 +342,11 @@ def describe(
         published_cycle=reader.cycle if reader is not None else None,
         published_as_of=published_as_of,
         capture_lag_seconds=capture_lag_s(state, reading),
-        instances=instances,
+        instances=catalogue.instances,
         gaps=describe_gaps(state),
-        consumers=tuple(_describe_consumer(consumer.describe(published_as_of)) for consumer in consumers),
-        snapshots=_describe_snapshots([request for request in snapshots if request.is_open]),
-        requests=requests,
+        consumers=tuple(_describe_consumer(consumer.describe(published_as_of)) for consumer in catalogue.consumers),
+        snapshots=_describe_snapshots([request for request in catalogue.snapshots if request.is_open]),
+        requests=catalogue.requests,
     )
 
 

@@ -31,8 +31,8 @@ from rowtide.delta.writing.alteration import BeforeCommit, Convert
 from rowtide.delta.writing.appends import name_data_file, write_rows
 from rowtide.delta.writing.changes import Below, vacuum as vacuum_files
 from rowtide.delta.writing.commits import Committer, PriorVersion, create_table
+from rowtide.lake.jars import describe, find_lack
 from rowtide.lake.session import require_reachable, spark_watched
-from rowtide.lake.spark.jars import describe, find_lack
 from rowtide.lake.sql_text import delta_type, schema_text
 from rowtide.lake.stores import locate, open_folder
 from rowtide.storage.object_urls import spark_url

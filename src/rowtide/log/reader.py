@@ -16,9 +16,8 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.values import frozen
-from rowtide.log.announcements import ControlRow, later_row
 from rowtide.log.errors import StreamEnded
-from rowtide.log.membership import Event, stamp
+from rowtide.log.membership import ControlRow, Event, later_row, stamp
 from rowtide.log.source import (
     LARGE_MESSAGE_BYTES,
     MAX_BATCH_AGE_S,
@@ -173,6 +172,7 @@ class RangeWriter:
         # Of what the entry is made from, nobody but the holder of the lease writes anything.
         state = self._manifest.state
         position = Position.of(state.epoch, end)
+        # Transactions that were sent again and dropped by the decoder, or a keepalive that a range has overtaken.
         if position <= state.position:
             return state.position
         now = datetime.now(UTC)
@@ -299,6 +299,7 @@ class LogReader:
         self._source = source
         self._decoder = CutDecoder(source)
         self._writer = RangeWriter(self._store, self._manifest, self._token)
+        # The new source sends an open transaction again from its Begin on.
         self._kept = Messages()
         self._in_parts = False
         self._keepalive = None
@@ -374,6 +375,7 @@ class LogReader:
                 self._show_life()
             durable = self._queued.popleft().result() or durable
         if durable is not None and durable > self._confirmed:
+            # Last: the server may remove WAL up to a confirmed position at once, and never moves a slot back.
             failpoint("slot_confirmation.before")
             self._confirm(durable)
             failpoint("slot_confirmation.after")
@@ -397,6 +399,8 @@ class LogReader:
             return
         if self._keepalive.position > self._confirmed.log:
             self._next_keepalive = time.monotonic() + max(_KEEPALIVE_INTERVAL_S, self._rest_s)
+            # A keepalive promises that the slot has nothing to send below its position, which says something about the
+            # members' tables only while the publication is the recorded one.
             verifying = self._decoding.submit(self._source.verify)
             self._queued.append(self._writing.submit(self._writer.advance, self._keepalive, verifying))
         self._keepalive = None
@@ -412,6 +416,7 @@ class LogReader:
     def _write_due_heartbeat(self) -> None:
         if time.monotonic() >= self._next_heartbeat:
             self._next_heartbeat = time.monotonic() + _HEARTBEAT_INTERVAL_S
+            # In the decoder's thread: it alone uses the source's SQL session.
             self._queued.append(self._decoding.submit(self._write_heartbeat))
 
     def _write_heartbeat(self) -> None:

@@ -15,8 +15,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import LoggedTable
 from rowtide.core.values import frozen
-from rowtide.log.announcements import ControlRow
-from rowtide.log.membership import Event
+from rowtide.log.membership import ControlRow, Event
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,6 +76,8 @@ class Messages(Sequence[bytes]):
             first, last = self.starts[0], self.ends[-1]
             with memoryview(self.buffer) as view:
                 other.buffer += view[first:last]
+            # Only what lies between first and last is copied: the buffer may be a received block of which a few
+            # messages are left.
             other.starts.extend(start - first for start in self.starts)
             other.ends.extend(end - first for end in self.ends)
         return other
@@ -164,6 +165,8 @@ def cut_batch(messages: Messages, commits: Commits, *, in_parts: bool, is_full: 
     first, last = found
     cuts: list[Cut] = []
     begin = 0
+    # The first commit ends the transaction whose parts were handed on: it becomes readable with its last part, before
+    # all others.
     if in_parts:
         begin = first + 1
         cuts.append(LastPart(messages[:begin], commits.commit_end(messages[first])))
@@ -208,6 +211,8 @@ class ReadingPace:
 
     def holds(self, readers: Collection[str]) -> bool:
         """Return whether a batch that is there waits; `readers` are all that read the log store."""
+        # Another reader, as a second subscription or capture, asks for nothing here and would wait in vain: batches are
+        # held for a single one that asks.
         if self._is_wanted or set(readers) != {self._reader}:
             return False
         now = self._clock()
@@ -250,7 +255,7 @@ class Decoded:
     table versions given out in this batch, to be made durable before the records; `events` are in log order.
     `transactions` counts commits, without those that were durable before; `as_of` is the last commit's time.
     `control_row` is the mark or heartbeat of the latest transaction. `unverified` are the transactions with a mark of
-    delivery (`rowtide.log.announcements`) that is not verified.
+    delivery (`rowtide.log.membership`) that is not verified.
     """
 
     records: pa.Table

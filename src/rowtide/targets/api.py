@@ -39,9 +39,8 @@ from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.storage.places import absolute_lake
 from rowtide.targets import definitions
 from rowtide.targets.applying import SetApplier, SetTable, SetVersion
-from rowtide.targets.columns import require_fitting
 from rowtide.targets.custom import CustomSetApplier
-from rowtide.targets.definitions import TableState, Target
+from rowtide.targets.definitions import TableState, Target, require_fitting
 from rowtide.targets.errors import TargetTableUnknown
 from rowtide.targets.listing import ListedTarget, list_tables
 from rowtide.targets.new_columns import (

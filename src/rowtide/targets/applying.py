@@ -116,6 +116,7 @@ class SetTable:
         tables.ensure_table(self._path, COLUMNS, identity=self._identity)
         rows = pa.Table.from_pylist(list(_rows(version)), schema=_SCHEMA)
         try:
+            # The apply's number is the commit's: of two processes that apply the same, one is told that it was late.
             is_new = append_small(self._committer, rows, self._path, identity=self._identity, cycle=version.number)
         except AppendNotFound:
             return False
@@ -194,6 +195,8 @@ class Due:
         without a change.
         """
         known = self.known
+        # The set's LSN counts only while the table still has the version that it belongs to: one that was restored to
+        # an earlier version has lost what came later.
         by_set = known.lsn if known is not None and known.version in found.versions else None
         lsns = [lsn for lsn in (found.lsn, by_set) if lsn is not None]
         return max(lsns, default=None)
@@ -317,6 +320,7 @@ class SetApplier:
     ) -> TableVersion | None:
         """Return a table's version at an LSN, or why it stopped; None if it cannot be made yet."""
         before = known.tables.get(consumed.name) or self._find_handed_over(consumed, known)
+        # A name that was used again: the table followed another instance, of which nothing holds here.
         if before is not None and before.member_id != consumed.member_id:
             before = None
         found = recorded.get(consumed.name)

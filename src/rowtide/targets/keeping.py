@@ -22,7 +22,7 @@ from rowtide.delta.snapshot import open_snapshot
 from rowtide.lake.sql_text import literal, quote, select_from
 from rowtide.lake.stores import locate
 from rowtide.lake.tables import read_table
-from rowtide.targets.columns import TargetColumns
+from rowtide.targets.definitions import TargetColumns
 from rowtide.targets.errors import KeyUnfit, TargetPassed, TargetValueUnknown
 from rowtide.targets.options import Truncation
 from rowtide.targets.statements import (

@@ -39,8 +39,7 @@ from rowtide.databases.source_table import SourceTable
 from rowtide.events.catalogue import InstanceMade, InstanceNotEnded
 from rowtide.events.emission import emit
 from rowtide.log.postgres.membership import MembershipChange, run_membership_changes
-from rowtide.targets.columns import for_instance, own_names
-from rowtide.targets.definitions import Target, find_target
+from rowtide.targets.definitions import Target, find_target, for_instance, own_names
 from rowtide.targets.errors import ColumnsGated, ColumnsLeftOut, ColumnsNotCopied, ColumnsNotFollowed
 from rowtide.targets.options import TargetOptions
 

@@ -9,7 +9,7 @@ from rowtide.cdc.instances import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, I
 from rowtide.cdc.queries.table_functions import mark_condition
 from rowtide.core.values import frozen
 from rowtide.lake.sql_text import quote
-from rowtide.targets.columns import HISTORY_NAMES, TargetColumn, TargetColumns
+from rowtide.targets.definitions import HISTORY_NAMES, TargetColumn, TargetColumns
 
 # The statements that apply changes to a table of current rows (SCD type 1). Pure. The rows to be merged have the
 # table's columns, and which of them are deleted. All that a window does is one statement, so that it is one commit.

@@ -17,12 +17,11 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.delta.errors import LakeWriteFailed
 from rowtide.events.catalogue import DroppedValuesStay
 from rowtide.events.emission import emit
+from rowtide.lake.jars import describe, lack_named
 from rowtide.lake.session import for_reading, spark_watched
-from rowtide.lake.spark.jars import describe, lack_named
 from rowtide.lake.sql_text import select_from
 from rowtide.targets.applying import Due, TableVersion
-from rowtide.targets.columns import TargetColumns, require_partitionable, shape_table
-from rowtide.targets.definitions import Target
+from rowtide.targets.definitions import Target, TargetColumns, require_partitionable, shape_table
 from rowtide.targets.direct.applying import DirectApplier
 from rowtide.targets.errors import (
     KeyUnfit,
@@ -208,6 +207,7 @@ class TableApplier:
         shape = shape_table(self._target, instance, self._target.consumer.instance_names)
         source = _columns_of(changes, instance, due.to)
         found = table.find()
+        # The next publication has a later LSN, with which the copy is no repeat.
         if found is not None and due.known is not None and due.has_to_wait(found, self._target):
             return due.known
         if found is not None and due.known_snapshot == 0:
@@ -221,6 +221,7 @@ class TableApplier:
             if position is not None and self._target.kind == HISTORY:
                 # A copy has one moment; what changed before it keeps its own, but for what is gone already.
                 try:
+                    # Up to before the copy's LSN, since a commit with that LSN would count as the copy's.
                     found = self._follow_up_to(due, position, due.to.decrement(), table, changes, shape, found)
                 except (TargetPassed, TargetValueUnknown):
                     found = _found(table)

@@ -249,6 +249,8 @@ class Capture:
 
     def _plan(self, state: ManifestState, segments: SegmentReader) -> CyclePlan:
         active = _active(self._lake_state)
+        # A recorded range is completed as it is, whatever has arrived since: some tables may have its rows already, and
+        # skip them by the cycle's number.
         open_cycle = self._lake_state.open_cycle
         if open_cycle is not None and open_cycle.from_position.epoch == open_cycle.to_position.epoch:
             return plan_range(state, active, open_cycle.from_position, open_cycle.to_position)
@@ -269,6 +271,8 @@ class Capture:
         with ThreadPoolExecutor(1, "rowtide-record") as pool:
             # Data files that no version names count for nothing: they are written while the cycle is recorded.
             recording = pool.submit(self._record, plan, cycle)
+            # Tables are made and altered for a recorded range only: what another process recorded instead may need
+            # other columns.
             if (plan.begun or plan.altered) and not self._is_recorded(recording):
                 return
             self._phase = ScanPhase.SECOND_SCAN
@@ -280,6 +284,8 @@ class Capture:
             if not self._is_recorded(recording):
                 return
         self._phase = ScanPhase.SECOND_SCAN
+        # In this order, `lsn_time_mapping` last: rows and instances of a cycle are visible once it is published, all at
+        # once. A repeat after a crash finds by each table's `txn` what it has of the cycle.
         self._appender.commit(prepared, self._lease.token, meanwhile=self._lease.require)
         self._changed_tables = len(prepared.destinations)
         self._phase = ScanPhase.SCHEMA_VERSIONING

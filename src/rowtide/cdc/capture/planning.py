@@ -123,6 +123,7 @@ def plan_cycle(state: ManifestState, active: Mapping[str, InstanceLifetime], fro
     )
     if blocker is not None:
         lsn, error = blocker
+        # What comes before the blocker is published first: the error is raised once nothing else can be.
         if lsn.value <= from_position.value or not _has_work(state, from_position, Position(lsn.value)):
             raise error
         to_position = Position(lsn.value)
@@ -251,6 +252,7 @@ def _slices(
             tuple(
                 segment
                 for segment in segments.get(version.table_id, ())
+                # Statistics of segments are enough here. Rows are chosen by their own LSN when they are read.
                 if segment.last > lifetime.begin and not (segment.first in left_out and _is_large_row(segment))
             ),
         )
@@ -299,6 +301,8 @@ def _event_segments(state: ManifestState, plan: CyclePlan) -> tuple[Segment, ...
     return tuple(
         segment
         for segment in segments_between(state, plan.from_position, plan.to_position)
+        # An instance that begins without a row needs its transaction's time for `lsn_time_mapping`, as its low
+        # endpoint.
         if NO_TABLE in segment.tables and any(segment.first <= lsn <= segment.last for lsn in plan.event_lsns)
     )
 

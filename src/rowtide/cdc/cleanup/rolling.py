@@ -86,11 +86,13 @@ class Base:
             self._require_types(state.columns, part.table)
             rows = self._effect(part, snapshots) if first < end else iter(())
             files = _write_files(base.location, state.columns, state.metadata, rows)
+            # After the files are written, which takes minutes for large tables: the lease may have gone meanwhile.
             before_commit()
             return files
 
         failpoint("roll_forward.before")
         identity = rolled_application(self.instance.member_id)
+        # The end is the commit's transaction version: a repeat after a crash finds it, and adds nothing twice.
         Committer().commit_once(base.location, identity=identity, cycle=end.value, write=write)
         failpoint("roll_forward.after")
 
@@ -174,6 +176,7 @@ def _is_merge_due(as_of: AsOf[ChangeTable]) -> bool:
     rows = {file.path: file.statistics.get("numRecords") or 0 for file in files}
     (lsn,) = as_of.base.snapshot.columns.select([LSN]).fields
     lowest = sum(rows[file.path] for file in files if _greatest(file, lsn.physical_name) == as_of.lowest.value)
+    # Each row is rewritten a bounded number of times: the table grows by a quarter between two rewrites.
     return 4 * (sum(rows.values()) - lowest) > lowest
 
 

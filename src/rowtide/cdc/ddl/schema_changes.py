@@ -19,8 +19,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres import values
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.values import is_wider_number
-from rowtide.log.announcements import Alteration, AlteredColumn
-from rowtide.log.membership import Altered, Disabled, Enabled, Reshaped
+from rowtide.log.membership import Alteration, Altered, AlteredColumn, Disabled, Enabled, Reshaped
 from rowtide.log.store.state import ManifestState, events_between
 
 _WIDER_BY_DATABASE = {"postgres": is_wider_number}

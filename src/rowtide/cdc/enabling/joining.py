@@ -31,7 +31,7 @@ from rowtide.databases.source_table import SourceTable
 from rowtide.events.catalogue import JoiningFailed, TableJoined, TableNotJoined
 from rowtide.events.emission import emit
 from rowtide.events.event import inheriting
-from rowtide.log.announcements import Announcement
+from rowtide.log.membership import Announcement
 from rowtide.log.postgres.ddl_triggers import announced_content
 
 _STATEMENT = "the index of the key, or not null of its columns, is gone"

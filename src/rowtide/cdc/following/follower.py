@@ -147,6 +147,7 @@ class ConsumerPosition:
             raise NotOfConsumer(self._name, ", ".join(found.instance_names), ", ".join(self._asked))
         # The answer to an acknowledgement may have been lost, and the acknowledgement not.
         expected = (self.after, self._attempted)
+        # Two processes that follow by one consumer would each get a part of the events.
         if self._known is not None and found.acknowledged_lsn not in expected:
             raise ConsumerContended(self._name, str(found.acknowledged_lsn))
         self._known = found
@@ -245,6 +246,7 @@ class Follower:
         try:
             yield self
         finally:
+            # In this order: an acknowledgement says that the sink has everything up to it.
             self._note_durable(self._sink.close())
             self._acknowledge()
 

@@ -35,8 +35,8 @@ from rowtide.cdc.queries.windows import LARGEST_BEFORE, LARGEST_UP_TO, TIME_OPER
 from rowtide.core.values import frozen
 from rowtide.delta.features import IDENTITY
 from rowtide.delta.snapshot import open_snapshot
+from rowtide.lake.jars import lack_named
 from rowtide.lake.session import require_reachable
-from rowtide.lake.spark.jars import lack_named
 from rowtide.lake.sql_text import literal, quote, table_at
 from rowtide.lake.stores import locate
 from rowtide.lake.tables import host_name

@@ -284,7 +284,7 @@ class LsnTimes:
         return _moment(_extreme("min", map(_ends, self._published(lsn.value, end))))
 
     def may_know(self, lsn: CommitLsn) -> bool:
-        """Return whether a transaction of an LSN, or of the next one, was published, whoever may see it yet.
+        """Return whether a transaction of an LSN, or of the next one, was published, visible to readers or not.
 
         True as well where transactions of that age may have been cleaned up.
         """

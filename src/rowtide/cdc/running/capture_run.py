@@ -22,7 +22,7 @@ from rowtide.cdc.enabling.joining import LostKeys, join_new_tables, joining
 from rowtide.cdc.errors.capturing import ChangeTableLost, RelationChanged
 from rowtide.cdc.errors.jobs import ScanRunning
 from rowtide.cdc.jobs.administration import read_parameters
-from rowtide.cdc.jobs.parameters import JobParameters, JobType, new_parameters
+from rowtide.cdc.jobs.definitions import JobParameters, JobType, new_parameters
 from rowtide.cdc.lake_lease import LAKE, LakeLease, SharedLease
 from rowtide.cdc.published import list_table_paths
 from rowtide.cdc.running.context import CaptureContext, ScanRecorder

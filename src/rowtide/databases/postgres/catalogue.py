@@ -67,7 +67,7 @@ def has_table(connection: Connection, schema: str, name: str) -> bool:
 
 
 def is_begun(connection: Connection, schema: str, name: str, *, made_with: str) -> bool:
-    """Return whether a table of ours is there, or one that was made with it; see `text_queries`."""
+    """Return whether a table of ours is there, or one that was made with it; see `quoting`."""
     return quoting.is_begun(running_through(connection), schema, name, made_with=made_with)
 
 

@@ -26,19 +26,17 @@ from rowtide.databases.postgres.errors import (
     translated,
 )
 from rowtide.databases.postgres.functions import MONITORED, map_schemas
-from rowtide.databases.postgres.poolers import (
-    PooledConnection,
-    connect_without_options,
-    refuses_parameters,
-    require_session,
-)
 from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.postgres.session_settings import (
     NO_TIME_LIMITS,
     PINNED_SETTINGS,
     Found,
+    PooledConnection,
+    connect_without_options,
     pin_each_transaction,
     pin_session,
+    refuses_parameters,
+    require_session,
 )
 from rowtide.databases.postgres.silence import WatchedConnection
 from rowtide.databases.urls import DatabaseKind, DatabaseUrl, PostgresNeeded, UrlNotRead, parse_url

@@ -27,7 +27,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
 from rowtide.core.errors import describe
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.poolers import place_of
+from rowtide.databases.postgres.session_settings import place_of
 from rowtide.databases.postgres.silence import watched_of
 
 _Kept = dict["PoolOfOperations", list[ConnectionPoolEntry]]

@@ -89,6 +89,8 @@ def _put(location: Location, last: Last, change: CommitChange) -> int:
     removed = frozenset(file.path for file in change.removed)
 
     def pass_by(passed: Passed) -> None:
+        # The conflicts for which Delta's own writers look, too: changed metadata, files that both remove, files that
+        # had to be seen, and the same transaction identifier. All else commutes.
         is_unseen = change.sees_all_files and passed.adds_files
         has_stamp = not change.transactions.keys().isdisjoint(passed.cycles)
         if passed.changes_table or is_unseen or has_stamp or not removed.isdisjoint(passed.removed):
@@ -239,6 +241,7 @@ def _known(file: AddFile, column: str) -> tuple[int | None, int | None, int | No
     found = file.statistics
     least, most, nulls = ((found.get(kind) or {}).get(column) for kind in ("minValues", "maxValues", "nullCount"))
     rows = found.get("numRecords")
+    # With deletion vectors, other writers keep the bounds of rows that are gone.
     if found.get("tightBounds", True) is not True:
         rows = nulls = None
     rows, nulls, least, most = (value if isinstance(value, int) else None for value in (rows, nulls, least, most))
@@ -256,6 +259,7 @@ def vacuum(location: Location, files: Sweepable, now: datetime | None = None) ->
     if first is None:
         return 0
     before = now - removed_for(first.properties)
+    # Files that a commit is about to name are young: only those older than the retention are candidates.
     old = location.store.list("", before=before)
     # The newest version, read after the files: what was committed meanwhile is in it.
     snapshot = open_snapshot(location)
@@ -263,6 +267,7 @@ def vacuum(location: Location, files: Sweepable, now: datetime | None = None) ->
     oldest = int(before.timestamp() * 1000)
     removed = (gone.path for gone in snapshot.state.removed.values() if gone.deleted_at >= oldest)
     needed = {unquote(path) for path in (*snapshot.files, *removed)}
+    # A shallow clone names files by absolute paths, which may be of this folder: names cannot be compared then.
     if any("://" in path or path.startswith(("/", "file:")) for path in needed):
         raise TableUnreadable(location.path, "data files outside its folder")
     unneeded = [path for path in old if path not in needed and not _is_hidden(path)]

@@ -29,9 +29,8 @@ from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.postgres.rounds import BriefAlteration, Rounds, alter_each
 from rowtide.databases.source_table import SourceTable, TablePartition
-from rowtide.log.announcements import Announcement
 from rowtide.log.catalogue import LOG, identities_table, members_table
-from rowtide.log.membership import Member, encode_disable, encode_member, encode_token
+from rowtide.log.membership import Announcement, Member, encode_disable, encode_member, encode_token
 from rowtide.log.postgres import control
 from rowtide.log.postgres.table_publications import Publishing, publish_table_steps, unpublish_table_steps
 from rowtide.log.source_definition import SourceDefinition
@@ -85,6 +84,7 @@ def lock_steps(table: SourceTable | None) -> list[Executable]:
     """
     if table is None:
         return [set_lock_timeout()]
+    # The weakest mode that conflicts with writers' `row exclusive` and with itself. Readers continue.
     return [set_lock_timeout(), statement(f"lock table {_quoted(table)} in share row exclusive mode")]
 
 
@@ -222,6 +222,8 @@ def run_membership_changes(
 
 
 def _run_at_once(plan: Plan, connection: Connection) -> None:
+    # One change of members at a time: two that counted the same table's members before either commits would both add it
+    # to the publication, or both restore its replica identity.
     connection.execute(set_brief_lock_timeout())
     connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), SERIALIZE)
     execute_at_once(connection, plan(connection))

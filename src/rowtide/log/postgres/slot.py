@@ -187,6 +187,7 @@ def reporting_blocker(engine: Engine, on_wait: Callable[[str], None]) -> Iterato
     thread.
     """
     is_over = threading.Event()
+    # The caller's session is busy with the statement that waits: another one looks who blocks it.
     thread = threading.Thread(target=_report, args=(engine, on_wait, is_over), name="rowtide waiting", daemon=True)
     thread.start()
     try:
@@ -295,6 +296,8 @@ def ensure_slot(engine: Engine, name: str, on_wait: Callable[[str], None]) -> Sl
     """Create the slot if it is missing. The server waits for all open transactions; `on_wait` is called with the
     oldest.
     """
+    # The server creates no logical slot in a transaction that has written, and waits meanwhile for those of others: in
+    # a transaction of ours, it would hold back vacuum for as long.
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         state = find_slot(connection, name)
         if state is None:
@@ -338,6 +341,8 @@ def require_usable(state: SlotState | None, name: str, position: int) -> SlotSta
         raise SlotMissing(name)
     if state.wal_status == "lost":
         raise SlotInvalidated(name, _CAUSES.get(state.invalidation) or str(state.invalidation))
+    # Above the position: the server never sends again what lies between. Below it is the usual case, since the slot's
+    # state on disk is that of a checkpoint.
     if state.confirmed > position:
         raise SlotAdvanced(name, format_log_position(state.confirmed), format_log_position(position))
     return state

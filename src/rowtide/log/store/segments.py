@@ -63,7 +63,10 @@ def write_segment(store: Store, records: pa.Table, *, pending: bool = False) -> 
     lsns = records["commit_lsn"].to_numpy()
     first, last = CommitLsn(int(lsns.min())), CommitLsn(int(lsns.max()))
     table_ids = records["table_id"].to_numpy()
+    # The random end tells files of two writers apart: a former log reader that wakes overwrites nothing, and leaves an
+    # orphan.
     path = f"{PENDING if pending else SEGMENTS}{first.value:016x}-{last.value:016x}-{secrets.token_hex(4)}.parquet"
+    # Synced before an entry names it: an entry never points to rows that a power cut can take.
     failpoint("segment_sync.before")
     size = store.write_durable(path, partial(_encode, records, table_ids))
     failpoint("segment_sync.after")
@@ -171,6 +174,7 @@ def plan_merge(state: ManifestState, now: datetime) -> tuple[Segment, ...]:
 
     Segments that no reader needs are left to `truncate`; parts of large transactions are never merged.
     """
+    # What is going to be truncated soon is not worth a merge.
     needed = state.slowest_reader()
     run: list[Segment] = []
     for segment in state.segments:
@@ -217,6 +221,7 @@ def merge_segments(
 def _concatenate_by_table(segments: Sequence[pa.Table]) -> pa.Table:
     """Join segments in commit order: each is ordered by table, so slices by table need no sorting."""
     slices = [(table_id, part) for records in segments for table_id, part in _slice_by_table(records)]
+    # A stable sort: within a table the slices stay in commit order.
     slices.sort(key=lambda found: found[0])
     return pa.concat_tables([part for _, part in slices])
 
@@ -240,6 +245,7 @@ def truncate(store: Store, manifest: Manifest, token: int, now: datetime) -> Man
         state = manifest.append(SegmentsTruncated(token=token, position=slowest, truncated_at=now))
     expired = tuple(pending.path for pending in state.pending_deletions if pending.since <= now - DELETE_GRACE)
     if expired:
+        # Files first: an entry that comes first, and a crash, would leave files that nothing lists.
         delete_all(store, expired)
         state = manifest.append(FilesDeleted(token=token, paths=expired))
     return state

@@ -29,8 +29,7 @@ from rowtide.events.catalogue import TargetTableEdited
 from rowtide.events.emission import emit
 from rowtide.lake.stores import locate
 from rowtide.targets.applying import Due, TableVersion
-from rowtide.targets.columns import TargetColumns, require_partitionable, shape_table
-from rowtide.targets.definitions import Target
+from rowtide.targets.definitions import Target, TargetColumns, require_partitionable, shape_table
 from rowtide.targets.direct.history import DirectHistory
 from rowtide.targets.direct.tables import MOST_BYTES, DirectTable, KeySet, ShownColumns
 from rowtide.targets.errors import KeyUnfit

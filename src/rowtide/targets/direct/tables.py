@@ -26,7 +26,7 @@ from rowtide.delta.writing.commits import create_table
 from rowtide.delta.writing.edits import Edit, Indexes, MakeRows, Stamp, edit_rows, replace_rows
 from rowtide.lake.sql_text import schema_text
 from rowtide.lake.stores import locate
-from rowtide.targets.columns import TargetColumns
+from rowtide.targets.definitions import TargetColumns
 from rowtide.targets.errors import KeyUnfit, TargetOccupied
 from rowtide.targets.formats.delta import mapping_properties
 from rowtide.targets.table_format import Verify

@@ -99,7 +99,10 @@ def _after(
     if commit is None:
         return before
     if commit.restored is not None:
+        # A restore undoes what others did since that version; the position in its `txn` counts again, so that windows
+        # after it are applied once more.
         return seen.get(commit.restored) or VersionLineage(restored=commit.restored)
+    # Our own commit after a restore: the table follows from its source again.
     if application in commit.applications:
         return replace(before, restored=None)
     if commit.changes_rows:
@@ -280,6 +283,8 @@ class DeltaTable:
         failpoint("target_commit.before")
         try:
             with writing(self.location):
+                # Before the statement reads the table. A commit that comes later is Delta's to find, by its conflict
+                # check.
                 self._require_position()
                 statement()
         finally:

@@ -10,7 +10,7 @@ from rowtide.cdc.instances import Instance, find_indexes
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape
 from rowtide.databases.source_table import SourceColumn, SourceTable
-from rowtide.log.announcements import LONGEST_STATEMENT, Alteration
+from rowtide.log.membership import LONGEST_STATEMENT, Alteration
 
 LSN = CommitLsn(500)
 TABLE = source_table([("id", "integer"), ("name", "text")])

@@ -17,8 +17,7 @@ from rowtide.core.tables import ColumnShape
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.values import describe_code
-from rowtide.log.announcements import Alteration, AlteredColumn
-from rowtide.log.membership import Member
+from rowtide.log.membership import Alteration, AlteredColumn, Member
 from rowtide.log.postgres.pgoutput.messages import Relation
 
 

@@ -17,13 +17,17 @@ from rowtide.core.errors import DecodeError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import ColumnShape, ImageKind
 from rowtide.core.values import frozen
-from rowtide.log.announcements import SCHEMA, TABLE, Announcement, ControlRow, decode_alteration
 from rowtide.log.membership import (
+    SCHEMA,
+    TABLE,
     Altered,
+    Announcement,
+    ControlRow,
     Disabled,
     Enabled,
     Event,
     Heartbeat,
+    decode_alteration,
     decode_disable,
     decode_member,
     decode_token,

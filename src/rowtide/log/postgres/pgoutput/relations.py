@@ -12,8 +12,7 @@ import numpy.typing as npt
 from rowtide.core.lsn import EPOCH_SHIFT, Position, pack_lsn
 from rowtide.core.tables import ColumnShape, LoggedTable, TableShape
 from rowtide.core.values import frozen
-from rowtide.log.announcements import Alteration
-from rowtide.log.membership import Member, follow_alteration, needed_columns
+from rowtide.log.membership import Alteration, Member, follow_alteration, needed_columns
 from rowtide.log.postgres.pgoutput.inferring import Types, Unclear
 from rowtide.log.postgres.pgoutput.messages import Bools, Frames, Ints, Relation, is_control, parse_origin
 
@@ -204,6 +203,7 @@ class TableVersions:
         return Resolved(version, is_new=is_new, is_reshaped=is_reshaped)
 
 
+# PostgreSQL counts microseconds from 2000-01-01, Arrow from 1970-01-01.
 _EPOCH_2000_US = 946_684_800_000_000
 _EPOCH_1970 = datetime.fromtimestamp(0, UTC)
 _YEARS_US = (-62_135_596_800_000_000 - _EPOCH_2000_US, 253_402_300_800_000_000 - _EPOCH_2000_US)
@@ -286,6 +286,8 @@ class TransactionTracker:
         number = np.cumsum(frames.kinds == ord("B"))
         lsn = np.concatenate(([self._last.lsn], begin_lsn))
         self._check_lsns(frames, begins, commits, lsn, number)
+        # The server writes a slot's confirmed position to disk at its checkpoints only: after a crash it sends
+        # transactions again that the position covers.
         is_dropped = np.concatenate(([self._last.is_dropped], begin_lsn < self._position.value))
         origin, origins = self._origins(frames, begins)
         time = np.concatenate(([self._last.time], self._times(frames, begins)))
@@ -313,6 +315,7 @@ class TransactionTracker:
         total = np.cumsum(changes)
         number = transactions.number
         before = np.zeros(len(transactions.lsn), np.int64)
+        # Ordinals continue where the last batch cut the transaction: consumers sort by them over segments.
         before[0] = -self._last.ordinal
         is_first = np.diff(number, prepend=0) > 0
         before[1:] = total[is_first]
@@ -342,12 +345,14 @@ class TransactionTracker:
 
     def _commit_lsns(self, frames: Frames, begins: Ints) -> Ints:
         log = frames.int64_at(frames.starts[begins] + 1)
+        # The bits above are the epoch's in an LSN of ours. 56 bits are 64 PiB of WAL.
         frames.require(log >> EPOCH_SHIFT == 0, begins, "the commit LSN exceeds 56 bits")
         return log | self._epoch_bits
 
     def _check_lsns(self, frames: Frames, begins: Ints, commits: Ints, lsn: Ints, number: Ints) -> None:
         """Check that commit order is LSN order: positions and the sort order rely on it."""
         frames.require(np.diff(lsn) > 0, begins, "the commit LSN is not above the one before")
+        # Behind the kind of a Commit there is a byte of flags, which no version uses.
         committed = frames.int64_at(frames.starts[commits] + 2) + self._epoch_bits
         same = committed == lsn[number[commits]]
         frames.require(same, commits, "the commit LSN differs from that of Begin")

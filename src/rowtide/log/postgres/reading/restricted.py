@@ -85,6 +85,8 @@ def find_refused(candidates: Sequence[int], is_refused: Callable[[Sequence[int]]
     """Return a table with a refused change, one of `candidates`, by bisection; `is_refused` tries several at once."""
     while len(candidates) > 1:
         half = candidates[: len(candidates) // 2]
+        # The server's error names no table: each try decodes the transaction once more, so that n tables need log2(n)
+        # of them.
         candidates = half if is_refused(half) else candidates[len(half) :]
     return candidates[0]
 

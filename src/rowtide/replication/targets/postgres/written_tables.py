@@ -19,7 +19,7 @@ from rowtide.databases.postgres.functions import USERS_PATH
 from rowtide.databases.postgres.owners import LAST_WITH_OPEN_COMMIT, Owner, read_owners
 from rowtide.databases.postgres.quoting import operators_query, quote, quote_qualified, running
 from rowtide.databases.postgres.session_settings import pin_again
-from rowtide.databases.run_as import RunAs
+from rowtide.databases.source_table import RunAs
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.errors.subscribers import (
     OwnerTriggersDeferred,

@@ -23,7 +23,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.databases.file_access import make_file, make_place
 from rowtide.lake.errors import JarMissing, WorkerModuleMissing
-from rowtide.lake.spark.settings import PACKAGES, join_lists
+from rowtide.lake.spark_settings import PACKAGES, join_lists
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rowtide.lake.errors import SparkSettingInvalid
-from rowtide.lake.spark.jvm import read_asked, read_given
-from rowtide.lake.spark.settings import (
+from rowtide.lake.jvm import read_asked, read_given
+from rowtide.lake.spark_settings import (
     PINNED_SETTINGS,
     SparkRequest,
     count_cores,

@@ -21,7 +21,7 @@ from rowtide.cdc.errors.jobs import (
     ScheduleInvalid,
     ThresholdInvalid,
 )
-from rowtide.cdc.jobs.parameters import (
+from rowtide.cdc.jobs.definitions import (
     SQL_SERVER_DEFAULTS,
     JobParameters,
     JobType,

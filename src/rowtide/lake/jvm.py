@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowtide.databases.file_access import PRIVATE
 from rowtide.lake.errors import JavaMissing, SparkNotStarted, SparkSettingInvalid
-from rowtide.lake.spark.jars import (
+from rowtide.lake.jars import (
     JARS,
     JARS_FOLDER,
     Library,
@@ -31,7 +31,7 @@ from rowtide.lake.spark.jars import (
     find_libraries,
     jar_settings,
 )
-from rowtide.lake.spark.settings import (
+from rowtide.lake.spark_settings import (
     HADOOP,
     MASTER,
     PROPERTIES_FILE,

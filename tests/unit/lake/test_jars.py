@@ -8,7 +8,7 @@ from zipfile import ZipFile
 import pytest
 
 from rowtide.lake.errors import SparkSettingInvalid
-from rowtide.lake.spark.jars import (
+from rowtide.lake.jars import (
     DELTA,
     ICEBERG,
     ResolvedJars,
@@ -20,7 +20,7 @@ from rowtide.lake.spark.jars import (
     jar_settings,
     s3_library,
 )
-from rowtide.lake.spark.jvm import find_spark_home, list_installed, list_jars
+from rowtide.lake.jvm import find_spark_home, list_installed, list_jars
 
 _PACKAGES, _EXCLUDES = "spark.jars.packages", "spark.jars.excludes"
 
