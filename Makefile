@@ -103,7 +103,7 @@ $(INSTALLED): $(BIN)/uv requirements.lock pyproject.toml
 # Two Sparks at a time would fetch them to one place.
 $(JARS): $(INSTALLED)
 	@echo "Starting Spark once, which fetches the jars of Delta, Iceberg and S3 the first time ..."
-	@$(BIN)/python -c 'from rowtide.lake.session import build_session; from rowtide.lake.spark.jars import ICEBERG; \
+	@$(BIN)/python -c 'from rowtide.lake.session import build_session; from rowtide.lake.jars import ICEBERG; \
 		build_session(formats=[ICEBERG], lakes=["s3://bucket"]).stop()'
 	@touch $@
 

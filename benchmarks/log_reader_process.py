@@ -23,8 +23,7 @@ from rowtide.log.membership import Enabled
 from rowtide.log.postgres.reading.restricted import LogAccess
 from rowtide.log.postgres.reading.source import PostgresSource
 from rowtide.log.postgres.stream.stream import ReplicationStream
-from rowtide.log.ranges import RangeWriter
-from rowtide.log.reader import LogReader
+from rowtide.log.reader import LogReader, RangeWriter
 from rowtide.log.store.entries import Opened, RangeAppended
 from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest

@@ -132,11 +132,11 @@ class Database:
         driver is not installed.
         """
         with naming_extras():
-            from rowtide.cdc.jobs.parameters import JobType
+            from rowtide.cdc.jobs.definitions import JobType
             from rowtide.cdc.running.context import CaptureContext, Watchers, emitting
             from rowtide.cdc.running.job_agent import SharedSpark, run_jobs
             from rowtide.cdc.scans.pace import USUAL
-            from rowtide.targets.running import TargetsAgent, targets_beside
+            from rowtide.targets.api import TargetsAgent, targets_beside
         make_spark = SharedSpark(partial(self.targets.make_spark, spark)).get
         context = CaptureContext(
             self.url,
@@ -167,7 +167,7 @@ class Database:
         """
         with naming_extras():
             from rowtide.cdc.running.job_agent import SharedSpark
-            from rowtide.targets.running import TargetsAgent, run_targets
+            from rowtide.targets.api import TargetsAgent, run_targets
         agent = TargetsAgent(self.targets, name, SharedSpark(partial(self.targets.make_spark, spark)).get, on_event)
         with scope(parse_url(self.url).name, "targets"):
             run_targets(agent, stop or threading.Event())

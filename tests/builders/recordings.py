@@ -19,7 +19,7 @@ from psycopg import sql
 
 from fixtures.servers import drop_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.databases.sqlite.keys import quote
+from rowtide.databases.sqlite.sql_text import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,8 +15,8 @@ from sqlalchemy import Connection, Engine, Executable, text
 from rowtide.adoption.errors import NothingToResumeFrom
 from rowtide.adoption.found import Adoption
 from rowtide.cdc import access, definitions as cdc_definitions
-from rowtide.cdc.capture.continuity import find_contradiction, is_behind
 from rowtide.cdc.gaps import reinitialize as capture
+from rowtide.cdc.lake_lease import find_contradiction, is_behind
 from rowtide.cdc.published import read_publication
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.failpoints import failpoint
@@ -38,8 +38,8 @@ from rowtide.log.errors import (
 )
 from rowtide.log.postgres import control, ddl_triggers, provision, slot, table_publications
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
+from rowtide.log.postgres.membership import find_rebound, rebind_steps
 from rowtide.log.postgres.provenance import find_difference, verify_history, verify_slot_on
-from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.restarting import rehearse_restart, restart_log
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.postgres.table_publications import PublicationCreation
@@ -175,7 +175,8 @@ def _find_blocker(connection: Connection, url: str, source: SourceDefinition, st
     except (HistoryDiverged, ServerPromoted) as error:
         return error.filled_fact
     except (SlotMissing, SlotInvalidated, SlotAdvanced):
-        pass  # on the server and the timeline that were read: a gap, which `reinitialize` is for
+        # On the server and the timeline that were read: a gap, which `reinitialize` is for.
+        return _find_contradiction(source, state)
     finally:
         stream.close()
     return _find_contradiction(source, state)

@@ -20,8 +20,8 @@ from rowtide.catalogs.errors import (
     CatalogueRefused,
     CatalogueUnreachable,
 )
+from rowtide.lake.jars import describe
 from rowtide.lake.session import spark_watched
-from rowtide.lake.spark.jars import describe
 from rowtide.storage.object_urls import spark_url
 from rowtide.storage.places import local_folder
 

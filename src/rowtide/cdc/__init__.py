@@ -23,14 +23,12 @@ if TYPE_CHECKING:
     from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn
     from rowtide.cdc.introspection import ListedColumn, ListedInstance
     from rowtide.cdc.jobs.administration import ListedJob
-    from rowtide.cdc.jobs.definitions import HistoricRun
-    from rowtide.cdc.jobs.parameters import JobChange, JobParameters, JobType, NewJob
+    from rowtide.cdc.jobs.definitions import HistoricRun, JobChange, JobParameters, JobType, NewJob
     from rowtide.cdc.lake_readers.lake import Lake
     from rowtide.cdc.lake_readers.presentation import ArrowChanges
     from rowtide.cdc.published import LakePublication, MissingTransaction, RecordedInstance
-    from rowtide.cdc.queries.lsn_times import Bound
-    from rowtide.cdc.queries.windows import PublishedLake, ValidityInterval
-    from rowtide.cdc.queries.wrappers import WrapperFunction
+    from rowtide.cdc.queries.sql_functions import WrapperFunction
+    from rowtide.cdc.queries.windows import Bound, PublishedLake, ValidityInterval
     from rowtide.cdc.requests import (
         CleanupOrder,
         ConsumerChange,
@@ -45,7 +43,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.running.context import Watchers
     from rowtide.cdc.scans.metrics import Engine, ScanError, ScanFigures, ScanSession
     from rowtide.cdc.scans.pace import CaptureOptions, EngineSetting
-    from rowtide.cdc.snapshots.administration import ListedSnapshot
+    from rowtide.cdc.snapshot_requests import ListedSnapshot
     from rowtide.cdc.snapshots.copies import SnapshotProgress
     from rowtide.cdc.spark_changes import Changes
     from rowtide.cdc.status import Status
@@ -129,7 +127,7 @@ __all__ = [
 _HOMES = {
     "ArrowChanges": "rowtide.cdc.lake_readers.presentation",
     "BeforeImages": "rowtide.core.tables",
-    "Bound": "rowtide.cdc.queries.lsn_times",
+    "Bound": "rowtide.cdc.queries.windows",
     "BridgedGap": "rowtide.cdc.gaps.reconciling",
     "CaptureLoss": "rowtide.cdc.gaps.reinitialize",
     "CaptureOptions": "rowtide.cdc.scans.pace",
@@ -150,9 +148,9 @@ _HOMES = {
     "ImageCost": "rowtide.databases.postgres.catalogue",
     "Instance": "rowtide.cdc.instances",
     "InstanceRequest": "rowtide.cdc.requests",
-    "JobChange": "rowtide.cdc.jobs.parameters",
-    "JobParameters": "rowtide.cdc.jobs.parameters",
-    "JobType": "rowtide.cdc.jobs.parameters",
+    "JobChange": "rowtide.cdc.jobs.definitions",
+    "JobParameters": "rowtide.cdc.jobs.definitions",
+    "JobType": "rowtide.cdc.jobs.definitions",
     "Lake": "rowtide.cdc.lake_readers.lake",
     "LakePublication": "rowtide.cdc.published",
     "ListedChange": "rowtide.cdc.ddl.history",
@@ -160,12 +158,12 @@ _HOMES = {
     "ListedConsumer": "rowtide.cdc.consumers.consumers",
     "ListedInstance": "rowtide.cdc.introspection",
     "ListedJob": "rowtide.cdc.jobs.administration",
-    "ListedSnapshot": "rowtide.cdc.snapshots.administration",
+    "ListedSnapshot": "rowtide.cdc.snapshot_requests",
     "MendedTable": "rowtide.cdc.widening_removal",
     "MissingTransaction": "rowtide.cdc.published",
     "NewConsumer": "rowtide.cdc.requests",
     "NewInstance": "rowtide.cdc.requests",
-    "NewJob": "rowtide.cdc.jobs.parameters",
+    "NewJob": "rowtide.cdc.jobs.definitions",
     "OpenGap": "rowtide.cdc.gaps.reconciling",
     "Outcome": "rowtide.cdc.enabling.table_sets",
     "PublishedLake": "rowtide.cdc.queries.windows",
@@ -192,7 +190,7 @@ _HOMES = {
     "Widened": "rowtide.core.tables",
     "WidenedTable": "rowtide.cdc.ddl.retyping",
     "Window": "rowtide.cdc.consumers.consuming",
-    "WrapperFunction": "rowtide.cdc.queries.wrappers",
+    "WrapperFunction": "rowtide.cdc.queries.sql_functions",
 }
 
 if not TYPE_CHECKING:

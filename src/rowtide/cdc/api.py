@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.consumers.consuming import Consuming
-from rowtide.cdc.job_functions import SnapshotFunctions
+from rowtide.cdc.functions import SnapshotFunctions
 from rowtide.cdc.requests import DatabaseToEnable, InstanceRequest, NewInstance, TablesRequest, TablesToEnable
 from rowtide.cdc.scans.pace import USUAL, CaptureOptions
 from rowtide.core.lsn import CommitLsn

@@ -13,14 +13,13 @@ from rowtide.cdc.ddl.history import ListedChange
 from rowtide.cdc.errors.querying import InstanceNotReadable
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import ArrowChanges
-from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
-from rowtide.cdc.queries.windows import PublishedLake, ValidityInterval
+from rowtide.cdc.queries.windows import Bound, LsnTimes, PublishedLake, ValidityInterval
 from rowtide.cdc.rights import read_role_access
 from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_url
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.text_queries import Run, is_begun, running
+from rowtide.databases.postgres.quoting import Run, is_begun, running
 from rowtide.databases.urls import parse_url
 from rowtide.log.errors import DatabaseNotEnabled
 from rowtide.log.source_definition import SourceDefinition, find_source

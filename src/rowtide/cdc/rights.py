@@ -7,8 +7,7 @@ from typing import Any
 from rowtide.cdc.errors.enabling import ReadingDenied
 from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.quoting import quote, quote_qualified
-from rowtide.databases.postgres.text_queries import Run
+from rowtide.databases.postgres.quoting import Run, quote, quote_qualified
 
 
 @frozen

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rowtide.cdc.instances import Instance
+from rowtide.cdc.instances import INSERT, ROW_FILTERS, TRUNCATE, Instance, change_columns
 from rowtide.cdc.lake_readers.as_of.moved_rows import MovedRows
 from rowtide.cdc.lake_readers.change_tables import ChangeTable
 from rowtide.cdc.queries.as_of.function import without_dropped
@@ -21,11 +21,10 @@ from rowtide.cdc.queries.as_of.opening import open_as_of
 from rowtide.cdc.queries.as_of.rows import bag_as_of, find_counted, table_as_of
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS, Truncates, net_select, share_out, unite, united_columns
 from rowtide.cdc.queries.windows import PublishedLake, RequestedRange, choose_option, open_window, require_net_changes
-from rowtide.cdc.rows.change_columns import INSERT, ROW_FILTERS, TRUNCATE, change_columns
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages
 from rowtide.core.values import frozen
-from rowtide.delta.statistics import Between
+from rowtide.delta.data_files import Between
 from rowtide.lake import tables
 from rowtide.lake.sql_text import quote, select_from
 from rowtide.lake.tables import LakeTableVersion

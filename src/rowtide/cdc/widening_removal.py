@@ -18,7 +18,7 @@ from rowtide.cdc.definitions import mend_requests, require_complete
 from rowtide.cdc.errors.capturing import MendingFailed
 from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.published import base_table_path, change_table_path, list_table_paths
-from rowtide.cdc.snapshots.administration import choose_instances
+from rowtide.cdc.snapshot_requests import choose_instances
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.json_records import JsonOf

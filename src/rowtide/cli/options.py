@@ -15,7 +15,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.options import Argument, Option
 from rowtide.databases.urls import lasting
 from rowtide.lake.errors import SparkSettingInvalid
-from rowtide.lake.spark.settings import SparkRequest, parse_setting
+from rowtide.lake.spark_settings import SparkRequest, parse_setting
 
 if TYPE_CHECKING:
     from rowtide.cdc.lake_functions import LakeFunctions

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.operators import ColumnOperators
+from rowtide.databases.postgres.quoting import ColumnOperators
 from rowtide.databases.postgres.values import is_of_server
 
 if TYPE_CHECKING:

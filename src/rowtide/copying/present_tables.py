@@ -19,8 +19,7 @@ from rowtide.databases.postgres import owners
 from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.functions import PIN_PATH
 from rowtide.databases.postgres.owners import called_by_plans
-from rowtide.databases.postgres.quoting import quote
-from rowtide.databases.postgres.text_queries import running
+from rowtide.databases.postgres.quoting import quote, running
 
 
 @frozen

@@ -31,10 +31,8 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import open_url
 from rowtide.databases.postgres.copying import copy_out
 from rowtide.databases.postgres.errors import RowsHidden, translated
-from rowtide.databases.postgres.operators import read_operators
-from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.databases.postgres.quoting import quote_qualified, read_operators, running
 from rowtide.databases.postgres.session_settings import STREAM_SETTINGS, WHOLE_TABLES
-from rowtide.databases.postgres.text_queries import running
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.lease import describe_holder
 

@@ -24,6 +24,6 @@ RECORD = pa.schema(_FIELDS)
 """The schema. Row images have one text per column of the table version, null for NULL.
 
 `origin` is that of a transaction which replication applied: the name of the session's replication origin, or a verified
-mark of rowtide's delivery (`rowtide.log.announcements`). `absent` is a bitmap over `after` (bit i of byte i div 8,
+mark of rowtide's delivery (`rowtide.log.membership`). `absent` is a bitmap over `after` (bit i of byte i div 8,
 least significant first) of values that the log did not carry; null = all carried.
 """

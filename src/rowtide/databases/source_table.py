@@ -1,8 +1,8 @@
-"""A table as described by a source database's catalogue; the same for every database."""
+"""A table as described by a source database's catalogue, the same for every database, and whose rights its code has."""
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, StrEnum
 
 from rowtide.core.values import frozen
 
@@ -121,3 +121,12 @@ class SourceTable:
     def find_index(self, name: str | None) -> SourceIndex | None:
         """Return an index by its name."""
         return next((index for index in self.indexes if index.name == name), None)
+
+
+class RunAs(StrEnum):
+    """Whose rights triggers, defaults, checks and other code of a table of another role have."""
+
+    OWNER = "owner"
+    """Those of the table's owner."""
+    AGENT = "agent"
+    """Those of the role that writes: the tables' owners are trusted with them."""

@@ -21,8 +21,7 @@ from rowtide.cdc.enabling.instances import choose_key, decide_net_changes, list_
 from rowtide.cdc.enabling.postgres import repeat_request
 from rowtide.cdc.enabling.table_rules import list_rules
 from rowtide.cdc.enabling.table_sets import parse_pattern
-from rowtide.cdc.jobs.definitions import read_jobs
-from rowtide.cdc.jobs.parameters import JobType
+from rowtide.cdc.jobs.definitions import JobType, read_jobs
 from rowtide.cdc.snapshot_requests import has_snapshot
 from rowtide.core.formats import StoreFormat
 from rowtide.core.options import values_of

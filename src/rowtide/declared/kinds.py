@@ -11,7 +11,7 @@ from dataclasses import MISSING, asdict, field, fields
 from functools import cache
 from typing import Annotated, Any, get_type_hints
 
-from rowtide.cdc.jobs.parameters import DEFAULTS, JobChange, NewJob
+from rowtide.cdc.jobs.definitions import DEFAULTS, JobChange, NewJob
 from rowtide.cdc.requests import ConsumerChange, DatabaseToEnable, NewConsumer, NewInstance, TablesToEnable
 from rowtide.core.options import Option
 from rowtide.core.tables import Widened

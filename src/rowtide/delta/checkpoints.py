@@ -125,6 +125,7 @@ def write_checkpoint(snapshot: Snapshot, now: datetime) -> None:
         # A slower thread writes an older one: commits are compared with the newest.
         return
     hint = {"version": snapshot.version, "size": len(actions), "numOfAddFiles": len(snapshot.files)}
+    # After the checkpoint: readers trust the hint, and would fail for a file that is not there.
     store.put_durable(LAST_CHECKPOINT, json.dumps(hint).encode())
     failpoint("delta_last_checkpoint.after")
     if LogFiles.of(store.list(LOG, after=f"{LOG}{snapshot.version + 1:020d}")).checkpoints:
@@ -140,6 +141,7 @@ def _actions(snapshot: Snapshot, now: datetime) -> Iterator[tuple[str, Mapping[s
         yield "txn", transaction.values()
     oldest = _millis(now - removed_for(snapshot.properties))
     for gone in state.removed.values():
+        # Older tombstones may be dropped (Delta's protocol, "Action Reconciliation"): no vacuum needs them any more.
         if gone.deleted_at >= oldest:
             yield "remove", gone.values(changes_data=False)
     for file in state.files.values():
@@ -197,6 +199,7 @@ def forget_versions(location: Location, age: timedelta, now: datetime) -> None:
     What is younger than `freshness.KEPT_FOR` stays in any case. Raises `LakeWriteFailed`, `LakeReadFailed`.
     """
     paths = location.store.list(LOG)
+    # A writer that stood still finds its number taken only while that commit's file is there: see `put_commit`.
     before = _millis(now - max(age, KEPT_FOR))
     versions = sorted(LogFiles.of(paths).checkpoints)
     # Times ascend with versions, nearly; so only a few are looked up.
@@ -233,6 +236,7 @@ def _duration(properties: Mapping[str, str], name: str, usual: timedelta) -> tim
     if text is None:
         return usual
     found = parse_duration(text)
+    # A retention that another writer wrote in a form that we do not read: nothing is deleted rather than too much.
     return found if found is not None else datetime.now(UTC) - datetime(1971, 1, 1, tzinfo=UTC)
 
 

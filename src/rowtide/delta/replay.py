@@ -77,6 +77,7 @@ class VersionState:
         """
         with _checked():
             actions = list(read_commit(content))
+            # A stable sort: removes first, the others in their order.
             for kind, values in sorted(actions, key=lambda action: action[0] != "remove"):
                 self.apply(kind, values)
 
@@ -191,6 +192,7 @@ class LogFiles:
                 parts[int(checkpoint[1]), int(checkpoint[3] or 0)].append(path)
             elif (other := _OTHER_CHECKPOINT.fullmatch(path)) is not None:
                 others.add(int(other[1]))
+        # A checkpoint in parts counts once all of them are there: a writer may have died between two.
         complete = {version: tuple(sorted(found)) for (version, of), found in parts.items() if len(found) == (of or 1)}
         return cls(commits, complete, frozenset(others))
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from rowtide.core.values import frozen
 from rowtide.delta import features
 from rowtide.delta.actions import AddFile, Metadata, Protocol
-from rowtide.delta.data_files import FileReader, RowGroup, list_row_groups
+from rowtide.delta.data_files import Between, FileReader, RowGroup, find_empty_columns, list_row_groups, prune
 from rowtide.delta.errors import LakeReadFailed, LogDamaged, TableUnreadable
 from rowtide.delta.features import find_unreadable
 from rowtide.delta.replay import (
@@ -33,7 +33,6 @@ from rowtide.delta.replay import (
     commit_path,
 )
 from rowtide.delta.schema import FieldType, Struct, TypeUnknown, constants_of, parse_schema
-from rowtide.delta.statistics import Between, find_empty_columns, prune
 from rowtide.storage.object_urls import is_object_url
 from rowtide.storage.store import Missing, Store, get_all
 
@@ -177,6 +176,7 @@ class Snapshot:
         path = self.location.path
         for feature in find_unreadable(self.protocol, self.metadata):
             raise TableUnreadable(path, feature)
+        # The feature may be on in a table without such a file: that one can be read.
         if any(file.has_deletion_vector for file in self.files.values()):
             raise TableUnreadable(path, "files with deletion vectors")
 
@@ -187,6 +187,7 @@ class Snapshot:
     @contextmanager
     def _reading(self, file: AddFile) -> Iterator[pa.NativeFile]:
         path, name = self.location.path, unquote(file.path)
+        # A writer of the log could otherwise have any file read that this process may read.
         if "://" in name or name.startswith(("/", "file:")):
             raise TableUnreadable(path, f"a data file outside its folder ({name})")
         try:
@@ -293,6 +294,8 @@ def find_segment(location: Location, version: int | None = None, *, with_hint: b
     hinted = read_hint(location.store) if with_hint else None
     if hinted is not None and (version is None or hinted <= version):
         files = LogFiles.of(location.store.list(LOG, after=f"{LOG}{hinted:020d}"))
+        # The hint may be older than the last checkpoint, and name one that a cleanup has deleted: then everything is
+        # listed.
         if hinted in files.checkpoints:
             return _make_up(location, files, version)
     files = LogFiles.of(location.store.list(LOG))

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from rowtide.cdc.errors.capturing import LakeUnknown
+from rowtide.cdc.instances import UPDATE_BEFORE
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import ArrowChanges
 from rowtide.cdc.published import system_table_path
-from rowtide.cdc.rows.change_columns import UPDATE_BEFORE
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.delta.snapshot import open_snapshot

@@ -34,7 +34,7 @@ from rowtide.demo.proof import (
 )
 from rowtide.demo.workload import CLIENTS, DEPOSIT, KEYS, SCALE, TARGETED, WITHDRAWAL, Workload
 from rowtide.handle import connect
-from rowtide.lake.spark.jvm import require_java
+from rowtide.lake.jvm import require_java
 from rowtide.targets import Targets
 
 _LINE_EVERY_S = 5.0

@@ -28,14 +28,14 @@ from rowtide.diagnosis.result import (
     times,
     warning,
 )
-from rowtide.log.postgres.backlog import ReadingStatus, seconds_between
+from rowtide.log.postgres.slot import ReadingStatus, seconds_between
 from rowtide.targets.definitions import TableState
 from rowtide.targets.listing import NEW, ListedTarget
 
 if TYPE_CHECKING:
     from rowtide.cdc.ddl.history import ListedChange
     from rowtide.cdc.instances import Instance
-    from rowtide.cdc.status.lake import RowsLeft
+    from rowtide.cdc.introspection import RowsLeft
 
 
 @frozen

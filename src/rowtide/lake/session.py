@@ -10,16 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rowtide.core.errors import ExtraMissing
 from rowtide.lake.errors import SparkLost, SparkRunning, StorageNotShared
-from rowtide.lake.spark.jars import Library
-from rowtide.lake.spark.jvm import (
-    find_spark_home,
-    read_asked,
-    read_given,
-    require_java,
-    start_application,
-    storage_settings,
-)
-from rowtide.lake.spark.settings import (
+from rowtide.lake.jars import Library
+from rowtide.lake.jvm import find_spark_home, read_asked, read_given, require_java, start_application, storage_settings
+from rowtide.lake.spark_settings import (
     HADOOP,
     MASTER,
     PINNED_SETTINGS,

@@ -1,4 +1,4 @@
-"""Delta tables by path: create, read, empty, and their upkeep.
+"""Delta tables by path: create, read, empty, and their upkeep; small append-only tables without Spark.
 
 `before_commit` is called in front of a commit that changes what a table has, and may raise: see
 `delta.writing.alteration`.
@@ -14,21 +14,25 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from rowtide.core.values import frozen
 from rowtide.delta.actions import AddFile
 from rowtide.delta.checkpoints import forget_checksums, forget_versions
+from rowtide.delta.data_files import Between
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.delta.features import FORMAT, IDENTITY, LAKE_TABLE
 from rowtide.delta.replay import LOG
 from rowtide.delta.schema import FieldType
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
-from rowtide.delta.statistics import Between
-from rowtide.delta.writing import alteration, deletion, rewriting
+from rowtide.delta.writing import alteration, changes, rewriting
 from rowtide.delta.writing.alteration import BeforeCommit, Convert
-from rowtide.delta.writing.commits import create_table
-from rowtide.delta.writing.deletion import Below, vacuum as vacuum_files
+from rowtide.delta.writing.appends import name_data_file, write_rows
+from rowtide.delta.writing.changes import Below, vacuum as vacuum_files
+from rowtide.delta.writing.commits import Committer, PriorVersion, create_table
+from rowtide.lake.jars import describe, find_lack
 from rowtide.lake.session import require_reachable, spark_watched
-from rowtide.lake.spark.jars import describe, find_lack
 from rowtide.lake.sql_text import delta_type, schema_text
 from rowtide.lake.stores import locate, open_folder
 from rowtide.storage.object_urls import spark_url
@@ -274,7 +278,7 @@ def delete_rows(path: str, rows: Below) -> int:
 
     A file is removed if all its rows are deleted; otherwise it is rewritten. Raises `LakeWriteFailed`.
     """
-    return deletion.delete_below(locate(path), rows)
+    return changes.delete_below(locate(path), rows)
 
 
 def vacuum(path: str) -> None:
@@ -284,3 +288,82 @@ def vacuum(path: str) -> None:
     """
     folder = open_folder(path)
     vacuum_files(Location(path, folder), folder)
+
+
+# Small append-only tables: a few rows per cycle, written and read without Spark. Used for the lake's system tables,
+# whose newest rows are read repeatedly.
+
+_CYCLE = "cycle"
+_LEAST = -(1 << 63)
+
+
+class SmallTable:
+    """One version of a table that has a bigint column `cycle`."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    @classmethod
+    def open(cls, path: str) -> SmallTable | None:
+        """Return the current version of a table; None if there is none. Raises `LakeReadFailed`, `TableUnreadable`."""
+        snapshot = open_snapshot(locate(path))
+        return cls(snapshot) if snapshot is not None else None
+
+    @property
+    def identity(self) -> str | None:
+        """The identity under which cycles are appended."""
+        return self._snapshot.properties.get(IDENTITY)
+
+    def read_latest_cycle(self) -> int:
+        """Return the last cycle appended under the table's identity, 0 before the first."""
+        identity = self.identity
+        return (self._snapshot.get_transaction(identity) if identity is not None else None) or 0
+
+    def read(self, columns: pa.Schema, *, from_cycle: int = 0) -> pa.Table:
+        """Return some columns, with `cycle`, of the rows from a cycle on, unordered.
+
+        Raises `LakeReadFailed`, `TableUnreadable`.
+        """
+        rows = self._snapshot.read(columns.names, [Between(_CYCLE, low=from_cycle)]).cast(columns)
+        return rows.filter(pc.greater_equal(rows[_CYCLE], pa.scalar(from_cycle)))
+
+    def find_end(self, column: str, low: int, most_rows: int) -> int | None:
+        """Return an upper bound in an integer column that leaves about `rows` rows from `low` on; None: all of them.
+
+        By the files' statistics alone. Raises `LakeReadFailed`, `TableUnreadable`.
+        """
+        files = [(_least(file, column), file) for file in self._snapshot.list_files(Between(column, low))]
+        rows = 0
+        for least, file in sorted(files, key=lambda found: found[0]):
+            if rows >= most_rows and least > low:
+                return least - 1
+            rows += file.statistics.get("numRecords") or 0
+        return None
+
+    def stream(self, columns: pa.Schema, *ranges: Between) -> Iterator[pa.Table]:
+        """Yield some columns of the rows of the files that may have rows in the ranges, in parts of bounded size.
+
+        Raises as `read`.
+        """
+        for batch in self._snapshot.stream(columns.names, ranges):
+            yield pa.Table.from_batches([batch]).cast(columns)
+
+
+def append_small(committer: Committer, rows: pa.Table, path: str, *, identity: str, cycle: int) -> bool:
+    """Append a cycle's rows, in the table's columns; return False if the table already has that cycle.
+
+    Raises as `Committer.commit_once`.
+    """
+    location = locate(path)
+
+    def write(state: PriorVersion) -> list[AddFile]:
+        if not rows.num_rows:
+            return []
+        return [write_rows(location, state.columns, state.metadata, rows, name_data_file(cycle))]
+
+    return committer.commit_once(location, identity=identity, cycle=cycle, write=write)
+
+
+def _least(file: AddFile, column: str) -> int:
+    least = (file.statistics.get("minValues") or {}).get(column)
+    return least if isinstance(least, int) else _LEAST

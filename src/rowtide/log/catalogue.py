@@ -25,11 +25,11 @@ from rowtide.core.formats import StoreFormat
 from rowtide.databases.format_views import Requirement
 from rowtide.databases.postgres.catalogue import has_table, running_through
 from rowtide.databases.urls import name_of
-from rowtide.log import announcements, source_definition
+from rowtide.log import membership, source_definition
 from rowtide.log.errors import DatabaseNotEnabled
 from rowtide.log.source_definition import SourceDefinition
 
-SCHEMA = announcements.SCHEMA
+SCHEMA = membership.SCHEMA
 metadata = MetaData(schema=SCHEMA)
 
 source_table = Table(

@@ -10,7 +10,6 @@ from sqlalchemy import Engine
 from rowtide.core.selectable_event import SelectableEvent
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.batches import ReadingPace
 from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.postgres import table_publications
@@ -19,9 +18,10 @@ from rowtide.log.postgres.provenance import verify_provenance, verify_slot_on
 from rowtide.log.postgres.reading.restricted import LogAccess
 from rowtide.log.postgres.reading.source import PostgresSource
 from rowtide.log.reader import LogReader
+from rowtide.log.source import ReadingPace
 from rowtide.log.store.entries import EntryExchange
 from rowtide.log.store.location import open_own_manifest, open_store
-from rowtide.log.store.maintenance import delete_orphans
+from rowtide.log.store.segments import delete_orphans
 
 _LEASE_PATIENCE_S = 10.0
 _STAND_BY_S = 1.0

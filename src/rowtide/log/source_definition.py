@@ -8,9 +8,9 @@ from rowtide.core.formats import StoreFormat
 from rowtide.core.values import frozen
 from rowtide.databases.format_views import Requirement, parse_definition, require as require_format
 from rowtide.databases.postgres.functions import recorded_definition
-from rowtide.databases.postgres.text_queries import Run
-from rowtide.log.announcements import SCHEMA
+from rowtide.databases.postgres.quoting import Run
 from rowtide.log.errors import DatabaseCopied
+from rowtide.log.membership import SCHEMA
 
 FORMAT = StoreFormat("publisher's metadata")
 """The format of the schemas `rowtide` and `cdc`."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rowtide.core.exports import exporting
 
 if TYPE_CHECKING:
-    from rowtide.databases.run_as import RunAs
+    from rowtide.databases.source_table import RunAs
     from rowtide.merge.api import MergeReplication
     from rowtide.merge.articles import (
         Article,
@@ -217,7 +217,7 @@ _HOMES = {
     "RowChange": "rowtide.merge.versions.changes",
     "RowMetadata": "rowtide.merge.inspection.procedures",
     "RowReplica": "rowtide.merge.inspection.validating",
-    "RunAs": "rowtide.databases.run_as",
+    "RunAs": "rowtide.databases.source_table",
     "SchemaChange": "rowtide.merge.publishing.schema_changes",
     "SchemaStatus": "rowtide.merge.publishing.schema_changes",
     "SnapshotFile": "rowtide.merge.publishing.snapshots",

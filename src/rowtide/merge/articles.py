@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from rowtide.core.options import Option
 from rowtide.core.values import frozen
-from rowtide.databases.run_as import RunAs
+from rowtide.databases.source_table import RunAs
 from rowtide.merge.errors.nodes import MetadataMalformed
 
 ROWGUID = "rowguid"

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, func, insert, select, update
 
-from rowtide.databases.run_as import RunAs
+from rowtide.databases.source_table import RunAs
 from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, Publication, SubscriberType
 from rowtide.merge.definitions import (
     articles,

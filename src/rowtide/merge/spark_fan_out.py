@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from rowtide.core.redaction import hiding_alike
 from rowtide.databases.urls import parse_url
+from rowtide.lake.jars import lack_named
 from rowtide.lake.session import pinned, spark_watched
-from rowtide.lake.spark.jars import lack_named
 from rowtide.merge.articles import DeviceLimits
 from rowtide.merge.fan_out import FanOutTarget, SyncOutcome, synchronise_target
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from rowtide.cdc.jobs.parameters import JobType
+from rowtide.cdc.jobs.definitions import JobType
 from rowtide.cdc.scans.metrics import ScanPhase
 from rowtide.diagnosis.merge import MergeFacts
 from rowtide.diagnosis.result import Unread

@@ -9,7 +9,7 @@ from rowtide.core.exports import exporting
 if TYPE_CHECKING:
     from rowtide.core.operations import Operation
     from rowtide.core.tables import BeforeImages
-    from rowtide.databases.run_as import RunAs
+    from rowtide.databases.source_table import RunAs
     from rowtide.log.postgres.ddl_triggers import Triggers
     from rowtide.log.postgres.provision import OpenedSource
     from rowtide.log.source_definition import SourceDefinition
@@ -193,7 +193,7 @@ _HOMES = {
     "RowPlace": "rowtide.replication.inspection.row_places",
     "RowRepair": "rowtide.replication.inspection.compare_options",
     "RowValidation": "rowtide.replication.inspection.compare_options",
-    "RunAs": "rowtide.databases.run_as",
+    "RunAs": "rowtide.databases.source_table",
     "ScriptedChange": "rowtide.replication.running.custom_scripting",
     "SettingsChanges": "rowtide.replication.subscription_settings",
     "SettledRow": "rowtide.replication.conflicts",

@@ -10,7 +10,7 @@ from typing import Annotated, TypedDict, Unpack, cast
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import Argument, Option, read_words, values_of
 from rowtide.core.values import frozen
-from rowtide.databases.run_as import RunAs
+from rowtide.databases.source_table import RunAs
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.subscribing import LsnNotGiven, SettingOutOfRange
 

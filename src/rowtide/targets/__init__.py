@@ -8,11 +8,11 @@ from rowtide.core.exports import exporting
 
 if TYPE_CHECKING:
     from rowtide.targets.api import Targets
+    from rowtide.targets.applying import SetVersion, TableVersion
     from rowtide.targets.custom import CustomTarget, CustomWindow
     from rowtide.targets.definitions import TableState
     from rowtide.targets.listing import ListedTarget
     from rowtide.targets.options import ApplyEngine, NewTarget, TargetFormat, TargetOptions, Truncation
-    from rowtide.targets.sets import SetVersion, TableVersion
     from rowtide.targets.widening_removal import MendedTarget
 
 __all__ = [
@@ -38,9 +38,9 @@ _HOMES = {
     "ListedTarget": "rowtide.targets.listing",
     "MendedTarget": "rowtide.targets.widening_removal",
     "NewTarget": "rowtide.targets.options",
-    "SetVersion": "rowtide.targets.sets",
+    "SetVersion": "rowtide.targets.applying",
     "TableState": "rowtide.targets.definitions",
-    "TableVersion": "rowtide.targets.sets",
+    "TableVersion": "rowtide.targets.applying",
     "TargetFormat": "rowtide.targets.options",
     "TargetOptions": "rowtide.targets.options",
     "Targets": "rowtide.targets.api",

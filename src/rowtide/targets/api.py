@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
+from rowtide.agents.runs import JobRun, OnRetry, RunOutcome, ignore, run_agent
+from rowtide.agents.schedule import Schedule
 from rowtide.cdc.access import own_source, read_role_access
 from rowtide.cdc.consumers import consumers
 from rowtide.cdc.definitions import read_source, require_complete
+from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.cdc.published import read_visible_publication
-from rowtide.cdc.queries.lsn_times import LsnTimes
-from rowtide.cdc.queries.windows import PublishedLake
+from rowtide.cdc.queries.windows import LsnTimes, PublishedLake
 from rowtide.cdc.running.job_agent import SharedSpark
-from rowtide.cdc.snapshots.administration import choose_instances
+from rowtide.cdc.snapshot_requests import choose_instances
+from rowtide.core.errors import RowtideError
 from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import takes
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
-from rowtide.events.catalogue import ColumnsNotFollowed
+from rowtide.events.catalogue import ColumnsNotFollowed, JobFailed, TargetApplied
 from rowtide.events.emission import emit
+from rowtide.lake.errors import SparkLost
 from rowtide.lake.session import build_session, for_reading
+from rowtide.log.errors import DatabaseCopied, DatabaseNotEnabled, LeaseHeld, LeaseLost
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.storage.places import absolute_lake
 from rowtide.targets import definitions
-from rowtide.targets.applying import SetApplier
-from rowtide.targets.columns import require_fitting
+from rowtide.targets.applying import SetApplier, SetTable, SetVersion
 from rowtide.targets.custom import CustomSetApplier
-from rowtide.targets.definitions import TableState, Target
+from rowtide.targets.definitions import TableState, Target, require_fitting
 from rowtide.targets.errors import TargetTableUnknown
 from rowtide.targets.listing import ListedTarget, list_tables
 from rowtide.targets.new_columns import (
@@ -46,13 +52,13 @@ from rowtide.targets.new_columns import (
     translate,
 )
 from rowtide.targets.options import PYTHON, NewTarget
-from rowtide.targets.sets import SetTable, SetVersion
 from rowtide.targets.table_format import Verify, table_format, without_lease
 from rowtide.targets.tables import TableApplier, find_snapshot, open_table
 from rowtide.targets.widening_removal import FoundTarget, MendedTarget, find_tables, mend_tables, plan_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
 
 CONSIDERED_AFTER_S = 30.0
 """Seconds after which a blocker of an instance for new columns is checked again."""
@@ -278,3 +284,101 @@ def _open_applier(
     if target.is_custom:
         return CustomSetApplier(lake, target, make_spark, verify)
     return SetApplier(lake, target, TableApplier(lake, target, make_spark, verify).apply, verify, copied)
+
+
+POLL_S = 0.5
+
+
+def describe_version(target: str, version: SetVersion) -> str:
+    """Return what an apply has done, in a line."""
+    stopped = [table for table in version.tables.values() if table.state is TableState.STOPPED]
+    noted = "".join(f"; {table.capture_instance} has stopped: {table.note}" for table in stopped)
+    members = len(version.tables) - len(stopped)
+    return f"target {target}: {members} {'table' if members == 1 else 'tables'} at LSN {version.lsn}{noted}"
+
+
+def _applied(target: str, version: SetVersion) -> TargetApplied:
+    stopped = [table for table in version.tables.values() if table.state is TableState.STOPPED]
+    notes = "; ".join(f"{table.capture_instance} has stopped: {table.note}" for table in stopped)
+    names = tuple(table.capture_instance for table in stopped)
+    return TargetApplied(target, version.lsn, len(version.tables) - len(stopped), names, notes)
+
+
+@dataclass(slots=True)
+class TargetsAgent:
+    """Applies one target, or all, each time something is published or its schedule says so."""
+
+    targets: Targets
+    name: str | None
+    make_spark: Callable[[], SparkSession]
+    on_event: Callable[[str], None] = ignore
+    _reported: dict[str, str] = field(default_factory=dict)
+    """The last event of each target: a table that is still stopped is not reported again and again."""
+
+    def step(self) -> bool:
+        """Apply each target that is due; return whether any had anything to do."""
+        worked = [self._apply(target) for target in self.targets.list_definitions(self.name)]
+        return any(worked)
+
+    def _apply(self, target: Target) -> bool:
+        if not self._is_due(target):
+            return False
+        try:
+            version = self.targets.apply_target(target.name, self.make_spark)
+        except (LeaseHeld, LeaseLost, LakeUnknown):
+            # Another process applies to it now, or capture has not published anything yet.
+            return False
+        if version is not None:
+            event = describe_version(target.name, version)
+            if self._reported.get(target.name) != event:
+                emit(_applied(target.name, version))
+                self.on_event(event)
+            self._reported[target.name] = event
+        return version is not None
+
+    def _is_due(self, target: Target) -> bool:
+        """Return whether a target is due; by hand it always is."""
+        schedule = target.options.schedule
+        if schedule is None or self.name is not None:
+            return True
+        last = self.targets.read_position(target.name).recorded_at or target.created_at
+        return Schedule(schedule).is_due(last, datetime.now(UTC))
+
+
+def run_targets(
+    agent: TargetsAgent, stop: threading.Event, on_retry: OnRetry = ignore, *, has_run: bool = False
+) -> None:
+    """Apply targets until `stop` is set. Raises errors that need a decision."""
+    run_agent(lambda: nullcontext(agent), stop=stop, idle_s=POLL_S, has_run=has_run, on_retry=on_retry)
+
+
+@contextmanager
+def targets_beside(agent: TargetsAgent, stop: threading.Event, on_retry: OnRetry = ignore) -> Iterator[None]:
+    """Apply targets in a thread during the block; what ends the thread is reported as an event.
+
+    If Spark is lost, `stop` is set, which ends the block, and `SparkLost` raised.
+    """
+
+    def work(run: JobRun) -> str:
+        try:
+            run_targets(agent, run.stop, on_retry, has_run=True)
+        except (DatabaseCopied, DatabaseNotEnabled):
+            # The block says so.
+            return ""
+        except SparkLost:
+            stop.set()
+            raise
+        except RowtideError as error:
+            emit(JobFailed(run.retries, error))
+            agent.on_event(f"targets: {RunOutcome.FAILED}, {error}")
+            raise
+        return ""
+
+    run = JobRun("targets", work)
+    try:
+        yield
+    finally:
+        run.request_stop()
+        run.wait()
+    if isinstance(run.error, SparkLost):
+        raise run.error

@@ -6,30 +6,169 @@ tables of a set are worked on at the same time; one that cannot follow leaves th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
 
 from rowtide.cdc.consumers.consumers import ConsumedInstance
-from rowtide.cdc.published import ENABLED, LakePublication, RecordedInstance
-from rowtide.cdc.queries.lsn_times import LsnTimes
-from rowtide.cdc.queries.windows import PublishedLake
-from rowtide.cdc.recorded_snapshots import SnapshotState, find_base, read_snapshots
+from rowtide.cdc.published import ENABLED, LakePublication, RecordedInstance, arrow_schema, system_table_path
+from rowtide.cdc.queries.windows import LsnTimes, PublishedLake
+from rowtide.cdc.system_tables import SnapshotState, find_base, read_snapshots
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import ConnectionFailed
+from rowtide.delta.errors import AppendNotFound
+from rowtide.delta.writing.changes import Below
+from rowtide.delta.writing.commits import Committer
 from rowtide.events.catalogue import TargetTableRestored, TargetTableStopped
 from rowtide.events.emission import emit
+from rowtide.lake import tables
 from rowtide.lake.errors import SparkLost
+from rowtide.lake.tables import COMPACTION_INTERVAL, Compacted, SmallTable, append_small, compact, delete_rows
 from rowtide.log.errors import LeaseLost
 from rowtide.targets.definitions import TableState, Target
 from rowtide.targets.errors import TargetAhead, TargetInstanceEnded, TargetPassed, TargetRowsChanged
 from rowtide.targets.options import HISTORY
-from rowtide.targets.sets import SetTable, SetVersion, TableVersion
 from rowtide.targets.table_format import FoundTable, Verify
+
+# Which version of each table a set of targets has at its LSN: a small table in the lake, which readers pin. Each
+# apply appends a row per table once all tables have its window. A table's own position is in the table's own commits
+# (`formats`); a table without a change in a window gets no commit, and its row here has its position.
+
+COLUMNS = [
+    ("cycle", "bigint"),
+    ("set_lsn", "bigint"),
+    ("set_time", "timestamp"),
+    ("capture_instance", "string"),
+    ("member_id", "string"),
+    ("location", "string"),
+    ("version", "bigint"),
+    ("lsn", "bigint"),
+    ("snapshot", "bigint"),
+    ("state", "string"),
+    ("note", "string"),
+    ("recorded_at", "timestamp"),
+]
+_SCHEMA = arrow_schema(COLUMNS)
+KEPT_APPLIES = 100_000
+"""The number of the last applies that can be pinned."""
+_KEPT_VERSIONS = timedelta(minutes=10)
+
+
+@frozen
+class TableVersion:
+    """A table of a set after an apply: everything up to `lsn` is in `version`, a Delta version or Iceberg snapshot.
+
+    `snapshot` is the newest copy of the source's table that is in it, 0 if none is.
+    """
+
+    capture_instance: str
+    member_id: str
+    location: str
+    version: int | None
+    lsn: CommitLsn | None
+    snapshot: int
+    state: TableState
+    note: str | None = None
+
+
+@frozen
+class SetVersion:
+    """A set after an apply: its LSN, when the source had committed that, and its tables by instance."""
+
+    number: int
+    lsn: CommitLsn | None
+    time: datetime | None
+    tables: Mapping[str, TableVersion]
+    recorded_at: datetime | None = None
+
+
+NOTHING = SetVersion(0, None, None, {})
+
+
+class SetTable:
+    """The table of one set."""
+
+    def __init__(self, lake: str, target: Target) -> None:
+        self._path = system_table_path(lake, f"targets.{target.name}")
+        self._identity = target.target_id
+        self._committer = Committer()
+
+    def read(self, at: CommitLsn | None = None) -> SetVersion:
+        """Return the set as of its last apply, or of the last one up to an LSN; `NOTHING` before the first."""
+        table = SmallTable.open(self._path)
+        if table is None or table.identity != self._identity:
+            return NOTHING
+        rows = table.read(_SCHEMA, from_cycle=table.read_latest_cycle() if at is None else 0).to_pylist()
+        if at is not None:
+            rows = [row for row in rows if row["set_lsn"] is not None and row["set_lsn"] <= at.value]
+        last = max((row["cycle"] for row in rows), default=0)
+        return _as_version([row for row in rows if row["cycle"] == last]) if last else NOTHING
+
+    def append(self, version: SetVersion) -> bool:
+        """Record an apply; return False if another process has recorded one of its number, or later ones."""
+        tables.ensure_table(self._path, COLUMNS, identity=self._identity)
+        rows = pa.Table.from_pylist(list(_rows(version)), schema=_SCHEMA)
+        try:
+            # The apply's number is the commit's: of two processes that apply the same, one is told that it was late.
+            is_new = append_small(self._committer, rows, self._path, identity=self._identity, cycle=version.number)
+        except AppendNotFound:
+            return False
+        if is_new and version.number % COMPACTION_INTERVAL == 0:
+            delete_rows(self._path, Below("cycle", version.number - KEPT_APPLIES))
+            compact(Compacted(self._path, "cycle", _KEPT_VERSIONS))
+            self._committer.forget(self._path)
+        return is_new
+
+
+def _rows(version: SetVersion) -> Iterable[dict[str, Any]]:
+    recorded_at = datetime.now(UTC)
+    for table in version.tables.values():
+        yield {
+            "cycle": version.number,
+            "set_lsn": version.lsn.value if version.lsn is not None else None,
+            "set_time": version.time,
+            "capture_instance": table.capture_instance,
+            "member_id": table.member_id,
+            "location": table.location,
+            "version": table.version,
+            "lsn": table.lsn.value if table.lsn is not None else None,
+            "snapshot": table.snapshot,
+            "state": table.state.value,
+            "note": table.note,
+            "recorded_at": recorded_at,
+        }
+
+
+def _as_version(rows: Sequence[Mapping[str, Any]]) -> SetVersion:
+    first = rows[0]
+    found = [
+        TableVersion(
+            row["capture_instance"],
+            row["member_id"],
+            row["location"],
+            row["version"],
+            CommitLsn(row["lsn"]) if row["lsn"] is not None else None,
+            row["snapshot"],
+            TableState(row["state"]),
+            row["note"],
+        )
+        for row in rows
+    ]
+    return SetVersion(
+        number=first["cycle"],
+        lsn=CommitLsn(first["set_lsn"]) if first["set_lsn"] is not None else None,
+        time=first["set_time"],
+        tables={table.capture_instance: table for table in found},
+        recorded_at=first["recorded_at"],
+    )
+
 
 TABLES_AT_ONCE = 4
 RETRIED_AFTER = timedelta(seconds=30)
@@ -56,6 +195,8 @@ class Due:
         without a change.
         """
         known = self.known
+        # The set's LSN counts only while the table still has the version that it belongs to: one that was restored to
+        # an earlier version has lost what came later.
         by_set = known.lsn if known is not None and known.version in found.versions else None
         lsns = [lsn for lsn in (found.lsn, by_set) if lsn is not None]
         return max(lsns, default=None)
@@ -179,6 +320,7 @@ class SetApplier:
     ) -> TableVersion | None:
         """Return a table's version at an LSN, or why it stopped; None if it cannot be made yet."""
         before = known.tables.get(consumed.name) or self._find_handed_over(consumed, known)
+        # A name that was used again: the table followed another instance, of which nothing holds here.
         if before is not None and before.member_id != consumed.member_id:
             before = None
         found = recorded.get(consumed.name)

@@ -21,10 +21,10 @@ from rowtide.events.catalogue import TargetTableStopped
 from rowtide.events.emission import emit
 from rowtide.lake.session import for_reading
 from rowtide.log.errors import LeaseLost
+from rowtide.targets.applying import SetTable, SetVersion, TableVersion
 from rowtide.targets.definitions import TableState, Target
 from rowtide.targets.errors import TargetClassUnfit, TargetFailed, TargetInstanceEnded, TargetPassed
 from rowtide.targets.options import PYTHON
-from rowtide.targets.sets import SetTable, SetVersion, TableVersion
 from rowtide.targets.table_format import Verify
 
 if TYPE_CHECKING:

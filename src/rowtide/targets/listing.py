@@ -15,8 +15,8 @@ from rowtide.targets.definitions import Target, list_targets
 
 # What reads the lake is imported once there is a target.
 if TYPE_CHECKING:
-    from rowtide.cdc.queries.lsn_times import LsnTimes
-    from rowtide.targets.sets import SetVersion
+    from rowtide.cdc.queries.windows import LsnTimes
+    from rowtide.targets.applying import SetVersion
 
 NEW = "new"
 """The state of a table that is not made yet."""
@@ -51,9 +51,9 @@ def list_tables(connection: Connection, lake: str) -> tuple[ListedTarget, ...]:
     if not found:
         return ()
     from rowtide.cdc.published import read_visible_publication
-    from rowtide.cdc.queries.lsn_times import LsnTimes
+    from rowtide.cdc.queries.windows import LsnTimes
+    from rowtide.targets.applying import SetTable
     from rowtide.targets.new_columns import describe_unfollowed
-    from rowtide.targets.sets import SetTable
 
     published = read_visible_publication(lake)
     as_of, times = published.time if published is not None else None, LsnTimes(lake)

@@ -32,15 +32,14 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
+from rowtide.databases.postgres.alterations import LockMode
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.locks import LockMode
 from rowtide.databases.source_table import SourceTable
 from rowtide.events.catalogue import InstanceMade, InstanceNotEnded
 from rowtide.events.emission import emit
 from rowtide.log.postgres.membership import MembershipChange, run_membership_changes
-from rowtide.targets.columns import for_instance, own_names
-from rowtide.targets.definitions import Target, find_target
+from rowtide.targets.definitions import Target, find_target, for_instance, own_names
 from rowtide.targets.errors import ColumnsGated, ColumnsLeftOut, ColumnsNotCopied, ColumnsNotFollowed
 from rowtide.targets.options import TargetOptions
 

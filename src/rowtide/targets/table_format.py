@@ -19,7 +19,7 @@ from rowtide.targets.options import TargetFormat
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from rowtide.lake.spark.jars import Library
+    from rowtide.lake.jars import Library
 
 
 @frozen(kw_only=True)

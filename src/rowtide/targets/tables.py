@@ -8,22 +8,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rowtide.cdc.errors.querying import BeforeSnapshot, ChangesMissingSinceSnapshot, NeverCopied, RewrittenSinceSnapshot
-from rowtide.cdc.instances import Instance
-from rowtide.cdc.queries.lsn_times import LsnTimes
+from rowtide.cdc.instances import INSERT, TRUNCATE, Instance
 from rowtide.cdc.queries.net_changes import WITH_MERGE
-from rowtide.cdc.recorded_snapshots import find_base, read_snapshots
-from rowtide.cdc.rows.change_columns import INSERT, TRUNCATE
+from rowtide.cdc.queries.windows import LsnTimes
 from rowtide.cdc.spark_changes import Changes, reduce_changes
+from rowtide.cdc.system_tables import find_base, read_snapshots
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.errors import LakeWriteFailed
 from rowtide.events.catalogue import DroppedValuesStay
 from rowtide.events.emission import emit
+from rowtide.lake.jars import describe, lack_named
 from rowtide.lake.session import for_reading, spark_watched
-from rowtide.lake.spark.jars import describe, lack_named
 from rowtide.lake.sql_text import select_from
-from rowtide.targets.applying import Due
-from rowtide.targets.columns import TargetColumns, require_partitionable, shape_table
-from rowtide.targets.definitions import Target
+from rowtide.targets.applying import Due, TableVersion
+from rowtide.targets.definitions import Target, TargetColumns, require_partitionable, shape_table
 from rowtide.targets.direct.applying import DirectApplier
 from rowtide.targets.errors import (
     KeyUnfit,
@@ -32,9 +30,9 @@ from rowtide.targets.errors import (
     TargetPassed,
     TargetValueUnknown,
 )
-from rowtide.targets.history import HistoryRows
 from rowtide.targets.keeping import (
     Copy,
+    HistoryRows,
     Keeper,
     TargetWindow,
     find_drops,
@@ -45,7 +43,8 @@ from rowtide.targets.keeping import (
     require_fit,
     require_partitions_fit,
 )
-from rowtide.targets.merging import (
+from rowtide.targets.options import HISTORY, Truncation
+from rowtide.targets.statements import (
     IS_DELETED,
     Merged,
     differences,
@@ -54,8 +53,6 @@ from rowtide.targets.merging import (
     merge_statement,
     select_rows,
 )
-from rowtide.targets.options import HISTORY, Truncation
-from rowtide.targets.sets import TableVersion
 from rowtide.targets.table_format import FoundTable, NewTable, TargetTable, Verify, module_of, order_renames
 
 if TYPE_CHECKING:
@@ -210,6 +207,7 @@ class TableApplier:
         shape = shape_table(self._target, instance, self._target.consumer.instance_names)
         source = _columns_of(changes, instance, due.to)
         found = table.find()
+        # The next publication has a later LSN, with which the copy is no repeat.
         if found is not None and due.known is not None and due.has_to_wait(found, self._target):
             return due.known
         if found is not None and due.known_snapshot == 0:
@@ -223,6 +221,7 @@ class TableApplier:
             if position is not None and self._target.kind == HISTORY:
                 # A copy has one moment; what changed before it keeps its own, but for what is gone already.
                 try:
+                    # Up to before the copy's LSN, since a commit with that LSN would count as the copy's.
                     found = self._follow_up_to(due, position, due.to.decrement(), table, changes, shape, found)
                 except (TargetPassed, TargetValueUnknown):
                     found = _found(table)

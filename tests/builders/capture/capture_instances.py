@@ -12,8 +12,7 @@ from rowtide.cdc.requests import InstanceRequest
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, LoggedTable, TableShape
 from rowtide.databases.source_table import SourceColumn, SourceIndex, SourceTable, TableKind
-from rowtide.log.announcements import Alteration, as_altered
-from rowtide.log.membership import Enabled
+from rowtide.log.membership import Alteration, Enabled, as_altered
 
 _TYPE_CODES = {"integer": 23, "text": 25, "bigint": 20}
 

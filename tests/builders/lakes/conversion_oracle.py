@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from rowtide.cdc.instances import CapturedColumn, Instance
-from rowtide.cdc.rows.change_columns import (
+from rowtide.cdc.instances import (
     DELETE,
     INSERT,
     NO_INDEX,
     TRUNCATE,
     UPDATE_AFTER,
     UPDATE_BEFORE,
+    CapturedColumn,
+    Instance,
     column_indexes,
     column_type,
     find_indexes,

@@ -16,7 +16,7 @@ from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import ENABLED, change_table_path
 from rowtide.cdc.system_tables import InstanceEvent
 from rowtide.core.lsn import CommitLsn
-from rowtide.delta.writing.deletion import Below
+from rowtide.delta.writing.changes import Below
 from rowtide.lake.tables import delete_rows
 
 BEGIN = 100

@@ -13,8 +13,7 @@ from builders.log import pgoutput_messages as wire
 from rowtide.core.lsn import Position
 from rowtide.core.records import RECORD
 from rowtide.core.tables import LoggedTable
-from rowtide.log.announcements import Announcement
-from rowtide.log.membership import Event, Member, encode_disable, encode_member
+from rowtide.log.membership import Announcement, Event, Member, encode_disable, encode_member
 from rowtide.log.postgres.pgoutput import Decoder
 from rowtide.log.source import Decoded
 

@@ -16,7 +16,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.source_table import SourceColumn, SourceTable
-from rowtide.databases.sqlite.keys import quote
+from rowtide.databases.sqlite.sql_text import quote
 from rowtide.databases.sqlite.values import stored_type
 from rowtide.replication.subscription_settings import SyncType
 

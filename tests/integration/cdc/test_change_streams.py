@@ -16,7 +16,7 @@ from builders.lakes.made_lakes import MadeLake, make_rows
 from rowtide.cdc.errors.querying import InstanceUnknown, LsnOutOfRange, NetChangesUnsupported
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED
-from rowtide.cdc.spark_source import shapes, streams
+from rowtide.cdc.spark_source import options, streams
 from rowtide.cdc.spark_source.errors import (
     StreamAhead,
     StreamColumnsChanged,
@@ -26,8 +26,7 @@ from rowtide.cdc.spark_source.errors import (
     StreamOffsetUnknown,
     StreamOvertaken,
 )
-from rowtide.cdc.spark_source.options import parse_options
-from rowtide.cdc.spark_source.shapes import Planned, read_slices
+from rowtide.cdc.spark_source.options import Planned, parse_options, read_slices
 from rowtide.cdc.spark_source.streams import ChangeBatch, ChangeStream
 from rowtide.cdc.spark_source.windows import parse_offset
 from rowtide.cdc.system_tables import InstanceEvent
@@ -386,7 +385,7 @@ def test_an_instance_that_joins_begins_behind_the_checkpoint(made: MadeLake) -> 
 
 
 def test_large_tables_are_read_by_several_tasks(made: MadeLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shapes, "_TASK_BYTES", 1)
+    monkeypatch.setattr(options, "_TASK_BYTES", 1)
     publish(made, ITEM, 130)
     publish(made, ITEM, 140)
     parsed = parse_options({"path": made.path, "instance": NAME, "startingLsn": "110", "endingLsn": "135"})
@@ -401,9 +400,9 @@ def test_large_tables_are_read_by_several_tasks(made: MadeLake, monkeypatch: pyt
 def test_a_batch_refuses_what_windows_refuse(made: MadeLake) -> None:
     assert batch(made, 120, startingLsn="121") == []
     outside = [{"startingLsn": "122"}, {"endingLsn": "121"}, {"endingLsn": "50"}]
-    for options in (*outside, {"startingLsn": "110", "endingLsn": "100"}):
+    for refused in (*outside, {"startingLsn": "110", "endingLsn": "100"}):
         with pytest.raises(LsnOutOfRange):
-            batch(made, 120, **options)
+            batch(made, 120, **refused)
     keyless = instance("m4", table=source_table([("name", "text")], key=(), name="t3", source_id=3))
     made.enable(keyless, 121)
     made.publish(lsns=[121])

@@ -16,7 +16,7 @@ from builders.lakes.delta_tables import append, create, locate, own
 from builders.log.log_stores import open_manifest
 from rowtide.cdc import lake_lease
 from rowtide.cdc.lake_lease import LAKE, LakeLease
-from rowtide.cdc.running.lake_upkeep import LakeUpkeep
+from rowtide.cdc.running.threads import LakeUpkeep
 from rowtide.delta.snapshot import Location
 from rowtide.delta.writing import commit_race
 from rowtide.delta.writing.commits import Committer

@@ -18,8 +18,8 @@ from rowtide.cdc.capture.change_files import (
     list_transactions,
     read_captured,
 )
-from rowtide.cdc.capture.lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import CyclePlan, InstanceWork, VersionRows
+from rowtide.cdc.ddl.schema_changes import InstanceLifetime
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.log.store.entries import Segment

@@ -13,7 +13,7 @@ from builders.lakes import type_change_oracle as oracle
 from rowtide.cdc.ddl.retyping import convert, find_misfits
 from rowtide.databases.lake_types import LakeType
 from rowtide.databases.lake_values.texts import as_texts
-from rowtide.databases.postgres.types.typed_values import typed_values
+from rowtide.databases.postgres.typed_values import typed_values
 from rowtide.databases.postgres.values import lake_type
 from rowtide.lake.session import pinned
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from builders.commands.container_files import ROOT, Instruction, read_stages
-from rowtide.lake.spark.jars import JARS_FOLDER
+from rowtide.lake.jars import JARS_FOLDER
 
 
 def values_of(name: str, stage: str = "") -> list[str]:

@@ -36,9 +36,8 @@ from rowtide.delta.writing.alteration import (
     set_properties,
     widen_columns,
 )
-from rowtide.delta.writing.changes import CommitChange, commit_change
+from rowtide.delta.writing.changes import Below, CommitChange, commit_change, delete_below, vacuum
 from rowtide.delta.writing.commits import Committer, create_table
-from rowtide.delta.writing.deletion import Below, delete_below, vacuum
 from rowtide.delta.writing.rewriting import compact
 from rowtide.storage import store
 from rowtide.storage.local import LocalFolder
@@ -522,7 +521,7 @@ from builders.lakes.delta_tables import ERRORS, SCHEMA, append, create, locate
 from rowtide.delta.writing.alteration import renew_table, retire_table, rewrite, widen_columns
 from rowtide.delta.writing.commits import Committer
 from rowtide.delta.writing.rewriting import compact
-from rowtide.delta.writing.deletion import Below, delete_below
+from rowtide.delta.writing.changes import Below, delete_below
 import json
 path = Path(sys.argv[1])
 location = locate(path)
@@ -572,7 +571,7 @@ def test_a_vacuum_that_is_killed_is_completed_by_the_next(tmp_path: Path, failpo
 import sys
 from pathlib import Path
 from builders.lakes.delta_tables import locate
-from rowtide.delta.writing.deletion import vacuum
+from rowtide.delta.writing.changes import vacuum
 location = locate(Path(sys.argv[1]))
 vacuum(location, location.store)
 """

@@ -13,8 +13,8 @@ import pytest
 
 from builders.lakes.delta_tables import append, create, locate, own
 from rowtide.delta.actions import AddFile
+from rowtide.delta.data_files import Between
 from rowtide.delta.errors import EditOutdated
-from rowtide.delta.statistics import Between
 from rowtide.delta.writing.commits import Committer
 from rowtide.delta.writing.edits import MOST_SMALL, Indexes, Stamp, edit_rows, replace_rows
 from rowtide.delta.writing.rewriting import compact

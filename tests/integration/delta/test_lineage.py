@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from builders.lakes.delta_tables import make_table, own, write_commit
-from rowtide.delta.lineage import Foreign, VersionLineage, find_lineage
+from rowtide.targets.formats.delta import Foreign, VersionLineage, find_lineage
 
 OURS = {"txn": {"appId": "ours", "version": 7}}
 

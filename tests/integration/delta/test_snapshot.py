@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from builders.lakes.delta_tables import SCHEMA, make_table, metadata, write_commit, write_ids
+from rowtide.delta.data_files import Between
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed, TableUnreadable
 from rowtide.delta.replay import commit_path
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
-from rowtide.delta.statistics import Between
 from rowtide.storage.local import LocalFolder
 from rowtide.storage.store import Missing, StoreErrors
 

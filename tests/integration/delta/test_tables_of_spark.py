@@ -9,8 +9,8 @@ import pytest
 
 from builders.lakes.delta_tables import own
 from builders.lakes.delta_values import VALUES, require_same
+from rowtide.delta.data_files import Between
 from rowtide.delta.errors import TableUnreadable
-from rowtide.delta.statistics import Between
 from rowtide.lake.session import pinned
 
 if TYPE_CHECKING:

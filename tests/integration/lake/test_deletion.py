@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rowtide.delta.writing.deletion import Below
+from rowtide.delta.writing.changes import Below
 from rowtide.lake import tables
 from rowtide.lake.session import pinned
 from rowtide.lake.tables import delete_rows, vacuum

@@ -13,8 +13,7 @@ import pytest
 
 from rowtide.delta.writing.commits import Committer
 from rowtide.lake import tables
-from rowtide.lake.small_tables import SmallTable, append_small
-from rowtide.lake.tables import Compacted, compact
+from rowtide.lake.tables import Compacted, SmallTable, append_small, compact
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from rowtide.lake.spark.jars import DELTA
-from rowtide.lake.spark.jvm import find_spark_home
+from rowtide.lake.jars import DELTA
+from rowtide.lake.jvm import find_spark_home
 
 _TELLS_SETTINGS = """
 import json, sys
 from rowtide.lake.session import build_session, pinned, requesting
-from rowtide.lake.spark.settings import SparkRequest
+from rowtide.lake.spark_settings import SparkRequest
 
 with requesting(SparkRequest("local[1]", {"spark.a": "option", "spark.b": "option"})):
     session = build_session(conf={"spark.a": "argument"})

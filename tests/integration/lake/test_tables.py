@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from rowtide.delta.data_files import Between
 from rowtide.delta.errors import AppendNotFound, LakeWriteFailed
 from rowtide.delta.features import IDENTITY
-from rowtide.delta.statistics import Between
 from rowtide.delta.writing.commits import Committer
 from rowtide.lake import tables
-from rowtide.lake.small_tables import append_small
+from rowtide.lake.tables import append_small
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

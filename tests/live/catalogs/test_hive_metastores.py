@@ -153,7 +153,7 @@ spark.stop()
 
 @pytest.mark.exhaustive
 def test_a_spark_with_hive_support_reads_what_is_registered(captured: CapturedDatabase, tmp_path: Path) -> None:
-    from rowtide.lake.spark.jars import DELTA
+    from rowtide.lake.jars import DELTA
 
     captured.execute("create table item (id int primary key)")
     captured.enable("item", snapshot=True)

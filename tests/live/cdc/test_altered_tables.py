@@ -9,8 +9,7 @@ import pytest
 from builders.capture.captured_databases import LoggedDatabase
 from builders.commands.command_lines import rowtide
 from builders.servers.ddl import forget_triggers, has_triggers, opened_as, opened_by_owner
-from rowtide.log.announcements import Alteration
-from rowtide.log.membership import Altered, Disabled, Reshaped
+from rowtide.log.membership import Alteration, Altered, Disabled, Reshaped
 
 BOTH_SERVERS = pytest.mark.parametrize("version", ["logged", "logged_16"])
 

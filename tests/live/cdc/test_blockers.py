@@ -7,8 +7,8 @@ import pytest
 from builders.capture.captured_databases import LoggedDatabase, wait_until
 from builders.servers.ddl import forget_triggers
 from rowtide import connect, open_lake
-from rowtide.cdc.capture.lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import CyclePlan, plan_cycle
+from rowtide.cdc.ddl.schema_changes import InstanceLifetime
 from rowtide.cdc.definitions import READER
 from rowtide.cdc.errors.capturing import RelationChanged
 from rowtide.log.membership import Enabled

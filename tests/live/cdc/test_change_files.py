@@ -9,8 +9,8 @@ import pytest
 from builders.capture.capture_instances import instance, source_table, version_of
 from builders.log.log_stores import records
 from rowtide.cdc.capture.change_files import SegmentReader, convert_part, divide, select_records
-from rowtide.cdc.capture.lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import CyclePlan, InstanceWork, VersionRows
+from rowtide.cdc.ddl.schema_changes import InstanceLifetime
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.errors import SegmentCorrupt
 from rowtide.log.store.location import LocalStore

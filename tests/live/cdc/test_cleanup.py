@@ -31,7 +31,7 @@ from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.delta.errors import LakeWriteFailed
-from rowtide.delta.writing.deletion import Below
+from rowtide.delta.writing.changes import Below
 from rowtide.handle import register
 from rowtide.lake import tables
 from rowtide.lake.tables import delete_rows

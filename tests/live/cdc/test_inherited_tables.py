@@ -9,8 +9,7 @@ from builders.commands.checks import only
 from builders.servers.ddl import forget_triggers
 from rowtide.diagnosis.result import State
 from rowtide.handle import connect
-from rowtide.log.announcements import Alteration
-from rowtide.log.membership import Altered, ChangesOmitted
+from rowtide.log.membership import Alteration, Altered, ChangesOmitted
 
 BOTH_SERVERS = pytest.mark.parametrize("version", ["logged", "logged_16"])
 THREE_LEVELS = (

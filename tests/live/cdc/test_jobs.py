@@ -15,8 +15,7 @@ from rowtide.agents.runs import RunOutcome
 from rowtide.cdc.errors.capturing import DefinitionsIncomplete
 from rowtide.cdc.errors.enabling import NotOwner
 from rowtide.cdc.errors.jobs import JobExists, JobMissing
-from rowtide.cdc.jobs.definitions import KEPT_RUNS, record_end, record_lost, record_start
-from rowtide.cdc.jobs.parameters import JobType
+from rowtide.cdc.jobs.definitions import KEPT_RUNS, JobType, record_end, record_lost, record_start
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
 from rowtide.log.opening import open_log_reader

@@ -8,7 +8,7 @@ import pytest
 
 from builders.capture.applied_targets import AppliedTargets
 from builders.commands.command_lines import rowtide as run
-from rowtide.cdc.enabling.lost_keys import LostKeys
+from rowtide.cdc.enabling.joining import LostKeys
 from rowtide.cdc.errors.querying import KeyLost
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.core.lsn import CommitLsn

@@ -23,12 +23,12 @@ from rowtide.cdc.errors.enabling import (
     VirtualColumnUnloggable,
 )
 from rowtide.cdc.errors.querying import InstanceUnknown, LsnOutOfRange
-from rowtide.databases.postgres import locks
+from rowtide.databases.postgres import alterations
 from rowtide.databases.postgres.errors import LockNotObtained
 from rowtide.delta.writing.commits import Committer
 from rowtide.handle import connect
 from rowtide.lake import tables
-from rowtide.lake.small_tables import append_small
+from rowtide.lake.tables import append_small
 from rowtide.log.errors import DatabaseNotEnabled, LeaseLost, LogStoreNotWritable, SchemaTaken
 
 ROWS_PER_TRANSACTION = 7
@@ -37,9 +37,9 @@ ROWS_PER_TRANSACTION = 7
 @pytest.fixture
 def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let locks be waited for a shorter time than users are."""
-    monkeypatch.setattr(locks, "LOCK_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(locks, "LOCK_ATTEMPTS", 2)
-    monkeypatch.setattr(locks, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(alterations, "LOCK_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(alterations, "LOCK_ATTEMPTS", 2)
+    monkeypatch.setattr(alterations, "_PAUSE_S", 0.01)
 
 
 @contextmanager

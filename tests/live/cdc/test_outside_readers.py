@@ -31,7 +31,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.delta.checkpoints import maintain_log
 from rowtide.delta.writing.alteration import set_properties
-from rowtide.delta.writing.deletion import vacuum
+from rowtide.delta.writing.changes import vacuum
 from rowtide.delta.writing.rewriting import compact
 from rowtide.storage.local import LocalFolder
 

@@ -13,7 +13,7 @@ from builders.capture.captured_databases import CapturedDatabase, wait_until
 from builders.lakes.delta_tables import own
 from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.lake_lease import LakeLease
-from rowtide.cdc.running.lake_upkeep import THREAD, LakeUpkeep
+from rowtide.cdc.running.threads import UPKEEP_THREAD, LakeUpkeep
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.delta.writing import commit_race
@@ -53,7 +53,7 @@ def test_cycles_complete_while_a_compaction_is_held(
     is_held, may_go_on = threading.Event(), threading.Event()
 
     def hold(name: str) -> None:
-        if name == "delta_commit.before" and threading.current_thread().name.startswith(THREAD):
+        if name == "delta_commit.before" and threading.current_thread().name.startswith(UPKEEP_THREAD):
             is_held.set()
             assert may_go_on.wait(DEADLINE_S)
 

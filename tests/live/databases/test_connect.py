@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 import rowtide
 from builders.capture.captured_databases import wait_until
 from builders.commands import command_lines
-from rowtide.databases.postgres.connect import open_engine, open_url
+from rowtide.databases.postgres.connect import open_engine, open_replication_connection, open_url
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import (
     ConnectionFailed,
@@ -30,7 +30,6 @@ from rowtide.databases.postgres.errors import (
     translated,
 )
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
-from rowtide.databases.postgres.replication_connections import open_replication_connection
 from rowtide.databases.postgres.session_settings import WHOLE_TABLES
 from rowtide.databases.urls import PostgresNeeded, UrlNotRead, parse_url
 from rowtide.log.errors import DatabaseNotEnabled

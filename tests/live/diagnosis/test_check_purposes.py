@@ -11,10 +11,9 @@ from builders.capture.captured_databases import LoggedDatabase
 from builders.commands.checks import matching, only, run_mend, stopping
 from builders.commands.command_lines import rowtide
 from builders.servers.ddl import forget_triggers, opened_as
-from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.connect import open_engine, require_replication_right
 from rowtide.databases.postgres.errors import NoReplicationRight
 from rowtide.databases.postgres.quoting import quote
-from rowtide.databases.postgres.replication_connections import require_replication_right
 from rowtide.diagnosis import LakeNotChecked, Purpose, PurposeUnknown
 from rowtide.diagnosis.result import CheckResult, ShellCommand
 from rowtide.handle import connect

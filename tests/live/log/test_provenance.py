@@ -9,9 +9,8 @@ import pytest
 
 from builders.capture.captured_databases import LoggedDatabase, wait_until
 from rowtide.log import reader
-from rowtide.log.announcements import ControlRow
 from rowtide.log.errors import SlotAdvanced, SlotMissing
-from rowtide.log.membership import Heartbeat
+from rowtide.log.membership import ControlRow, Heartbeat
 from rowtide.log.opening import open_log_reader
 
 ROWS = "select xid::text, written_at::text from rowtide.control order by id"

@@ -15,7 +15,7 @@ from builders.merge.merged_databases import PUBLICATION, FileMember, open_file_m
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import RowsHidden
-from rowtide.databases.run_as import RunAs
+from rowtide.databases.source_table import RunAs
 from rowtide.diagnosis.postgres.views import check
 from rowtide.diagnosis.result import CheckResult, State
 from rowtide.merge.api import MergeReplication

@@ -17,12 +17,12 @@ from builders.replication.replicated_databases import deliver_all
 from builders.replication.replicated_files import ReplicatedFile
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.log import batches, reader
+from rowtide.log import reader, source
 from rowtide.replication.distribution import agent, log_calls
 from rowtide.replication.targets.sqlite.files import SubscriberFile
 
 LIMITS = (
-    (batches, "LARGE_MESSAGE_BYTES"),
+    (source, "LARGE_MESSAGE_BYTES"),
     (reader, "LARGE_MESSAGE_BYTES"),
     (reader, "MAX_BATCH_BYTES"),
     (log_calls, "MAX_BATCH_BYTES"),

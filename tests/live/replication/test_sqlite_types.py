@@ -10,7 +10,7 @@ import pytest
 from builders.replication.replicated_files import ReplicatedFile, as_printed, declare, is_real
 from builders.values.typed_tables import COLUMNS, TABLE, create_typed_table, read_texts, write_typed_table
 from rowtide.core.operations import Operation
-from rowtide.databases.sqlite.keys import quote
+from rowtide.databases.sqlite.sql_text import quote
 from rowtide.databases.sqlite.values import stored_type
 from rowtide.databases.types.value_type import Affinity
 from rowtide.replication.articles.call_formats import CallFormat, Command

@@ -13,7 +13,7 @@ from builders.replication.hostile_owners import TABLE, as_owner, own_schema, pub
 from builders.replication.replicated_databases import ReplicatedDatabase
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import RowsHidden, SchemaOfOthers
-from rowtide.databases.run_as import RunAs
+from rowtide.databases.source_table import RunAs
 from rowtide.replication.articles.call_formats import parse_command
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.delivery import RowNotFound

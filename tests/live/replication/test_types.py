@@ -9,7 +9,7 @@ import pytest
 from builders.replication.replicated_databases import ReplicatedDatabase
 from builders.values.typed_tables import COLUMNS, TABLE, create_typed_table, read_texts, write_typed_table
 from rowtide.core.operations import Operation
-from rowtide.databases.postgres.types.widening import SAME_IN_BINARY
+from rowtide.databases.postgres.values import SAME_IN_BINARY
 from rowtide.replication.articles.call_formats import CallFormat, Command, parse_command
 from rowtide.replication.errors.delivery import RowNotFound
 from rowtide.replication.subscription_settings import SyncType

@@ -21,9 +21,9 @@ from builders.faults.failpoints import CHANGE_FAILPOINTS, TARGET_FAILPOINTS
 from builders.lakes.slice_models import found_slices, slices_of, states_by_change
 from rowtide.log.errors import LeaseLost
 from rowtide.targets import TargetFormat
+from rowtide.targets.applying import SetTable
 from rowtide.targets.definitions import TableState
 from rowtide.targets.options import CURRENT, HISTORY, ApplyEngine
-from rowtide.targets.sets import SetTable
 from rowtide.targets.table_format import without_lease
 from rowtide.targets.tables import open_table
 

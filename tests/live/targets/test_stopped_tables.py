@@ -6,7 +6,7 @@ from builders.capture.applied_targets import AppliedTargets
 from builders.capture.captured_databases import CapturedDatabase
 from builders.commands.command_lines import rowtide
 from rowtide.handle import connect
-from rowtide.targets.running import TargetsAgent
+from rowtide.targets.api import TargetsAgent
 
 
 def test_what_has_stopped_is_told_once(captured: CapturedDatabase) -> None:

@@ -16,8 +16,8 @@ from builders.lakes.slice_models import found_slices, slices_of, states_by_chang
 from builders.threads import in_thread
 from rowtide.handle import connect
 from rowtide.log.errors import LeaseHeld
+from rowtide.targets.api import TargetsAgent, targets_beside
 from rowtide.targets.definitions import TableState
-from rowtide.targets.running import TargetsAgent, targets_beside
 
 
 def test_three_commands_make_a_current_table(captured: CapturedDatabase) -> None:

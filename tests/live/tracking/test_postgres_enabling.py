@@ -10,7 +10,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from rowtide.databases.postgres import locks
+from rowtide.databases.postgres import alterations
 from rowtide.databases.postgres.errors import LockNotObtained
 from rowtide.tracking import ChangeTracking, PurgeType, StampIndex, Storage, TrackingKeyType
 from rowtide.tracking.errors import (
@@ -177,8 +177,8 @@ def test_a_rehearsal_of_a_rowguid_writes_nothing(program: psycopg.Connection) ->
 def test_a_prepared_transaction_that_holds_a_table_is_named(
     program: psycopg.Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(locks, "LOCK_TIMEOUT_S", 0.1)
-    monkeypatch.setattr(locks, "LOCK_ATTEMPTS", 1)
+    monkeypatch.setattr(alterations, "LOCK_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(alterations, "LOCK_ATTEMPTS", 1)
     with psycopg.connect(database) as other:
         other.execute("select count(*) from t")
         other.execute("prepare transaction 'left behind'")
@@ -194,15 +194,15 @@ def test_a_prepared_transaction_that_holds_a_table_is_named(
 def test_nobody_waits_long_behind_a_table_that_cannot_be_locked(
     program: psycopg.Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(locks, "LOCK_TIMEOUT_S", 0.1)
-    monkeypatch.setattr(locks, "LOCK_ATTEMPTS", 2)
+    monkeypatch.setattr(alterations, "LOCK_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(alterations, "LOCK_ATTEMPTS", 2)
     tracking = ChangeTracking(program)
     with psycopg.connect(database, application_name="report") as reader:
         reader.execute("select count(*) from t")
         with pytest.raises(LockNotObtained, match="report"):
             tracking.enable_tracking("t")
         assert tracking.list_tracked() == ()
-        monkeypatch.setattr(locks, "LOCK_ATTEMPTS", 100)
+        monkeypatch.setattr(alterations, "LOCK_ATTEMPTS", 100)
         enabling = threading.Thread(target=tracking.enable_tracking, args=("t",))
         enabling.start()
         reader.rollback()

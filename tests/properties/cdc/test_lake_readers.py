@@ -17,11 +17,10 @@ from builders.lakes.spark_presentation import present_by_spark
 from builders.log.random_records import random_records, random_table
 from builders.values.arrow_rows import assert_same_rows
 from rowtide.cdc.errors.querying import LsnOutOfRange
-from rowtide.cdc.instances import Instance
+from rowtide.cdc.instances import ROW_FILTERS, Instance
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import present
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS
-from rowtide.cdc.rows.change_columns import ROW_FILTERS
 from rowtide.cdc.rows.conversion import LsnRange, convert_records
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core.lsn import CommitLsn

@@ -33,7 +33,7 @@ from psycopg.pq import TransactionStatus
 from builders.tracking.tracking_replicas import Replica, Row, images
 from fixtures.tracked import POSTGRES_STORAGES
 from rowtide.core.anchors import UnknownAnchor
-from rowtide.databases.postgres import connect, locks
+from rowtide.databases.postgres import alterations, connect
 from rowtide.databases.postgres.errors import LockNotObtained, UnexpectedSqlError
 from rowtide.databases.postgres.session_settings import PINNED_SETTINGS
 from rowtide.tracking import Anchor, ChangeTracking, PurgeType, Storage, TrackingKeyType
@@ -477,8 +477,8 @@ def as_rows(cursor: psycopg.Cursor[tuple[object, ...]]) -> list[Row]:
 def test_replicas_equal_the_table_in_any_order_of_commits(
     database: str, examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(locks, "LOCK_TIMEOUT_S", 0.005)
-    monkeypatch.setattr(locks, "LOCK_ATTEMPTS", 1)
+    monkeypatch.setattr(alterations, "LOCK_TIMEOUT_S", 0.005)
+    monkeypatch.setattr(alterations, "LOCK_ATTEMPTS", 1)
     # One thread plays all sessions: who waited for another would wait for ever.
     monkeypatch.setattr(connect, "PINNED_SETTINGS", PINNED_SETTINGS | {"lock_timeout": LOCK_TIMEOUT})
     with psycopg.connect(database, autocommit=True) as program:

@@ -24,11 +24,10 @@ from builders.log.log_reader_processes import is_streaming, log_reader
 from rowtide.agents.log_reader_child import open_reading
 from rowtide.agents.runs import run_agent
 from rowtide.core.errors import RowtideError
-from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.connect import open_engine, open_replication_connection
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoFreeSlot
-from rowtide.databases.postgres.replication_connections import open_replication_connection
-from rowtide.log import ranges, reader
+from rowtide.log import reader
 from rowtide.log.errors import LogStoreWriteFailed
 from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres.lease import AdvisoryLease
@@ -206,7 +205,7 @@ def test_pauses_grow_while_nothing_becomes_durable(enabled: LoggedDatabase, monk
     def write(_store: Store, _records: pa.Table, *, pending: bool = False) -> Segment:
         raise LogStoreWriteFailed("segments", "No space left on device")
 
-    monkeypatch.setattr(ranges, "write_segment", write)
+    monkeypatch.setattr(reader, "write_segment", write)
     enabled.execute("insert into item values (1)")
     stop, pauses = threading.Event(), list[float]()
 
@@ -231,7 +230,7 @@ def test_nothing_is_stored_behind_a_range_that_was_not_written(
         assert may_fail.wait(60)
         raise LogStoreWriteFailed("segments", "No space left on device")
 
-    monkeypatch.setattr(ranges, "write_segment", write)
+    monkeypatch.setattr(reader, "write_segment", write)
     with open_log_reader(enabled.url) as reading, pytest.raises(LogStoreWriteFailed):  # noqa: PT012 - it fails later
         enabled.execute("insert into item values (1)")
         wait_until(lambda: not reading.step() and is_writing.is_set(), what="the first range is written")

@@ -7,10 +7,9 @@ from datetime import timedelta
 
 from builders.log.log_stores import NOW, open_state, range_to, segment
 from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest
-from rowtide.cdc.status import Status
-from rowtide.cdc.status.database import _describe_snapshots, describe
+from rowtide.cdc.status import CatalogueStatus, Status, _describe_snapshots, describe
 from rowtide.core.lsn import Position
-from rowtide.log.postgres.backlog import Backlog
+from rowtide.log.postgres.slot import Backlog
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import ReaderAdvanced
 from rowtide.log.store.replay import apply
@@ -33,7 +32,8 @@ def published_to(state: ManifestState, position: int, *, seconds_ago: int) -> Ma
 
 def status_of(state: ManifestState, log_end: int = 900) -> Status:
     backlog = Backlog(NOW, log_end, 900, 900, "reserved", None, None, None)
-    return describe("shop", SOURCE, state, backlog, log_reader=None, capture=None, instances=1, consumers=())
+    catalogue = CatalogueStatus(log_reader=None, capture=None, instances=1, consumers=())
+    return describe("shop", SOURCE, state, backlog, catalogue)
 
 
 def test_no_lag_at_the_log_end_however_old_it_is() -> None:

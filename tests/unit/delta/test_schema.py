@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rowtide.delta.actions import AddFile
+from rowtide.delta.data_files import Between
 from rowtide.delta.schema import (
     NULL_FOLDER,
     Field,
@@ -21,7 +22,6 @@ from rowtide.delta.schema import (
     parse_schema,
     split_rows,
 )
-from rowtide.delta.statistics import Between
 
 
 def field(name: str, kind: Any, number: int | None = None, *, nullable: bool = True) -> dict[str, Any]:

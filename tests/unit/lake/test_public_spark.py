@@ -11,7 +11,7 @@ PRIVATE = re.compile(r"\b_jvm\b|\b_jsparkSession\b|\b_jsc\b|\.rdd\b|\bparalleliz
 REACH_THE_JVM = {
     "catalogs/hive.py",
     "lake/session.py",
-    "lake/spark/jvm.py",
+    "lake/jvm.py",
     "targets/formats/iceberg.py",
 }
 """To read a JVM's settings, to set up its local file system, to make an Iceberg branch, and to call Hive's client there

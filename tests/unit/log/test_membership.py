@@ -8,8 +8,8 @@ import pytest
 from builders.capture.capture_instances import alteration_of, source_table
 from builders.log.log_stores import member
 from rowtide.core.json_records import JsonInvalid
-from rowtide.log.announcements import Alteration
 from rowtide.log.membership import (
+    Alteration,
     decode_disable,
     decode_member,
     encode_disable,

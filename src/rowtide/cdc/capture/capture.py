@@ -16,7 +16,7 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowtide.cdc.capture.appends import ChangeAppender
+from rowtide.cdc.capture.appends import AS_FITS, ChangeAppender, InstanceTables, Widening
 from rowtide.cdc.capture.change_files import (
     SegmentReader,
     count_changes,
@@ -26,9 +26,6 @@ from rowtide.cdc.capture.change_files import (
     read_captured,
     with_heartbeat,
 )
-from rowtide.cdc.capture.continuity import is_behind, require_continued
-from rowtide.cdc.capture.instance_tables import AS_FITS, InstanceTables, Widening
-from rowtide.cdc.capture.lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import (
     CyclePlan,
     find_too_large,
@@ -39,9 +36,10 @@ from rowtide.cdc.capture.planning import (
     plan_range,
 )
 from rowtide.cdc.ddl.history import history_rows
+from rowtide.cdc.ddl.schema_changes import InstanceLifetime
 from rowtide.cdc.definitions import READER
 from rowtide.cdc.errors.capturing import LakeBehindLog
-from rowtide.cdc.lake_lease import LakeLease
+from rowtide.cdc.lake_lease import LakeLease, is_behind, require_continued
 from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED, SUSPENDED
 from rowtide.cdc.rows.conversion import find_most_row_bytes
 from rowtide.cdc.scans.metrics import Engine, ScanFigures, ScanPhase
@@ -251,6 +249,8 @@ class Capture:
 
     def _plan(self, state: ManifestState, segments: SegmentReader) -> CyclePlan:
         active = _active(self._lake_state)
+        # A recorded range is completed as it is, whatever has arrived since: some tables may have its rows already, and
+        # skip them by the cycle's number.
         open_cycle = self._lake_state.open_cycle
         if open_cycle is not None and open_cycle.from_position.epoch == open_cycle.to_position.epoch:
             return plan_range(state, active, open_cycle.from_position, open_cycle.to_position)
@@ -271,6 +271,8 @@ class Capture:
         with ThreadPoolExecutor(1, "rowtide-record") as pool:
             # Data files that no version names count for nothing: they are written while the cycle is recorded.
             recording = pool.submit(self._record, plan, cycle)
+            # Tables are made and altered for a recorded range only: what another process recorded instead may need
+            # other columns.
             if (plan.begun or plan.altered) and not self._is_recorded(recording):
                 return
             self._phase = ScanPhase.SECOND_SCAN
@@ -282,6 +284,8 @@ class Capture:
             if not self._is_recorded(recording):
                 return
         self._phase = ScanPhase.SECOND_SCAN
+        # In this order, `lsn_time_mapping` last: rows and instances of a cycle are visible once it is published, all at
+        # once. A repeat after a crash finds by each table's `txn` what it has of the cycle.
         self._appender.commit(prepared, self._lease.token, meanwhile=self._lease.require)
         self._changed_tables = len(prepared.destinations)
         self._phase = ScanPhase.SCHEMA_VERSIONING

@@ -107,6 +107,8 @@ def list_transactions(captured: Mapping[str, pa.Table], last_time: datetime | No
     records = pa.concat_tables([_NOTHING, *captured.values()])
     found = records.group_by("commit_lsn").aggregate([("commit_time", "min"), ("xid", "min")]).sort_by("commit_lsn")
     times = found["commit_time_min"].cast(pa.int64()).to_numpy()
+    # PostgreSQL takes a commit's time before its record has a place in the log, and clocks are set back: only a running
+    # maximum maps times to LSNs in order.
     if last_time is not None:
         times = np.maximum(times, pa.scalar(last_time, _TIME).value)
     columns = {
@@ -276,6 +278,7 @@ def count_change_rows(captured: Mapping[str, pa.Table], selections: Sequence[Sel
 
 
 def _range_of(plan: CyclePlan, work: InstanceWork) -> LsnRange:
+    # A lifetime's begin is exclusive: the transaction that enables an instance has no changes of it.
     return LsnRange(max(plan.from_position.value, work.lifetime.begin.value + 1), plan.to_position.value)
 
 

@@ -11,12 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from rowtide.cdc.capture.lifetimes import AlteredInstance, InstanceLifetime, apply_events, find_altered
-from rowtide.cdc.ddl.schema_changes import InstanceSchemaChange
+from rowtide.cdc.ddl.schema_changes import (
+    AlteredInstance,
+    InstanceLifetime,
+    InstanceSchemaChange,
+    apply_events,
+    find_altered,
+)
 from rowtide.cdc.definitions import READER
 from rowtide.cdc.errors.capturing import RelationChanged
-from rowtide.cdc.instances import Instance
-from rowtide.cdc.rows.change_columns import find_indexes
+from rowtide.cdc.instances import Instance, find_indexes
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, LoggedTable, TableShape
@@ -119,6 +123,7 @@ def plan_cycle(state: ManifestState, active: Mapping[str, InstanceLifetime], fro
     )
     if blocker is not None:
         lsn, error = blocker
+        # What comes before the blocker is published first: the error is raised once nothing else can be.
         if lsn.value <= from_position.value or not _has_work(state, from_position, Position(lsn.value)):
             raise error
         to_position = Position(lsn.value)
@@ -247,6 +252,7 @@ def _slices(
             tuple(
                 segment
                 for segment in segments.get(version.table_id, ())
+                # Statistics of segments are enough here. Rows are chosen by their own LSN when they are read.
                 if segment.last > lifetime.begin and not (segment.first in left_out and _is_large_row(segment))
             ),
         )
@@ -295,6 +301,8 @@ def _event_segments(state: ManifestState, plan: CyclePlan) -> tuple[Segment, ...
     return tuple(
         segment
         for segment in segments_between(state, plan.from_position, plan.to_position)
+        # An instance that begins without a row needs its transaction's time for `lsn_time_mapping`, as its low
+        # endpoint.
         if NO_TABLE in segment.tables and any(segment.first <= lsn <= segment.last for lsn in plan.event_lsns)
     )
 

@@ -30,15 +30,14 @@ from rowtide.cdc.errors.jobs import ConsumersBehind
 from rowtide.cdc.errors.querying import InstanceUnknown, QueryFailed, TypesDiffer
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.published import RecordedInstance, change_table_path, system_table_path
-from rowtide.cdc.recorded_snapshots import read_snapshots
 from rowtide.cdc.requests import CleanupOrder
-from rowtide.cdc.system_tables import LakeState, SystemTables
+from rowtide.cdc.system_tables import LakeState, SystemTables, read_snapshots
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed, TableUnreadable
-from rowtide.delta.writing.deletion import Below
+from rowtide.delta.writing.changes import Below
 from rowtide.lake.tables import delete_rows, vacuum
 
 READER_GRACE_S = 10.0
@@ -150,6 +149,7 @@ class Cleanup:
         cleanups = CleanupsTable(self._system_tables)
         last = cleanups.read_last()
         if last is not None:
+            # A process that died between recording a cleanup and moving the endpoints left the second to the next one.
             self._move(cleanups, last, self._system_tables.read())
         state = self._system_tables.read()
         chosen = retention.choose(state.instances.values(), order)
@@ -159,6 +159,7 @@ class Cleanup:
         if mark is not None and retention.below(chosen, mark):
             number = last.number + 1 if last is not None else 1
             cleanup = RecordedCleanup(number, state.cycle, order.capture_instance, mark, datetime.now(UTC))
+            # Recorded before anything moves: a process that takes over moves the same endpoints.
             if not cleanups.record(cleanup, self._lease.token):
                 # By another process, which holds the lake now, or held it a moment ago.
                 self.begin(order)
@@ -268,6 +269,7 @@ class Cleanup:
         bases = [Base(self._lake, one.instance, one.lsn) for one in chosen if one.instance.member_id in snapshots]
         copied = {base.instance.capture_instance: base for base in bases if base.has_snapshots()}
         ends = {name: base.find_end() for name, base in copied.items()}
+        # A base takes the net effect of change rows before these are deleted: a reader finds each row in one of both.
         self._works = deque(_BaseWork(name, base, is_roll=True) for name, base in copied.items())
         self._works += (_change_rows(self._lake, one, ends.get(one.instance.capture_instance)) for one in chosen)
         if order.capture_instance is None:
@@ -281,6 +283,8 @@ class Cleanup:
         if low is None or cycle is None:
             return
         older = Below("cycle", cycle)
+        # Rows of a table without a key may be kept below its low endpoint, while a snapshot is made: their transactions
+        # stay with them.
         transactions = Below("start_lsn", min(low, *ends.values()).value if ends else low.value, if_null=older)
         for name, rows in (("lsn_time_mapping", transactions), ("cycles", older)):
             yield _Piece(name, system_table_path(self._lake, name), rows)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from rowtide.cdc.errors.querying import TypesDiffer
-from rowtide.cdc.instances import Instance
+from rowtide.cdc.instances import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, Instance
 from rowtide.cdc.lake_readers.as_of.moved_rows import MovedRows
 from rowtide.cdc.lake_readers.as_of.tables import CountedRows, table_as_of
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, Completions
@@ -25,8 +25,7 @@ from rowtide.cdc.published import base_table_path, change_table_path
 from rowtide.cdc.queries.as_of.function import FOLDED_SEQVAL
 from rowtide.cdc.queries.as_of.opening import AsOf, as_of_columns, folded_application, read_layers, rolled_application
 from rowtide.cdc.queries.as_of.rows import Counted, find_counted
-from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotState, excluded_begins, find_base, read_snapshots
-from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
+from rowtide.cdc.system_tables import RecordedSnapshot, SnapshotState, excluded_begins, find_base, read_snapshots
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
@@ -35,9 +34,8 @@ from rowtide.delta.features import IDENTITY
 from rowtide.delta.schema import Struct
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
 from rowtide.delta.writing.appends import write_stream
-from rowtide.delta.writing.changes import CommitChange, commit_change
+from rowtide.delta.writing.changes import Below, CommitChange, commit_change, delete_below
 from rowtide.delta.writing.commits import Committer, PriorVersion
-from rowtide.delta.writing.deletion import Below, delete_below
 from rowtide.lake.stores import locate
 
 _FILE_BYTES = 256 * 1024 * 1024
@@ -88,11 +86,13 @@ class Base:
             self._require_types(state.columns, part.table)
             rows = self._effect(part, snapshots) if first < end else iter(())
             files = _write_files(base.location, state.columns, state.metadata, rows)
+            # After the files are written, which takes minutes for large tables: the lease may have gone meanwhile.
             before_commit()
             return files
 
         failpoint("roll_forward.before")
         identity = rolled_application(self.instance.member_id)
+        # The end is the commit's transaction version: a repeat after a crash finds it, and adds nothing twice.
         Committer().commit_once(base.location, identity=identity, cycle=end.value, write=write)
         failpoint("roll_forward.after")
 
@@ -176,6 +176,7 @@ def _is_merge_due(as_of: AsOf[ChangeTable]) -> bool:
     rows = {file.path: file.statistics.get("numRecords") or 0 for file in files}
     (lsn,) = as_of.base.snapshot.columns.select([LSN]).fields
     lowest = sum(rows[file.path] for file in files if _greatest(file, lsn.physical_name) == as_of.lowest.value)
+    # Each row is rewritten a bounded number of times: the table grows by a quarter between two rewrites.
     return 4 * (sum(rows.values()) - lowest) > lowest
 
 

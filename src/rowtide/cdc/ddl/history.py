@@ -12,7 +12,7 @@ import pyarrow as pa
 from rowtide.cdc.published import DDL_HISTORY, arrow_schema, system_table_path
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
-from rowtide.lake.small_tables import SmallTable
+from rowtide.lake.tables import SmallTable
 
 if TYPE_CHECKING:
     from rowtide.cdc.ddl.schema_changes import InstanceSchemaChange

@@ -21,9 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from rowtide.cdc.errors.capturing import ValuesDoNotFit
-from rowtide.cdc.instances import CapturedColumn, Instance
+from rowtide.cdc.instances import CapturedColumn, Instance, change_columns, column_type
 from rowtide.cdc.published import BASE_SUFFIX, base_table_path, change_table_path
-from rowtide.cdc.rows.change_columns import change_columns, column_type
 from rowtide.cdc.rows.conversion import TYPED_VALUES, ExactValues, change_schema, texts_by_ordinal
 from rowtide.core.failpoints import failpoint
 from rowtide.core.tables import Widened
@@ -40,7 +39,7 @@ from rowtide.databases.lake_values.casting import (
     whole_numbers,
 )
 from rowtide.databases.lake_values.texts import as_texts, plain_numbers
-from rowtide.databases.postgres.types.typed_values import typed_values
+from rowtide.databases.postgres.typed_values import typed_values
 from rowtide.delta.errors import LakeWriteFailed
 from rowtide.delta.features import IDENTITY
 from rowtide.delta.snapshot import Snapshot, open_snapshot

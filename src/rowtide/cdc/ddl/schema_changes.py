@@ -1,4 +1,4 @@
-"""The effect of DDL on an instance of the table, and its entry in the history. Pure.
+"""Instances by the log's events: which begin, get other columns by DDL, and end; the history's entries. Pure.
 
 The set of captured columns is fixed: a new column is ignored, a dropped one is null from then on, a renamed one keeps
 its captured name, a generated one that becomes ordinary has values from then on. Types and the table's name follow the
@@ -8,18 +8,19 @@ recorded, as statements made up for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn
-from rowtide.cdc.rows.change_columns import column_type, find_indexes
-from rowtide.core.lsn import CommitLsn
+from rowtide.cdc.definitions import FEATURE
+from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn, column_type, decode_instance, find_indexes
+from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import ColumnShape, TableShape
 from rowtide.core.values import frozen
+from rowtide.databases.postgres import values
 from rowtide.databases.postgres.quoting import quote, quote_qualified
-from rowtide.databases.postgres.types import widening
-from rowtide.databases.postgres.types.widening import is_wider_number
-from rowtide.log.announcements import Alteration, AlteredColumn
+from rowtide.databases.postgres.values import is_wider_number
+from rowtide.log.membership import Alteration, Altered, AlteredColumn, Disabled, Enabled, Reshaped
+from rowtide.log.store.state import ManifestState, events_between
 
 _WIDER_BY_DATABASE = {"postgres": is_wider_number}
 
@@ -40,7 +41,7 @@ def _is_as_it_was(instance: Instance, old: CapturedColumn, new: CapturedColumn) 
     return is_wider((old.type_code, old.value_type_text), (new.type_code, new.value_type_text))
 
 
-_TYPES_BY_CODE = {"postgres": widening.describe_code}
+_TYPES_BY_CODE = {"postgres": values.describe_code}
 
 
 @frozen
@@ -236,3 +237,89 @@ def _retype(instance: Instance, shape: TableShape, column: ColumnShape, type_tex
         for captured in instance.columns
     )
     return replace(instance, columns=tuple(columns))
+
+
+@frozen
+class InstanceLifetime:
+    """A capture instance and the LSNs that it captures: after `begin`, before `end` (None: it is still enabled)."""
+
+    instance: Instance
+    begin: CommitLsn
+    end: CommitLsn | None = None
+
+    def contains(self, lsn: CommitLsn) -> bool:
+        return self.begin < lsn and (self.end is None or lsn < self.end)
+
+
+@frozen
+class AlteredInstance:
+    """An instance whose table was altered, as of the last such transaction, at `lsn`."""
+
+    lifetime: InstanceLifetime
+    lsn: CommitLsn
+
+
+@frozen
+class AppliedEvents:
+    """The lifetimes that overlap a range, as of its end, and the schema changes of instances that are still enabled."""
+
+    lifetimes: tuple[InstanceLifetime, ...]
+    history: tuple[InstanceSchemaChange, ...]
+
+
+def apply_events(
+    state: ManifestState, active: Mapping[str, InstanceLifetime], from_position: Position, to_position: Position
+) -> AppliedEvents:
+    """Apply the events of a range to the lifetimes that are active at its start, by member id."""
+    lifetimes = dict(active)
+    of_table: dict[int, list[str]] = {}
+    for member_id, lifetime in lifetimes.items():
+        of_table.setdefault(lifetime.instance.source_id, []).append(member_id)
+    history: list[InstanceSchemaChange] = []
+    for event in events_between(state, from_position, to_position):
+        if isinstance(event, Enabled) and event.member.feature == FEATURE:
+            instance = decode_instance(event.member.definition)
+            lifetimes[instance.member_id] = InstanceLifetime(instance, event.commit_lsn)
+            of_table.setdefault(instance.source_id, []).append(instance.member_id)
+        elif isinstance(event, Disabled) and event.member_id in lifetimes:
+            lifetimes[event.member_id] = replace(lifetimes[event.member_id], end=event.commit_lsn)
+        elif isinstance(event, Altered | Reshaped):
+            members = of_table.get(_source_id(state, event), ())
+            changes = [
+                change for member_id in members for change in _schema_changes(state, lifetimes[member_id], event)
+            ]
+            for change in changes:
+                member_id = change.instance.member_id
+                lifetimes[member_id] = replace(lifetimes[member_id], instance=change.instance)
+            history += changes
+    is_over = {member_id: lifetime.end is not None for member_id, lifetime in lifetimes.items()}
+    return AppliedEvents(
+        tuple(lifetimes.values()), tuple(change for change in history if not is_over[change.instance.member_id])
+    )
+
+
+def _source_id(state: ManifestState, event: Altered | Reshaped) -> int:
+    """Return the table of an event."""
+    return event.alteration.source_id if isinstance(event, Altered) else state.tables[event.table_id].shape.source_id
+
+
+def _schema_changes(
+    state: ManifestState, lifetime: InstanceLifetime, event: Altered | Reshaped
+) -> Sequence[InstanceSchemaChange]:
+    """Return how an event of an instance's table changes the instance."""
+    instance, lsn = lifetime.instance, event.commit_lsn
+    if not lifetime.contains(lsn):
+        return ()
+    if isinstance(event, Altered):
+        change = follow_alteration(instance, lsn, event.alteration)
+        return (change,) if change is not None else ()
+    return follow_shape(instance, lsn, state.tables[event.table_id].shape)
+
+
+def find_altered(applied: AppliedEvents, active: Mapping[str, InstanceLifetime]) -> Iterator[AlteredInstance]:
+    """Yield the instances that were active before the range and whose tables were altered in it."""
+    last = {change.instance.member_id: change.lsn for change in applied.history}
+    for lifetime in applied.lifetimes:
+        member_id = lifetime.instance.member_id
+        if member_id in active and member_id in last:
+            yield AlteredInstance(lifetime, last[member_id])

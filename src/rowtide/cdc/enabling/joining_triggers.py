@@ -30,7 +30,7 @@ from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_T
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, translated
 from rowtide.databases.postgres.functions import DEFINER, close_function
 from rowtide.databases.postgres.quoting import statement
-from rowtide.log.announcements import Announcement
+from rowtide.log.membership import Announcement
 from rowtide.log.postgres.membership import SERIALIZE
 from rowtide.log.postgres.slot import GENERATED_PUBLISHED_FROM, publication_options
 

@@ -35,9 +35,9 @@ from rowtide.cdc.instances import Instance
 from rowtide.cdc.jobs.definitions import first_table_steps, last_table_steps
 from rowtide.cdc.requests import InstanceRequest
 from rowtide.cdc.snapshot_requests import has_snapshot, request_step
+from rowtide.databases.postgres.alterations import LockMode, lock_briefly_steps
 from rowtide.databases.postgres.catalogue import find_by_id, find_table, require_table_owner
 from rowtide.databases.postgres.functions import close_function
-from rowtide.databases.postgres.locks import LockMode, lock_briefly_steps
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.postgres import membership, partition_truncates

@@ -32,7 +32,7 @@ from rowtide.cdc.following.sinks import Interrupted, Sink
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.ordering import ORDER, OrderedRows, merge
 from rowtide.cdc.published import ENABLED, LakePublication, RecordedInstance, read_visible_publication
-from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
+from rowtide.cdc.queries.windows import Bound, LsnTimes
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
@@ -147,6 +147,7 @@ class ConsumerPosition:
             raise NotOfConsumer(self._name, ", ".join(found.instance_names), ", ".join(self._asked))
         # The answer to an acknowledgement may have been lost, and the acknowledgement not.
         expected = (self.after, self._attempted)
+        # Two processes that follow by one consumer would each get a part of the events.
         if self._known is not None and found.acknowledged_lsn not in expected:
             raise ConsumerContended(self._name, str(found.acknowledged_lsn))
         self._known = found
@@ -245,6 +246,7 @@ class Follower:
         try:
             yield self
         finally:
+            # In this order: an acknowledgement says that the sink has everything up to it.
             self._note_durable(self._sink.close())
             self._acknowledge()
 

@@ -21,10 +21,10 @@ from rowtide.cdc.following.row_events import (
     make_partial_images,
     take,
 )
+from rowtide.cdc.instances import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, column_type
 from rowtide.cdc.lake_readers.bits import kernels
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.lake_readers.presentation import PresentedColumn, as_json, quoted
-from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, column_type
 from rowtide.core.lsn import EPOCH_SHIFT
 from rowtide.core.values import frozen
 

@@ -12,16 +12,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rowtide.cdc.errors.capturing import LakeUnknown
-from rowtide.cdc.instances import Instance
+from rowtide.cdc.instances import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Instance
 from rowtide.cdc.lake_readers.bits import Bits, kernels
 from rowtide.cdc.lake_readers.ordering import ORDER, join
 from rowtide.cdc.lake_readers.presentation import PresentedColumn, pieces, present_values
 from rowtide.cdc.published import LSN_TIME_MAPPING, arrow_schema, system_table_path
-from rowtide.cdc.rows.change_columns import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
-from rowtide.delta.statistics import Between
-from rowtide.lake.small_tables import SmallTable
+from rowtide.delta.data_files import Between
+from rowtide.lake.tables import SmallTable
 
 MOST_TRANSACTIONS = 50_000
 """About how many are followed at a time: what is kept of them in memory, and what a failure repeats at most."""

@@ -131,6 +131,7 @@ class Filing:
 
     def _is_due(self) -> bool:
         assert self._file is not None
+        # Only between transactions: who takes files one by one sees no half of one.
         if self._whole_bytes < self._file.tell():
             # It ends within a transaction.
             return False
@@ -145,12 +146,15 @@ class Filing:
             return self._whole_to
         with self._file as file:
             self._file = None
+            # What follows is of a transaction whose end has not arrived; it is read again and begins the next file.
             file.truncate(self._whole_bytes)
             file.flush()
             os.fsync(file.fileno())
         if not self._whole_bytes:
             self._partial.unlink()
             return None
+        # Synced before it gets its name, and the folder after that: a file with a name is complete, also after a power
+        # cut.
         self._partial.replace(self._folder / self._name)
         folder = os.open(self._folder, os.O_RDONLY)
         try:
@@ -235,6 +239,8 @@ class Posting:
         for part in cut_into_batches(events):
             self._post(_body(part, self._form), part.column(EVENT_ID)[0].as_py())
             # More of the last event's transaction may follow.
+            # Before the position moves: a receiver that answered and was not heard gets the events again, with the same
+            # ids.
             yield min(whole_to, CommitLsn(part.column(ORDER[0])[-1].as_py()).decrement())
         yield whole_to
 

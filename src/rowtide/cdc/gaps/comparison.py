@@ -142,6 +142,8 @@ def _statements(table: ComparedTable) -> dict[Operation, str]:
         Operation.UPDATE: (
             f"select case when base.lacks then {nothing} else {before} end as before, {after} as after,"
             f" case when base.lacks then {_NO_IMAGE} else {_FULL_IMAGE} end as image"
+            # A row whose old values are not all known may have changed in those: it is written as changed, which a
+            # repeat of the same values does not harm.
             f" from base join present on {is_same} where base.lacks or {differs}"
         ),
         Operation.INSERT: (
@@ -162,6 +164,7 @@ def _as_records(
     values = {
         "commit_lsn": pa.repeat(pa.scalar(head.lsn.value, pa.int64()), rows),
         "commit_time": pa.repeat(pa.scalar(head.committed_at, RECORD.field("commit_time").type), rows),
+        # Many transactions made the difference: no one id is right.
         "xid": pa.repeat(pa.scalar(XID, pa.int64()), rows),
         "seqval": pa.array(np.arange(first, first + rows)),
         "operation": pa.repeat(pa.scalar(int(operation), pa.int8()), rows),
@@ -219,6 +222,7 @@ class LockedTables:
             raise TableRenamed(locked.qualified_name)
         copied = with_reader(self._connection, as_copied(instance, present, None), self._readers[instance.source_id])
         columns = [column for column in instance.columns if not column.is_computed]
+        # The LSN of these rows is compared with nothing.
         rows = BaseRows(instance, columns, CommitLsn(0), is_utf8=self._is_utf8)
         (whole,) = cut(instance.member_id, ())
         with naming(copied, CopiedTableUnreadable), translated():

@@ -15,13 +15,12 @@ import pyarrow as pa
 from sqlalchemy import Connection, Engine, select, text
 
 from rowtide.cdc.capture.capture import Capture
-from rowtide.cdc.capture.continuity import require_continued
 from rowtide.cdc.definitions import FEATURE, list_enabled, read_source, require_complete
 from rowtide.cdc.errors.capturing import DifferenceImpossible
 from rowtide.cdc.gaps.comparison import ComparedTable, GapComparison, LockedTables, lock_tables
 from rowtide.cdc.gaps.reinitialize import announce_instances
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_lease import LAKE, LakeLease
+from rowtide.cdc.lake_lease import LAKE, LakeLease, require_continued
 from rowtide.cdc.lake_readers.grouping import GroupingDatabase as QueryEngine, open_engine
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import ArrowChanges
@@ -162,6 +161,8 @@ def reconcile(
             compared = {base.instance.source_id for base in sides.bases.values()}
             order = order_by_references(connection, compared)
         announce_others = partial(announce_instances, but=frozenset(sides.bases))
+        # Locked before the slot is created: a table that was altered between the slot's snapshot and the comparison
+        # could not be read in that snapshot.
         with lock_tables(engine, url, order) as tables:
             compare = _Comparing(engine, sides, tables, order).compare
             difference = reconcile_gap(engine, url, source, manifest, reason, compare, announce_others, on_wait)
@@ -176,6 +177,8 @@ def _publish_rest(
     lake_lease = LakeLease.take(store, lease, source.lake, list_table_paths)
     system_tables = SystemTables(source.lake, source.source_id, make_spark)
     capture = Capture(system_tables, store, lake_lease)
+    # The comparison begins with what the lake has: what the log store still has would otherwise be found as a
+    # difference, and be published a second time behind it.
     while capture.position < lake_lease.manifest.refresh().position:
         capture.step()
     lake_lease.resign()
@@ -313,6 +316,8 @@ class _Comparing:
             for operation, comparisons in by_operation.items():
                 for comparison in comparisons:
                     for records in comparison.read(operation, head, rows + 1):
+                        # Pending: no entry names them until the epoch is opened with the whole difference. After a
+                        # crash they are orphans.
                         segments += (write_segment(manifest.store, part, pending=True) for part in _cut(records))
                         rows += records.num_rows
         self.tables.release()

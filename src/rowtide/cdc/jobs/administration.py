@@ -18,17 +18,21 @@ from rowtide.cdc.access import own_source, seen_source
 from rowtide.cdc.definitions import FEATURE, read_source, require_complete
 from rowtide.cdc.errors.jobs import AgentNotRunning, JobExists, JobMissing, JobNotRunning, JobRunning
 from rowtide.cdc.jobs.definitions import (
+    RETENTION_MINUTES,
     HistoricRun,
     Job,
+    JobParameters,
+    JobType,
+    changed_parameters,
     delete_job,
     find_last_run,
     insert_step,
     job_requests,
     list_runs,
+    new_parameters,
     read_jobs,
     update_job,
 )
-from rowtide.cdc.jobs.parameters import RETENTION_MINUTES, JobParameters, JobType, changed_parameters, new_parameters
 from rowtide.core.formats import StoreFormat
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated

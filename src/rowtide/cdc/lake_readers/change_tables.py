@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.instances import Instance
+from rowtide.cdc.instances import INSERT, Instance
 from rowtide.cdc.lake_readers.ordering import (
     BATCH_BYTES,
     BATCH_ROWS,
@@ -27,15 +27,13 @@ from rowtide.cdc.lake_readers.ordering import (
     merge,
     sort,
 )
-from rowtide.cdc.rows.change_columns import INSERT
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.delta.actions import AddFile
-from rowtide.delta.data_files import RowGroup
+from rowtide.delta.data_files import Between, RowGroup, find_bounds, find_empty_columns
 from rowtide.delta.features import IDENTITY
 from rowtide.delta.schema import FieldType
 from rowtide.delta.snapshot import Snapshot, open_snapshot
-from rowtide.delta.statistics import Between, find_bounds, find_empty_columns
 from rowtide.lake.stores import locate
 
 _LSN, _SEQVAL, _OPERATION = ORDER

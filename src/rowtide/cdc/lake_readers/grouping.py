@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rowtide.cdc.errors.querying import QueryFailed
-from rowtide.cdc.rows.change_columns import DELETE, INSERT
+from rowtide.cdc.instances import DELETE, INSERT
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 

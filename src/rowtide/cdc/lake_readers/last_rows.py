@@ -15,12 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.instances import CapturedColumn, Instance
+from rowtide.cdc.instances import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, CapturedColumn, Instance, column_type
 from rowtide.cdc.lake_readers.bits import EXACT, Bits, KeyBits, kernels, pack_rows, read_exact_texts
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, Completions, stream_parts
 from rowtide.cdc.lake_readers.grouping import KeyGroup
 from rowtide.cdc.lake_readers.ordering import ORDER, join
-from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, column_type
 from rowtide.cdc.rows.conversion import ExactValues, as_binary, empty_masks, set_bits
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.mask import mask_length
@@ -104,6 +103,7 @@ class StandingRows:
         return self._stream(columns) if self.only is None else self.only.stream(self._stream, columns)
 
     def _stream(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        # Files that lie below the truncate are not opened; within its transaction, `_only_after` decides by `seqval`.
         low = CommitLsn(self.truncate[0]) if self.truncate is not None else None
         parts = (part if low is None or part.low >= low else replace(part, low=low) for part in self.parts)
         for batch in stream_parts([(part.table, part.of(*_STANDING)) for part in parts], columns):
@@ -170,6 +170,7 @@ class LastRows:
         begin = 0
         for batch in self.rows.stream(wanted):
             operations = batch.column(OPERATION).to_numpy()
+            # Place and operation in one number: the greatest one of a group is its last row, and says what that did.
             places = np.arange(begin, begin + batch.num_rows, dtype=np.int64) << _OPERATION_BITS | operations
             begin += batch.num_rows
             columns = [pa.array(places), *key_values(instance, batch)]
@@ -177,6 +178,7 @@ class LastRows:
                 columns += _mask_numbers(batch.column(MASK), parts, mask_length(len(instance.columns)))
             if fillable := self.fillable:
                 is_absent = Bits(batch.column(ABSENT), len(instance.columns))
+                # An insert ends the search for a value: rows of the key from before it were of another row.
                 columns += [pa.array((operations == INSERT) | ~is_absent.of(ordinal)) for ordinal in fillable]
             yield columns
 
@@ -202,6 +204,8 @@ class LastRows:
                 return
 
     def _filled(self, groups: Iterator[KeyGroup]) -> Iterator[Completed]:
+        # Filling needs several rows of each key at once: groups are cut so that these fit into memory, and the rows are
+        # read once for each slice.
         for group in _cut(groups, max(1, _SLICE_BYTES // max(self.rows.row_bytes(), 1))):
             sources = [group.last, *group.sources]
             numbers = np.unique(np.concatenate([found[found >= 0] for found in sources]) >> _OPERATION_BITS)

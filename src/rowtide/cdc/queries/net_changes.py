@@ -19,9 +19,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
 
-from rowtide.cdc.instances import CapturedColumn, Instance, name_for_readers
+from rowtide.cdc.instances import (
+    DELETE,
+    INSERT,
+    TRUNCATE,
+    UPDATE_AFTER,
+    CapturedColumn,
+    Instance,
+    change_columns,
+    column_type,
+    name_for_readers,
+)
 from rowtide.cdc.queries.table_functions import mark_condition, mask_of, null_if_empty
-from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, change_columns, column_type
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.mask import mask_length
 from rowtide.core.tables import BeforeImages

@@ -18,14 +18,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.instances import Instance
-from rowtide.cdc.rows.change_columns import (
+from rowtide.cdc.instances import (
     DELETE,
     INSERT,
     NO_INDEX,
     TRUNCATE,
     UPDATE_AFTER,
     UPDATE_BEFORE,
+    Instance,
     change_columns,
     column_indexes,
     column_type,
@@ -37,7 +37,7 @@ from rowtide.core.operations import Operation
 from rowtide.core.tables import TableShape
 from rowtide.core.values import frozen
 from rowtide.databases.lake_values.casting import Column, Texts, arrow_schema, arrow_type, kernels
-from rowtide.databases.postgres.types.typed_values import typed_values as postgres_values
+from rowtide.databases.postgres.typed_values import typed_values as postgres_values
 
 EXACT = pa.map_(pa.int32(), pa.string())
 
@@ -193,6 +193,7 @@ def _convert_batch(
     operations = operations[chosen]
     logged = read_images(records, chosen, len(shape.columns))
     images = complete_images(logged, operations, records["image"].to_numpy()[chosen], instance, shape)
+    # SQL Server, too, logs an update of the key as a delete and an insert: net changes are grouped by key.
     moves = _moves(images, np.flatnonzero(operations == Operation.UPDATE))
     versions = _row_versions(operations, moves)
     indexes = column_indexes(instance, shape)
@@ -230,6 +231,7 @@ def _row_versions(operations: npt.NDArray[np.int8], moves: Booleans) -> _RowVers
     is_update = operations == Operation.UPDATE
     record = np.repeat(np.arange(len(operations)), np.where(is_update, 2, 1))
     first = _FIRST_OPERATION[operations]
+    # Operations are numbered as SQL Server does it: 1 delete, 2 insert, 3 and 4 the old and the new row of an update.
     first[is_update] = np.where(moves, DELETE, UPDATE_BEFORE)
     is_second = np.diff(record, prepend=-1) == 0
     second = np.where(first == DELETE, INSERT, UPDATE_AFTER).astype(np.int32)
@@ -305,5 +307,6 @@ def find_most_row_bytes() -> int:
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for file in map(Path, _MEMORY_LIMITS):
         said = file.read_text().strip() if file.is_file() else ""
+        # A container's limit counts, in version 2 and version 1 of cgroups; "max" is none.
         limits += [int(said)] if said.isdigit() else []
     return min(_MOST_TEXT, min(limits) // 2 // ROW_COPIES)

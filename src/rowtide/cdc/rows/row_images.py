@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.instances import Instance
-from rowtide.cdc.rows.change_columns import key_indexes
+from rowtide.cdc.instances import Instance, key_indexes
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
 from rowtide.core.values import frozen
@@ -144,6 +143,7 @@ class RowImages:
         after, is_absent = self.logged.after_at(column), self.logged.find_absent(column)
         if is_absent is None:
             return after
+        # A TOASTed value that did not change is not in the new row. With a full old row it is there.
         return np.where(is_absent & (after != NOWHERE), self.logged.before_at(column), after)
 
     @property
@@ -190,6 +190,7 @@ class RowImages:
         before, after = self.before_at(column)[chosen], self.after_at(column)[chosen]
         equal = kernels.equal(self.logged.take(before), self.logged.take(after))
         is_equal: Booleans = equal.fill_null(fill_value=False).to_numpy(zero_copy_only=False)
+        # Arrow's `equal` is null where one side is: both null is no change.
         if equal.null_count:
             is_equal = is_equal | ~(self.logged.find_values(before) | self.logged.find_values(after))
         return ~is_equal
@@ -204,6 +205,7 @@ def complete_images(
 ) -> RowImages:
     """Complete the row images of records, given with what `RECORD.operation` and `RECORD.image` say of each."""
     keys = tuple(key_indexes(instance, shape))
+    # With full replica identity every old row is whole, which most tables with images need no further look for.
     if shape.identity is ImageKind.FULL and not instance.is_partitioned:
         return RowImages(logged, keys)
     is_full = _find_full(logged, images, keys, instance, shape)

@@ -14,25 +14,22 @@ from sqlalchemy import Connection
 
 from rowtide.agents.log_reader_process import LogReaderProcess
 from rowtide.agents.runs import Agent, run_agent
+from rowtide.cdc.capture.appends import Widening
 from rowtide.cdc.capture.capture import Capture, CycleOptions, CycleReport
-from rowtide.cdc.capture.instance_tables import Widening
 from rowtide.cdc.cleanup.housekeeping import Housekeeping
 from rowtide.cdc.definitions import READER, list_enabled, read_source, read_widened, require_complete
-from rowtide.cdc.enabling.joining import join_new_tables, joining
-from rowtide.cdc.enabling.lost_keys import LostKeys
+from rowtide.cdc.enabling.joining import LostKeys, join_new_tables, joining
 from rowtide.cdc.errors.capturing import ChangeTableLost, RelationChanged
 from rowtide.cdc.errors.jobs import ScanRunning
 from rowtide.cdc.jobs.administration import read_parameters
-from rowtide.cdc.jobs.parameters import JobParameters, JobType, new_parameters
+from rowtide.cdc.jobs.definitions import JobParameters, JobType, new_parameters
 from rowtide.cdc.lake_lease import LAKE, LakeLease, SharedLease
 from rowtide.cdc.published import list_table_paths
-from rowtide.cdc.running.context import CaptureContext
-from rowtide.cdc.running.lake_upkeep import LakeUpkeep
-from rowtide.cdc.running.scan_recorder import ScanRecorder
+from rowtide.cdc.running.context import CaptureContext, ScanRecorder
+from rowtide.cdc.running.threads import LakeUpkeep, SnapshotThread
 from rowtide.cdc.scans.pace import LONGEST_REST_S, MANY_ROWS, Scan, ScanLimits, ScanPace
 from rowtide.cdc.snapshots.planning import SnapshotsTable
 from rowtide.cdc.snapshots.runner import SnapshotRunner
-from rowtide.cdc.snapshots.threads import SnapshotThread
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.cdc.widening_removal import Mending
 from rowtide.core.errors import RowtideError

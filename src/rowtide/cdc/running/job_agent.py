@@ -32,8 +32,7 @@ from rowtide.cdc.cleanup.housekeeping import clean_up
 from rowtide.cdc.definitions import list_enabled, require_complete
 from rowtide.cdc.jobs import definitions as job_history
 from rowtide.cdc.jobs.administration import AGENT, take_requests
-from rowtide.cdc.jobs.definitions import Job, read_jobs
-from rowtide.cdc.jobs.parameters import RETENTION_MINUTES, JobType
+from rowtide.cdc.jobs.definitions import RETENTION_MINUTES, Job, JobType, read_jobs
 from rowtide.cdc.requests import CleanupOrder
 from rowtide.cdc.running.capture_run import as_the_job_says, run_capture
 from rowtide.cdc.running.context import CaptureContext

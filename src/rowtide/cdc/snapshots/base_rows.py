@@ -9,16 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from rowtide.cdc.instances import CapturedColumn, Instance
-from rowtide.cdc.recorded_snapshots import SEQVAL
-from rowtide.cdc.rows.change_columns import INSERT, change_columns, column_type
+from rowtide.cdc.instances import INSERT, CapturedColumn, Instance, change_columns, column_type
 from rowtide.cdc.rows.conversion import TYPED_VALUES, ExactValues
+from rowtide.cdc.system_tables import SEQVAL
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.mask import pack_mask
 from rowtide.databases.lake_types import LakeType
 from rowtide.databases.lake_values.casting import Column, Texts, arrow_schema, arrow_type, kernels, where
 from rowtide.databases.lake_values.texts import as_texts
-from rowtide.databases.postgres.encodings import as_marked_texts, is_utf8
+from rowtide.databases.postgres.typed_values import as_marked_texts, is_utf8
 
 _LARGEST_TEXT = 1 << 31
 _READ_AS_THEY_ARE = (pa.int16(), pa.int32(), pa.int64())

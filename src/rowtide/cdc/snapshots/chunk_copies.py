@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from rowtide.cdc.ddl import retyping
-from rowtide.cdc.instances import Instance
+from rowtide.cdc.instances import Instance, change_columns, column_type, lake_type
 from rowtide.cdc.lake_lease import SharedLease
 from rowtide.cdc.published import base_table_path
-from rowtide.cdc.recorded_snapshots import RecordedSnapshot
-from rowtide.cdc.rows.change_columns import change_columns, column_type, lake_type
 from rowtide.cdc.snapshots.base_rows import BaseRows
+from rowtide.cdc.system_tables import RecordedSnapshot
 from rowtide.copying.chunks import Chunk, CopiedTable, KeyColumn, cut
 from rowtide.copying.present_tables import PresentTable
 from rowtide.copying.source import OpenTable, PartialRow
@@ -164,6 +163,7 @@ class ChunkCopier:
         Of `partial` rows some values are omitted. Raises `RowNotCopied`: there are others that cannot be copied whole;
         `CopyOutdated`, `BaseAltered`, `LeaseLost`, and errors of the server and the lake.
         """
+        # A rewrite, as by `alter column type`, may have changed values without any change row.
         if opened.present.generation != self.snapshot.definition.generation:
             raise CopyOutdated
         location = locate(base_table_path(self.lake, self.instance.capture_instance))
@@ -179,6 +179,8 @@ class ChunkCopier:
                 # A whole table may take longer than a vacuum spares what is not committed.
                 self._commit(location, state, f"{identity}:{file.path}", files)
                 files = []
+        # The last commit may wait for others: the transaction at the source, and what vacuum keeps for it, ends before
+        # that.
         opened.connection.close()
         self._commit(location, state, identity, files)
         return ChunkReport(number, batches.rows, batches.lacking, batches.size)
@@ -200,6 +202,7 @@ class ChunkCopier:
 
     def _commit(self, location: Location, state: PriorVersion, identity: str, files: Sequence[AddFile]) -> None:
         def write(present: PriorVersion) -> Sequence[AddFile]:
+            # The files were written with the earlier types; capture widens columns while chunks are copied.
             if self._require_own(present).columns != state.columns:
                 raise BaseAltered("its columns in the lake have other types now")
             return files

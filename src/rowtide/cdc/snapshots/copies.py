@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from rowtide.agents.runs import pauses_s
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.recorded_snapshots import RecordedSnapshot
 from rowtide.cdc.rows.conversion import find_most_row_bytes
 from rowtide.cdc.snapshot_requests import SnapshotRequest
 from rowtide.cdc.snapshots.chunk_copies import ChunkReport, CopiedSoFar
+from rowtide.cdc.system_tables import RecordedSnapshot
 from rowtide.copying.present_tables import PresentTable
 from rowtide.copying.source import OpenTable, PartialRow
 from rowtide.core.values import frozen

@@ -16,11 +16,17 @@ from sqlalchemy import Connection, Engine, func
 from rowtide.cdc.errors.capturing import CopyBroken
 from rowtide.cdc.lake_lease import SharedLease
 from rowtide.cdc.published import SNAPSHOTS, system_table_path
-from rowtide.cdc.recorded_snapshots import TABLE, RecordedSnapshot, SnapshotDefinition, SnapshotState, encode_definition
 from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest, list_requests, note
 from rowtide.cdc.snapshots.chunk_copies import CopyOutdated, as_copied, captured_numbers, ensure_base, remove_void
 from rowtide.cdc.snapshots.copies import CopyLimits, SnapshotProgress, TableCopy
-from rowtide.cdc.system_tables import rows_of
+from rowtide.cdc.system_tables import (
+    TABLE,
+    RecordedSnapshot,
+    SnapshotDefinition,
+    SnapshotState,
+    encode_definition,
+    rows_of,
+)
 from rowtide.copying.chunks import Key, TransactionSnapshot, format_snapshot
 from rowtide.copying.errors import CopiedTableDropped
 from rowtide.copying.present_tables import PresentTable
@@ -36,7 +42,7 @@ from rowtide.events import catalogue as events
 from rowtide.events.emission import emit
 from rowtide.events.event import format_places
 from rowtide.lake import tables
-from rowtide.lake.small_tables import SmallTable, append_small
+from rowtide.lake.tables import SmallTable, append_small
 from rowtide.log.errors import LeaseLost
 
 

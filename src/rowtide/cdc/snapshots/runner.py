@@ -21,12 +21,6 @@ from sqlalchemy import Engine
 from rowtide.cdc.errors.capturing import CopyBroken
 from rowtide.cdc.lake_lease import SharedLease
 from rowtide.cdc.published import ENABLED, RecordedInstance, base_table_path, read_instances, read_publication
-from rowtide.cdc.recorded_snapshots import (
-    RecordedSnapshot,
-    SnapshotDefinition,
-    SnapshotState,
-    read_snapshots,
-)
 from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest
 from rowtide.cdc.snapshots.chunk_copies import (
     BaseAltered,
@@ -56,6 +50,7 @@ from rowtide.cdc.snapshots.planning import (
     describe,
     find_last,
 )
+from rowtide.cdc.system_tables import RecordedSnapshot, SnapshotDefinition, SnapshotState, read_snapshots
 from rowtide.copying.errors import CopiedTableDropped, CopiedTableUnreadable
 from rowtide.copying.source import PostgresCopySource, RowNotCopied
 from rowtide.core.errors import Remedy, RowtideError
@@ -65,8 +60,8 @@ from rowtide.delta.writing.commits import Committer
 from rowtide.events import catalogue as events
 from rowtide.events.emission import emit
 from rowtide.events.event import format_places, inheriting
-from rowtide.log.announcements import Announcement
 from rowtide.log.errors import LeaseLost
+from rowtide.log.membership import Announcement
 from rowtide.log.postgres.control import announce_step
 
 THREAD = "rowtide-snapshot"
@@ -234,6 +229,7 @@ class SnapshotRunner:
     def _resume(self, copy: TableCopy, planned: RecordedSnapshot) -> None:
         """Resume a snapshot that an earlier run has planned."""
         self._copies[copy.request.request_id] = copy
+        # A table without a key is read whole, in one transaction snapshot, which no later session can have.
         if planned.begin.epoch != self._epoch or planned.definition.visible is not None:
             copy.snapshot = planned
             self._endings.begin_again(copy, "the session that read its rows has ended")
@@ -375,6 +371,8 @@ class SnapshotRunner:
         ready = [copy for copy in copied if self._is_current(copy)]
         if not ready:
             return
+        # A mark that is written after the last chunk was read: every change that a chunk may have seen lies below its
+        # LSN, so that the base is used once the lake has all of them.
         covered = CommitLsn.of(self._epoch, self._source.mark())
         for copy in ready:
             assert copy.snapshot is not None

@@ -15,10 +15,17 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from rowtide.cdc.lake_readers.net_changes import NetChanges
+from rowtide.cdc.lake_readers.lake import NetChanges
 from rowtide.cdc.queries.windows import PublishedLake
-from rowtide.cdc.spark_source.options import SourceOptions, parse_options
-from rowtide.cdc.spark_source.shapes import Columns, FileSelection, Planned, SourceShape, read_slices
+from rowtide.cdc.spark_source.options import (
+    Columns,
+    FileSelection,
+    Planned,
+    SourceOptions,
+    SourceShape,
+    parse_options,
+    read_slices,
+)
 from rowtide.cdc.spark_source.streams import ChangeBatch, ChangeStream
 from rowtide.cdc.spark_source.windows import parse_offset
 from rowtide.core.lsn import CommitLsn

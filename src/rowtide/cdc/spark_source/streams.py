@@ -19,11 +19,17 @@ from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.cdc.following.row_events import read_transactions
 from rowtide.cdc.lake_readers.as_of.moved_rows import find_moved
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, open_change_table
-from rowtide.cdc.lake_readers.net_changes import NetChanges
+from rowtide.cdc.lake_readers.lake import NetChanges
 from rowtide.cdc.published import LakePublication, RecordedInstance, read_publication, read_visible_publication
-from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.net_changes import net_columns
-from rowtide.cdc.queries.windows import InstanceWindow, PublishedLake, RequestedRange, open_window, require_net_changes
+from rowtide.cdc.queries.windows import (
+    InstanceWindow,
+    LsnTimes,
+    PublishedLake,
+    RequestedRange,
+    open_window,
+    require_net_changes,
+)
 from rowtide.cdc.spark_source.errors import (
     StreamAhead,
     StreamedInstanceNeeded,
@@ -31,8 +37,15 @@ from rowtide.cdc.spark_source.errors import (
     StreamedTransactionMissing,
     StreamOvertaken,
 )
-from rowtide.cdc.spark_source.options import LATEST, SourceOptions
-from rowtide.cdc.spark_source.shapes import Columns, FileSelection, Planned, cut, require_columns
+from rowtide.cdc.spark_source.options import (
+    LATEST,
+    Columns,
+    FileSelection,
+    Planned,
+    SourceOptions,
+    cut,
+    require_columns,
+)
 from rowtide.cdc.spark_source.windows import (
     Bounds,
     Recorded,
@@ -92,6 +105,7 @@ class ChangeStream:
         following = self._carry_on(position, recorded)
         _require_followed(recorded, position, following)
         require_columns(self._columns, find_shape(recorded, self._options).columns)
+        # Offsets end between transactions, so that a batch never has half of one.
         high = self._cap(published, position.read_to, high)
         bounds = share(recorded, _find_begins(position, following), high)
         return replace(following, lsn=_stop_before_missing(recorded, bounds, position.read_to, high))
@@ -103,6 +117,8 @@ class ChangeStream:
             return None
         if start.lsn is not None and end.lsn < start.lsn:
             raise StreamAhead(str(start.lsn), self._lake.lake, str(end.lsn))
+        # Spark plans a batch again, after a restart from its checkpoint, and expects the same rows: whatever was
+        # published since is cut off at `end`.
         self._position = end
         _, recorded = self._lake.get_published_instances()
         shape = find_shape(recorded, self._options)

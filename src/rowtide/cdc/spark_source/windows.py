@@ -13,8 +13,7 @@ from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart,
 from rowtide.cdc.published import ENABLED, RecordedInstance, change_table_path
 from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.spark_source.errors import StreamOffsetUnknown
-from rowtide.cdc.spark_source.options import SourceOptions
-from rowtide.cdc.spark_source.shapes import FileSelection, SourceShape, choose_shape
+from rowtide.cdc.spark_source.options import FileSelection, SourceOptions, SourceShape, choose_shape
 from rowtide.core.errors import InvalidLsn
 from rowtide.core.formats import StoredFormat, StoreFormat
 from rowtide.core.lsn import CommitLsn

@@ -226,7 +226,7 @@ def snapshots(
 
     One that is cancelled is removed from the lake. Without a key, one that is paused begins again.
     """
-    from rowtide.cdc.snapshots.administration import ListedSnapshot
+    from rowtide.cdc.snapshot_requests import ListedSnapshot
 
     cdc = connect(db).cdc
     changed = False

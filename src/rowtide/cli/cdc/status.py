@@ -202,7 +202,7 @@ def stop_job(db: Db, job: JobName) -> None:
 
 
 def _given(pairs: list[str] | None) -> dict[str, Any]:
-    from rowtide.cdc.jobs.parameters import JobParameters, parse_parameters
+    from rowtide.cdc.jobs.definitions import JobParameters, parse_parameters
 
     return values_of(JobParameters, parse_parameters(pairs or ()))
 

@@ -83,7 +83,7 @@ def apply(
 
     Exit code 1 with `--once` if a table has stopped.
     """
-    from rowtide.targets.running import describe_version
+    from rowtide.targets.api import describe_version
 
     request = spark_request(master, spark_conf, shared_storage=shared_storage)
     with requesting(request), measuring(metrics, label_of(db), "targets"):

@@ -10,11 +10,10 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from rowtide.core.values import frozen
-from rowtide.databases.postgres import text_queries
+from rowtide.databases.postgres import quoting
 from rowtide.databases.postgres.errors import GrantMissing, TableNotFound
 from rowtide.databases.postgres.functions import USERS_SCHEMAS
-from rowtide.databases.postgres.quoting import quote
-from rowtide.databases.postgres.text_queries import Run
+from rowtide.databases.postgres.quoting import Run, quote
 from rowtide.databases.source_table import SourceColumn, SourceIndex, SourceTable, TableKind, TablePartition
 
 Execution = Callable[[Connection, Sequence[tuple[str, Mapping[str, Any]]]], Sequence[Sequence[Any]]]
@@ -64,12 +63,12 @@ def has_schema(connection: Connection, name: str) -> bool:
 
 def has_table(connection: Connection, schema: str, name: str) -> bool:
     """Return whether a table or view of exactly this name exists."""
-    return text_queries.has_table(running_through(connection), schema, name)
+    return quoting.has_table(running_through(connection), schema, name)
 
 
 def is_begun(connection: Connection, schema: str, name: str, *, made_with: str) -> bool:
-    """Return whether a table of ours is there, or one that was made with it; see `text_queries`."""
-    return text_queries.is_begun(running_through(connection), schema, name, made_with=made_with)
+    """Return whether a table of ours is there, or one that was made with it; see `quoting`."""
+    return quoting.is_begun(running_through(connection), schema, name, made_with=made_with)
 
 
 def list_columns(connection: Connection, schema: str, name: str) -> frozenset[str]:

@@ -21,8 +21,8 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import ServerIsStandby
 from rowtide.databases.postgres.functions import own_schema
-from rowtide.databases.postgres.poolers import require_session
 from rowtide.databases.postgres.quoting import quote_literal, statement
+from rowtide.databases.postgres.session_settings import require_session
 
 SCHEMA = "rowtide_tracking"
 ANCHORS_TABLE = f'{SCHEMA}."__sysAnchors"'
@@ -110,6 +110,7 @@ def unseen(stamp: str, taken: AnchorSnapshot) -> str:
 def unseen_by(stamp: str, snapshot: str) -> str:
     """Return the condition that a snapshot, in PostgreSQL's text form, does not see a stamp."""
     seen = f"pg_visible_in_snapshot({stamp}::text::xid8, {quote_literal(snapshot)}::pg_snapshot)"
+    # Everything below a snapshot's xmin is seen: the first condition can use an index, the second cannot.
     return f"({stamp} >= {int(snapshot.partition(':')[0])} and not {seen})"
 
 
@@ -123,6 +124,7 @@ def taking_anchors(connection: Connection) -> Iterator[None]:
     if connection.execute(text("select pg_is_in_recovery()")).scalar():
         raise ServerIsStandby
     require_session(connection.connection.driver_connection)
+    # The commit ends the transaction that `execute` began: the next one takes its snapshot after the lock is ours.
     connection.execute(text(f"select pg_advisory_lock({LOCK})"))
     connection.commit()
     connection.execution_options(isolation_level="REPEATABLE READ")
@@ -205,10 +207,13 @@ def forget_anchors(connection: Connection, below_csn: int) -> None:
 
 def _in_commit_order(connection: Connection, fresh: Sequence[int]) -> list[int]:
     """Return BSNs in commit order with track_commit_timestamp, else in their own order."""
+    # Without commit timestamps the order among transactions new to one anchor is unknown, and does not matter: they get
+    # their numbers together, and anchors lie between such groups.
     if connection.execute(text("select current_setting('track_commit_timestamp')")).scalar() != "on":
         return sorted(fresh)
     ordered = text(
         "select bsn from unnest(cast(:fresh as bigint[])) as bsn "
+        # The function takes a 32-bit id, without its epoch.
         "order by pg_xact_commit_timestamp((bsn % 4294967296)::text::xid), bsn"
     )
     return list(connection.execute(ordered, {"fresh": list(fresh)}).scalars())
@@ -240,6 +245,7 @@ def _put_anchor(connection: Connection, csn: int, snapshot: str) -> AnchorSnapsh
 
 
 def _new_anchor(csn: int, snapshot: str) -> tuple[Anchor, str]:
+    # The random token makes anchors of a restored copy unknown here, though both count on with the same numbers.
     anchor = Anchor(csn, secrets.token_hex(16))
     return anchor, (
         f'insert into {ANCHORS_TABLE} ("__sysCsn", "__sysToken", "__sysSnapshot", "__sysIncarnation") '

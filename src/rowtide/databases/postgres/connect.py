@@ -3,34 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlencode
 
 import psycopg
 from psycopg import abc, pq
 from psycopg.adapt import Loader
 from psycopg.conninfo import make_conninfo
+from psycopg.pq.abc import PGconn
 from psycopg.types.datetime import DateLoader, TimestampLoader, TimestamptzLoader
 from psycopg.types.string import TextLoader
 
-from rowtide.databases.passwords import read_password, with_password
-from rowtide.databases.postgres.errors import TransactionsPooled, translated
+from rowtide.databases.passwords import find_replication_url, read_password, with_password
+from rowtide.databases.postgres.errors import (
+    ConnectionFailed,
+    NoFreeSender,
+    NoReplicationRight,
+    ReplicationPooled,
+    TransactionsPooled,
+    translated,
+)
 from rowtide.databases.postgres.functions import MONITORED, map_schemas
-from rowtide.databases.postgres.poolers import PooledConnection, connect_without_options, require_session
+from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.postgres.session_settings import (
     NO_TIME_LIMITS,
     PINNED_SETTINGS,
     Found,
+    PooledConnection,
+    connect_without_options,
     pin_each_transaction,
     pin_session,
+    refuses_parameters,
+    require_session,
 )
 from rowtide.databases.postgres.silence import WatchedConnection
 from rowtide.databases.urls import DatabaseKind, DatabaseUrl, PostgresNeeded, UrlNotRead, parse_url
 
-# SQLAlchemy is imported with the first engine: many connections are psycopg's alone.
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
+
+
+# SQLAlchemy is imported with the first engine: many connections are psycopg's alone.
 
 
 _DEAD_AFTER = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
@@ -329,3 +344,49 @@ def options_of(url: DatabaseUrl) -> str:
     ours = {f"tcp_{name}": value for name, value in _DEAD_AFTER.items()} | {"tcp_user_timeout": _UNANSWERED_MS}
     options = " ".join(f"-c {name}={value}" for name, value in (ours | NO_TIME_LIMITS).items())
     return f"{url.parameters.get('options', '')} {options}".lstrip()
+
+
+def open_replication_connection(url: str, *, application_name: str) -> PGconn:
+    """Open a replication connection; its settings are not pinned yet.
+
+    Raises `ConnectionFailed`, `NoFreeSender`, `NoReplicationRight`, `ReplicationPooled`.
+    """
+    target = find_replication_url(url)
+    own = {"options": options_of(target), **network_parameters(target)}
+    parameters = {"replication": "database", "application_name": application_name, **own}
+    return _connect_to_replicate(_with_parameters(libpq_url(target), parameters))
+
+
+def require_replication_right(connection: Connection) -> None:
+    """Raise `NoReplicationRight` if the connection's role may not replicate, by trying it.
+
+    A managed service gives the right to members of a group, whose roles lack the attribute in pg_roles. What else
+    refuses the attempt (pg_hba.conf, a pooler, no free sender) does not report whether the role has the right.
+    """
+    session = connection.connection.driver_connection
+    assert isinstance(session, psycopg.Connection)
+    conninfo = make_conninfo(session.info.dsn, password=session.info.password or None, replication="database")
+    with suppress(ConnectionFailed, NoFreeSender, ReplicationPooled):
+        _connect_to_replicate(conninfo).finish()
+
+
+def _connect_to_replicate(conninfo: str) -> PGconn:
+    connection = pq.PGconn.connect(conninfo.encode())
+    if connection.status != pq.ConnStatus.OK:
+        raise _connection_error(connection.user.decode(), connection.get_error_message())
+    return connection
+
+
+def _with_parameters(url: str, parameters: dict[str, str]) -> str:
+    return url + ("&" if "?" in url else "?") + urlencode(parameters).replace("+", "%20")
+
+
+def _connection_error(role: str, message: str) -> Exception:
+    reason = " ".join(message.split())
+    if refuses_parameters(reason):
+        return ReplicationPooled(reason)
+    if "permission denied to start WAL sender" in reason or "must be superuser or replication role" in reason:
+        return NoReplicationRight(role, quote(role))
+    if "max_wal_senders" in reason or "too many clients" in reason:
+        return NoFreeSender()
+    return ConnectionFailed(reason)

@@ -23,8 +23,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.functions import OWN_PATH, PATH, USERS_PATH, own_schema
-from rowtide.databases.postgres.quoting import quote, quote_body, quote_escaped, quote_literal, quote_qualified
-from rowtide.databases.postgres.text_queries import Run
+from rowtide.databases.postgres.quoting import Run, quote, quote_body, quote_escaped, quote_literal, quote_qualified
 
 SCHEMA = "rowtide_owners"
 LAST_WITH_OPEN_COMMIT = 17
@@ -177,10 +176,13 @@ def made_as(owner: Owner, signature: str, rest: str, *, parameters: str | None =
     created = f"{kind_and_name}({parameters})" if parameters is not None else signature
     role = quote(owner.name)
     return [
+        # `alter function … owner to` requires that the new owner may create in the schema.
         f"grant create, usage on schema {SCHEMA} to {role}",
         *functions_path(),
         f"create or replace {created} {rest}",
         f"alter {signature} owner to {role}",
+        # New functions can be executed by everybody: this one has an owner's rights, and is created and closed in one
+        # transaction.
         f"revoke all on {signature} from public",
         f"grant execute on {signature} to {_ROLE}",
         f"revoke create, usage on schema {SCHEMA} from {role}",

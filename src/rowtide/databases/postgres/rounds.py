@@ -21,6 +21,7 @@ from sqlalchemy import Connection, Engine, text
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
+from rowtide.databases.postgres.alterations import LOCK_NOT_AVAILABLE, LockMode
 from rowtide.databases.postgres.errors import (
     ConnectionFailed,
     ServerOutOfResources,
@@ -31,7 +32,6 @@ from rowtide.databases.postgres.errors import (
     WritesRefused,
     translated,
 )
-from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, LockMode
 from rowtide.databases.postgres.silence import end_silent_beside
 
 _POLL_S = 0.1

@@ -119,6 +119,7 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
 
     def _name_grant(self, error: psycopg.errors.InsufficientPrivilege) -> None:
         """Note which grant was lacking: only a role that may connect now can look it up."""
+        # By a connection of its own: the transaction that was refused accepts no more statements.
         with suppress(psycopg.Error), _open_look(self) as looking:
             missing = find_grant(error.diag.message_primary or "", looking)
             if missing is not None:
@@ -178,11 +179,14 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
 
     def _note_answer(self) -> None:
         self._heard = time.monotonic()
+        # At most each second: the count is a system call, and answers may come thousands of times as often.
         if self._heard - self._counted_at > 1:
             self._counted, self._counted_at = _count_acknowledged(self.pgconn.socket), self._heard
 
     def _look(self) -> None:
         unheard_s = time.monotonic() - self._heard
+        # What a proxy has acknowledged may still be on its way to the server: it is given time for the slowest network
+        # that counts.
         sent = _count_acknowledged(self.pgconn.socket) - self._counted
         limit_s = self.silence_s + max(sent, 0) / SLOWEST_BYTES_S
         try:
@@ -210,6 +214,8 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
             # It says itself whether something arrives.
             limit_s = self.silence_s
         if waits_for_program and min(unheard_s, since_s) >= limit_s:
+            # Both ends wait for each other: the message was lost with a connection that the network has dropped. The
+            # session's locks would stay until the server's keepalive finds out, hours later by default.
             looking.execute("select pg_terminate_backend(%s)", [self._pid])
             return f"{description} waited for its program, and was ended"
         if waits_for_lock and unheard_s >= limit_s:
@@ -242,6 +248,7 @@ def _open_look(of: WatchedConnection) -> _Looking:
     conninfo = make_conninfo(
         info.dsn, password=info.password or None, application_name="rowtide look", connect_timeout=look_s
     )
+    # Names are the server's: a look runs while anybody's objects may be in the role's path.
     own = {"search_path": "pg_catalog", "statement_timeout": f"{look_s}s"}
     if of.is_pooled:
         # The settings of a session that others get next are set for a transaction alone.

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rowtide.core.values import frozen
-from rowtide.databases.sqlite.ddl_text import IndexText, parse_index
-from rowtide.databases.sqlite.keys import quote
+from rowtide.databases.sqlite.sql_text import IndexText, parse_index, quote
 
 _EXPRESSION = -2
 _ROWID = -1

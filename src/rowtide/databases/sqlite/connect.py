@@ -71,6 +71,7 @@ class StrangeFile(sqlite3.Connection):
         self.limits = limits
         for setting in _SETTINGS:
             self.execute(f"pragma {setting}")
+        # The expressions of a file can make values of any size: `zeroblob(1e9)`, `hex`, `printf`.
         self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, limits.value_bytes)
         set_defensive(self, is_on=True)
         self._ended = threading.Event()
@@ -225,6 +226,7 @@ def open_file(path: str, limits: FileLimits | None = None) -> sqlite3.Connection
         )
         if limits is not None and isinstance(connection, StrangeFile):
             connection.limited_by(limits)
+        # SQLite opens a file only with the first statement: one that is no database is refused here, not later.
         connection.execute("select 1 from sqlite_schema").fetchone()
     except sqlite3.DatabaseError as error:
         if is_busy(error) or error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CORRUPT:
@@ -301,6 +303,8 @@ def begin_immediate(connection: sqlite3.Connection, patience_s: float | None = N
 
 def _has_begun(connection: sqlite3.Connection) -> bool:
     try:
+        # A transaction that begins with a read and then writes fails at once where another has written meanwhile
+        # (SQLITE_BUSY_SNAPSHOT), whatever the busy timeout is.
         connection.execute("begin immediate")
     except sqlite3.OperationalError as error:
         if not is_busy(error):

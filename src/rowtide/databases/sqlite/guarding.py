@@ -19,7 +19,7 @@ from rowtide.databases.format_views import format_row, parse_definition
 from rowtide.databases.sqlite.catalogue import has_table
 from rowtide.databases.sqlite.connect import open_url, path_of
 from rowtide.databases.sqlite.errors import FileNotOpened, translated
-from rowtide.databases.sqlite.keys import quote, quote_literal
+from rowtide.databases.sqlite.sql_text import quote, quote_literal
 from rowtide.databases.urls import DatabaseUrl, parse_url
 
 WRITING = "__sysWriting"

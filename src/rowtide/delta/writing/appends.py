@@ -16,11 +16,10 @@ import pyarrow.parquet as pq
 
 from rowtide.core.failpoints import failpoint
 from rowtide.delta.actions import AddFile, Metadata
-from rowtide.delta.data_files import CALENDAR
+from rowtide.delta.data_files import CALENDAR, FileStatistics
 from rowtide.delta.errors import RowsUnfit, TableUnwritable
 from rowtide.delta.schema import PartitionValues, Struct, folder_of
 from rowtide.delta.snapshot import Location, Snapshot
-from rowtide.delta.statistics import FileStatistics
 
 _INDEXED_COLUMNS = "delta.dataSkippingNumIndexedCols"
 _USUALLY_INDEXED = 32

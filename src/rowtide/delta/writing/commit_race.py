@@ -29,6 +29,7 @@ from rowtide.storage.store import Clock, Missing, is_fresh, read_clock
 FENCE = "rowtide.lease"
 """The application of Delta's `txn` actions that have a holder's number as their version."""
 
+# Of the process, since a lease is the process's: whichever thread or committer of it commits is fenced alike.
 _numbers: dict[str, int] = {}
 _unfenced: dict[str, frozenset[str]] = {}
 _changing = threading.Lock()
@@ -166,10 +167,15 @@ def put_commit(
         failpoint("delta_commit.after")
         if not is_won:
             passed = read_passed(location, number)
+            # The same id: our own commit, which the store had written before its answer was lost and the request
+            # repeated.
             if passed.commit_id != entry.commit_id:
+                # Before `pass_by`: a former holder stops, also where its commit could follow the other one.
                 require_unfenced(location, passed.cycles)
                 pass_by(passed)
                 continue
+        # Delta's cleanup deletes commits below a checkpoint. After a long pause the number may have been free for that
+        # reason alone; readers begin at the checkpoint, and would never see ours.
         is_last = is_fresh(last.known_at, clock, last.fresh_for_s)
         if is_last or _is_above_checkpoints(location, number) or is_counted():
             return Last(number, begun, last.fresh_for_s)
@@ -203,6 +209,7 @@ def _sum_up(content: bytes) -> Passed:
                 commit_id = values.get("txnId")
             case "txn":
                 cycles[values["appId"]] = values["version"]
+            # Files that were written for the columns and features before these may not be files of the table any more.
             case "protocol" | "metaData" | "domainMetadata":
                 changes_table = True
             case "add":
@@ -291,6 +298,7 @@ def _fence(number: int, location: Location) -> int:
                 pass_by=lambda _passed: None,
                 is_counted=lambda: _read(location) >= number,
             )
+        # Another commit came first, maybe another holder's fence: the table is read again.
         except CommitLost:
             continue
         return number

@@ -133,6 +133,8 @@ class Committer:
                 claim = _claim(location, identity, cycle, write(known.state), tags)
                 committed = self._commit(claim, known)
             except (CommitLost, RowsUnfit) as error:
+                # Rows that do not fit remembered columns may fit the present ones. Those were read just now: nothing
+                # changes by a repeat.
                 if isinstance(error, RowsUnfit) and known is not recalled:
                     raise
                 known = self._load(location)
@@ -196,6 +198,7 @@ class Committer:
         contents: list[bytes] = []
 
         def pass_by(passed: Passed) -> None:
+            # The other commit has this cycle or a later one: only the table's state says whether the cycle is there.
             if passed.changes_table or passed.cycles.get(claim.identity, claim.cycle - 1) >= claim.cycle:
                 raise CommitLost
             cycles.update(passed.cycles)
@@ -241,6 +244,7 @@ def _is_counted(claim: _Claim) -> bool:
 
 
 MAPPING, LAST_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
+# The lowest versions that honour `delta.appendOnly` and invariants: any reader of Delta opens a table without features.
 _LEAST = Protocol(1, 2)
 
 

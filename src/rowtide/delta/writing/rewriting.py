@@ -62,6 +62,7 @@ def compact(
         added = write_stream(location, snapshot.columns, snapshot.metadata, _stream(snapshot, group), name)
         before_commit()
         merged = len(group)
+        # `dataChange` false: streams of other readers pass the commit over instead of reading the rows again.
         return CommitChange("OPTIMIZE", removed=group, added=[added], changes_rows=False)
 
     total = 0

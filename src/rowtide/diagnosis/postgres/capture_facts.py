@@ -22,7 +22,7 @@ from rowtide.cdc.enabling import joining_triggers
 from rowtide.cdc.enabling.table_rules import RuledTable, list_failed, list_rules
 from rowtide.cdc.instances import Instance, decode_instance
 from rowtide.cdc.snapshot_requests import list_copied
-from rowtide.cdc.status.database import describe_requests
+from rowtide.cdc.status import describe_requests
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity

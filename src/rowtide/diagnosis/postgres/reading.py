@@ -33,7 +33,7 @@ from rowtide.diagnosis.postgres.tracking_facts import TrackingFacts, read_tracki
 from rowtide.diagnosis.result import Known, Unread, attempt
 from rowtide.log.catalogue import find_source
 from rowtide.log.errors import DatabaseCopied
-from rowtide.log.postgres.backlog import describe_reading, read_backlog
+from rowtide.log.postgres.slot import describe_reading, read_backlog
 from rowtide.replication.distributor.history import find_reader_error
 from rowtide.replication.status import (
     ArticlesStatus,
@@ -48,7 +48,7 @@ from rowtide.targets.listing import ListedTarget, list_tables
 
 if TYPE_CHECKING:
     from rowtide.cdc.ddl.history import ListedChange
-    from rowtide.cdc.status.lake import LakeStatus, RowsLeft
+    from rowtide.cdc.introspection import LakeStatus, RowsLeft
     from rowtide.log.store.state import ManifestState
 
 
@@ -305,7 +305,7 @@ class _LakeReading:
     def _status(self) -> LakeStatus:
         """Raises `LakeReadFailed` where a lake lacks its tables, unless by the log store nothing is published."""
         # Tables of the lake are read with Arrow, which other databases do without.
-        from rowtide.cdc.status.lake import LakeStatus
+        from rowtide.cdc.introspection import LakeStatus
 
         found = LakeStatus(self._lake)
         reader = self._state.readers.get(CAPTURE_READER) if self._state is not None else None

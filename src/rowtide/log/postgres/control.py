@@ -10,8 +10,8 @@ from __future__ import annotations
 from sqlalchemy import Connection, Executable, text
 
 from rowtide.databases.postgres.quoting import quote, statement
-from rowtide.log.announcements import Announcement, ControlRow
 from rowtide.log.catalogue import LOG
+from rowtide.log.membership import Announcement, ControlRow
 from rowtide.log.postgres import table_publications
 from rowtide.log.postgres.table_publications import PublicationCreation
 

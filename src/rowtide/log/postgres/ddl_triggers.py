@@ -21,8 +21,8 @@ from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, 
 from rowtide.databases.postgres.functions import close_function
 from rowtide.databases.postgres.quoting import quote, quote_literal, statement
 from rowtide.databases.postgres.session_settings import PINNED_SETTINGS
-from rowtide.log.announcements import LONGEST_STATEMENT, Announcement
 from rowtide.log.catalogue import LOG, dropped_table
+from rowtide.log.membership import LONGEST_STATEMENT, Announcement
 from rowtide.log.postgres import partition_truncates
 
 _NOT_SUPPORTED = "0A000"
@@ -90,6 +90,8 @@ def take_steps(schema_owner: str) -> list[Executable]:
     ]
 
 
+# An error in an event trigger would undo the user's own statement. So it is a warning; the decoder then infers what
+# altered the table, or omits its changes with a reason.
 def _function_body(body: str) -> str:
     return f"""
 {body.strip()}
@@ -273,6 +275,8 @@ _KEPT_UNLOGGABLE = """
 """SQL query of a table and its partitions which were given a full replica identity, and have a virtual column now: the
 server refuses their updates and deletes, until the identity is again what it was."""
 
+# A command is reported of the table that it names alone. Tables that inherit from it, and those of an altered type,
+# change with it (`passed_on`); rows of an attached partition are published as those of the tables above it.
 _ANNOUNCE_DDL = f"""
 -- {_PINNED}
 declare

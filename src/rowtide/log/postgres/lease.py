@@ -1,6 +1,6 @@
 """Leases on PostgreSQL: a session-level advisory lock, held by a session that stays open as long as the lease.
 
-The server ends it where its process is silent, as one that is stopped: see `heartbeat`. A process that takes or
+The server ends it where its process is silent, as one that is stopped: see `kept_sessions`. A process that takes or
 verifies a lease reads the format of the publisher's metadata too, which an upgrade raises first: a process of an
 earlier version that runs meanwhile writes nothing after that.
 """
@@ -21,11 +21,11 @@ from rowtide.core.formats import StoreFormat
 from rowtide.databases.format_views import parse_definition, require as require_format
 from rowtide.databases.postgres.errors import TransactionsPooled, translated
 from rowtide.databases.postgres.functions import recorded_definition
-from rowtide.databases.postgres.heartbeat import SessionKeepalive
-from rowtide.databases.postgres.poolers import place_of_pooler, require_session
+from rowtide.databases.postgres.kept_sessions import SessionKeepalive
+from rowtide.databases.postgres.session_settings import place_of_pooler, require_session
 from rowtide.databases.postgres.silence import watched_of
-from rowtide.log.announcements import SCHEMA
 from rowtide.log.errors import LeaseHeld, LeaseLost
+from rowtide.log.membership import SCHEMA
 from rowtide.log.source_definition import FORMAT
 
 _CLASS = 0x726F7774
@@ -82,6 +82,7 @@ class AdvisoryLease:
         holder; unless `is_of_any_format`, `FormatNewer` and `FormatOutdated` for a database of another format.
         """
         with translated():
+            # No transaction stays open with the lease: it would hold back vacuum for as long as the process runs.
             connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
             require_session(connection.connection.driver_connection)
             deadline = time.monotonic() + patience_s
@@ -106,6 +107,7 @@ class AdvisoryLease:
         with translated():
             found = self.connection.execute(text(_SESSION)).one()
         session = watched_of(self.connection)
+        # Behind a pooler that lends a session for each transaction, the advisory lock is some other session's.
         if found.pid != session.known_pid:
             # The pooler lends sessions in another way than when it was asked.
             raise TransactionsPooled(place_of_pooler(session))
@@ -143,6 +145,8 @@ def verify_format(connection: Connection) -> None:
     _require_writable(found.place, found.definition)
 
 
+# `pg_locks` decides, not whether the pid lives: pids are reused, and a session can lose its lock by
+# `pg_advisory_unlock`.
 def _verify_session(engine: Engine, name: str, pid: int) -> None:
     with translated(), engine.connect() as connection:
         found = connection.execute(text(_IS_HELD), {**_parameters(name), "pid": pid}).one()
@@ -163,6 +167,7 @@ def _require_writable(place: str, definition: str | None) -> None:
 def _parameters(name: str) -> dict[str, int]:
     if name in _KEYS:
         return {"class": _CLASS, "key": _KEYS[name]}
+    # The key is an int4, which is signed. Names that collide only exclude each other.
     return {"class": _NAMED_CLASS, "key": zlib.crc32(name.encode()) >> 1}
 
 

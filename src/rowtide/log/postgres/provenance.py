@@ -13,9 +13,8 @@ from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_ide
 from rowtide.databases.postgres.errors import ServerIsStandby, UnexpectedSqlError, translated
 from rowtide.events.catalogue import ResentNotVerified
 from rowtide.events.emission import emit
-from rowtide.log.announcements import ControlRow
 from rowtide.log.errors import WAY_AFTER_PROMOTION, HistoryDiverged, ManifestCorrupt, ServerPromoted, SlotInUse
-from rowtide.log.membership import Heartbeat
+from rowtide.log.membership import ControlRow, Heartbeat
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.stream.stream import ReplicationStream, StreamIdentity, TimelineFork
 from rowtide.log.source_definition import SourceDefinition
@@ -165,6 +164,7 @@ def find_history_difference(
     end = ends.get(state.source.timeline)
     if end is None:
         return f"timeline {identity.timeline} does not come from timeline {state.source.timeline}"
+    # What was read between the fork and the position is in no history of this server, and consumers may have it.
     if end < state.position.log:
         return f"timeline {state.source.timeline} ended at {format_log_position(end)}"
     return None
@@ -186,12 +186,14 @@ def verify_resent(connection: Connection, definition: SourceDefinition, confirme
     Raises `HistoryDiverged`, `SlotInUse`.
     """
     last = find_last_stored(state)
+    # Below the confirmed position the server sends nothing again: there is nothing to compare.
     if last is None or last.log < confirmed:
         return
     asked = {
         "slot": definition.slot,
         "end": last.log + 1,
         "publication": definition.publication,
+        # Begin has the commit LSN of its transaction right behind the kind.
         "begin": b"B" + last.log.to_bytes(8),
     }
     try:

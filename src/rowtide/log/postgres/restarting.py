@@ -18,9 +18,9 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity, read_server_time
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.announcements import ControlRow
 from rowtide.log.catalogue import source_table
 from rowtide.log.errors import HistoryDiverged
+from rowtide.log.membership import ControlRow
 from rowtide.log.postgres import control, ddl_triggers, slot, table_publications
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.log.postgres.provenance import verify_provenance
@@ -29,7 +29,7 @@ from rowtide.log.postgres.slot import reporting_blocker
 from rowtide.log.postgres.stream.stream import NewSlot, ReplicationStream
 from rowtide.log.postgres.table_publications import PublicationCreation
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store import maintenance
+from rowtide.log.store import segments
 from rowtide.log.store.entries import Difference, Opened
 from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import LOG_STORE, Manifest
@@ -60,6 +60,8 @@ def restart_log(
         server, renewed = alterations.transact(partial(_renew_publication, source))
         failpoint("publication_renewal.after")
         alterations.run_alone(slot.drop_slot_step(renewed.slot))
+        # After the publication's commit: decoding looks a publication up as of the change, and fails where it was not
+        # there yet.
         confirmed = slot.ensure_slot(engine, renewed.slot, on_wait).confirmed
         failpoint("slot_renewal.after")
         announce_again(alterations, renewed)
@@ -109,6 +111,8 @@ def _open_epoch(
     first = 0 if manifest is None else manifest.state.epoch + 1
     manifest = manifest or Manifest(store)
     log_source = as_log_source(source, server.timeline)
+    # Epochs are opened one after the other, as replay requires it, up to one that no reader has seen: LSNs of two
+    # histories would have the same number otherwise.
     for epoch in range(first, max(first, known_epoch + 1) + 1):
         manifest.append(
             Opened(
@@ -120,7 +124,7 @@ def _open_epoch(
                 control_row=last,
             )
         )
-    maintenance.ensure_placeholder(manifest)
+    segments.ensure_placeholder(manifest)
 
 
 XID = -1
@@ -184,6 +188,8 @@ def reconcile_gap(
             epoch = manifest.state.epoch + 1
             head = ReconciliationPoint(
                 # The last LSN that is not streamed.
+                # So it sorts behind all of the earlier epoch and before all that the slot sends. No record of WAL
+                # begins at it, since records are aligned to 8 bytes.
                 lsn=CommitLsn(Position.of(epoch, created.start).value - 1),
                 committed_at=alterations.transact(read_server_time),
                 snapshot=created.snapshot,
@@ -215,6 +221,8 @@ def _slot_created(
     failpoint("slot_renewal.before")
     slot.drop_slot(engine, name)
     has_failover = server.version >= slot.FAILOVER_SLOTS_SINCE
+    # The exported snapshot can be imported only while the session that created the slot runs no other command: the
+    # stream stays open for the whole block.
     with closing(ReplicationStream.connect(url, application_name="rowtide difference")) as stream:
         with reporting_blocker(engine, on_wait):
             created = stream.create_slot(name, has_failover=has_failover)

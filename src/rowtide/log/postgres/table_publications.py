@@ -15,9 +15,9 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.schema import CreateTable
 
 from rowtide.core.values import frozen
+from rowtide.databases.postgres.alterations import LOCK_NOT_AVAILABLE, set_lock_timeout
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, translated
-from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, set_lock_timeout
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.source_table import SourceTable
 from rowtide.events.catalogue import TablePublicationNotChanged

@@ -18,10 +18,10 @@ from rowtide.core.json_records import JsonOf, Tagged
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import LoggedTable
 from rowtide.core.values import frozen
-from rowtide.log.announcements import ControlRow
 from rowtide.log.membership import (
     Altered,
     ChangesOmitted,
+    ControlRow,
     Disabled,
     Enabled,
     Event,

@@ -130,6 +130,8 @@ class Manifest:
         self._state = None
         self._known_at = -math.inf
         self._skip_to_checkpoint()
+        # Listed before entries are read: a number that is missing below this one is damage, not an entry that another
+        # process is about to write.
         newest = max(self._numbers(_ENTRY, after=_entry_path(self._version())), default=0)
         self._follow()
         if self._version() < newest:
@@ -183,6 +185,8 @@ class Manifest:
             begun = self._clock()
             try:
                 state = apply(self._state, number, entry)
+            # The state that refuses the entry may be an earlier one: the refusal is final once others' entries were
+            # read.
             except RowtideError:
                 if is_current:
                     raise
@@ -265,6 +269,8 @@ class Manifest:
         while True:
             if not is_fresh(self._known_at, self._clock):
                 self._skip_to_checkpoint()
+            # Where this takes long, entries that were to be read may have been deleted: the loop begins again at a
+            # checkpoint.
             begun = self._read_entries(at_once)
             if is_fresh(self._known_at, self._clock):
                 self._known_at = begun
@@ -355,6 +361,7 @@ class Manifest:
         return max(self._checkpoints(before=datetime.now(UTC) - age), default=0)
 
     def _checkpoint(self, state: ManifestState) -> None:
+        # Durable before any entry that it replaces is deleted: after a power cut one of both is there.
         self.store.put_durable(_checkpoint_path(state.version), encode_state(state))
         last = self._last_deletable(KEPT_FOR)
         older = [number for number in self._checkpoints() if number < last]

@@ -11,8 +11,7 @@ from rowtide.core.json_records import JsonOf
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import LoggedTable
 from rowtide.core.values import frozen
-from rowtide.log.announcements import ControlRow
-from rowtide.log.membership import Event, Member
+from rowtide.log.membership import ControlRow, Event, Member
 from rowtide.log.store.entries import EventJson, LeaseName, Segment, StoredSource
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from rowtide.core.formats import StoredFormat, StoreFormat
 from rowtide.core.values import frozen
 from rowtide.databases.format_views import require
-from rowtide.databases.run_as import RunAs
+from rowtide.databases.source_table import RunAs
 from rowtide.databases.urls import DatabaseKind
 from rowtide.merge.articles import Article, ArticleColumn, JoinFilter
 from rowtide.merge.nodes.table_changes import Omission, Part, TableChange

@@ -11,7 +11,7 @@ from typing import Annotated
 from rowtide.core.errors import OptionsContradict
 from rowtide.core.options import MOST_DAYS, Argument, Option, WordsRead, values_of
 from rowtide.core.values import frozen
-from rowtide.databases.run_as import RunAs
+from rowtide.databases.source_table import RunAs
 from rowtide.databases.urls import lasting
 from rowtide.merge.articles import (
     DEFAULT_RETENTION_DAYS,

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from sqlalchemy import delete, insert, select
 
-from rowtide.databases.run_as import RunAs
+from rowtide.databases.source_table import RunAs
 from rowtide.merge.articles import Article, Partition, Publication, SubscriberType, Subscription
 from rowtide.merge.catalogue import (
     find_publication,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from rowtide.databases.run_as import RunAs
+from rowtide.databases.source_table import RunAs
 from rowtide.merge.articles import Article, Partition, PartitionOptions, Publication, SubscriberType, Subscription
 from rowtide.merge.catalogue import (
     SELECT_HUB_PRIORITY,

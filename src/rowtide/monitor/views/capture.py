@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 from rowtide.agents.runs import PastError
-from rowtide.cdc.status import CleanupStatus, capture_lag_s
-from rowtide.cdc.status.capture import CaptureStatus
+from rowtide.cdc.status import CaptureStatus, CleanupStatus, capture_lag_s
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.diagnosis.postgres.capture_facts import CapturedInstance

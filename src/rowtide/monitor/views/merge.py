@@ -9,7 +9,7 @@ from datetime import datetime
 from rowtide.core.values import frozen
 from rowtide.diagnosis import CheckResult
 from rowtide.diagnosis.merge import MergeFacts
-from rowtide.log.postgres.backlog import seconds_between
+from rowtide.log.postgres.slot import seconds_between
 from rowtide.merge.status import MergeStatus
 from rowtide.monitor.labels import number_of, without_users
 from rowtide.monitor.views.judgements import MERGE_STATES

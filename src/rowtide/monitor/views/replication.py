@@ -9,7 +9,7 @@ from enum import StrEnum
 from rowtide.core.values import frozen
 from rowtide.diagnosis import CheckResult, Code
 from rowtide.diagnosis.capture import LATE_S
-from rowtide.log.postgres.backlog import seconds_between
+from rowtide.log.postgres.slot import seconds_between
 from rowtide.monitor.labels import number_of, without_users
 from rowtide.replication.distributor.history import RunStatus
 from rowtide.replication.status import DeliveryStatus, SubscriptionDelivery

@@ -13,9 +13,9 @@ from itertools import count
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.types.widening import compares_alike, is_cast_alike, prints_alike
+from rowtide.databases.postgres.values import compares_alike, is_cast_alike, prints_alike
 from rowtide.databases.source_table import SourceTable
-from rowtide.log.announcements import Alteration, AlteredColumn, as_altered
+from rowtide.log.membership import Alteration, AlteredColumn, as_altered
 from rowtide.replication.articles.articles import (
     Article,
     GeneratedColumn,

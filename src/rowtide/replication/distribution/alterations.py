@@ -20,8 +20,7 @@ from typing import NamedTuple, TypeGuard, assert_never
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.quoting import quote_qualified
-from rowtide.log.announcements import Alteration
-from rowtide.log.membership import Altered, ChangesOmitted, Event, Reshaped
+from rowtide.log.membership import Alteration, Altered, ChangesOmitted, Event, Reshaped
 from rowtide.log.store.state import ManifestState, events_between
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import (

@@ -17,7 +17,7 @@ from rowtide.core.operations import Operation
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import find_table_id, list_existing
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.poolers import require_session
+from rowtide.databases.postgres.session_settings import require_session
 from rowtide.replication.articles.articles import Article, decode_article, encode_article
 from rowtide.replication.distributor.definitions import articles, is_made, publications, require_writable, subscriptions
 from rowtide.replication.distributor.location import distributor

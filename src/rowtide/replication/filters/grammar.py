@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from rowtide.core.values import frozen
 from rowtide.databases.filter_words import RESERVED_WORDS, FilterUnreadable, Token, TokenKind, WordCursor
-from rowtide.databases.postgres.types.widening import describe_type
+from rowtide.databases.postgres.values import describe_type
 from rowtide.databases.types.value_type import ExactType, Form, Literal, LiteralUnfit
 from rowtide.replication.errors.publishing import FilterColumnUnpublished, FilterMalformed, FilterTypeInexact
 from rowtide.replication.filters.conditions import (

@@ -20,8 +20,8 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
+from rowtide.lake.jars import lack_named
 from rowtide.lake.session import pinned, require_reachable, spark_watched
-from rowtide.lake.spark.jars import lack_named
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.state import ManifestState, segments_between

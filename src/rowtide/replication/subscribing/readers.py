@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, text
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.poolers import require_session
+from rowtide.databases.postgres.session_settings import require_session
 from rowtide.log.errors import IllegalEntry
 from rowtide.log.store.entries import ReaderAdvanced, ReaderLeft
 from rowtide.log.store.location import open_own_manifest

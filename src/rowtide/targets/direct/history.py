@@ -1,6 +1,6 @@
 """Changes of a table of history, without Spark.
 
-What a window's change rows do to the slices of their keys, as `rowtide.targets.slices` says it in SQL.
+What a window's change rows do to the slices of their keys, as `rowtide.targets.statements` says it in SQL.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rowtide.cdc.instances import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.last_rows import comparable
 from rowtide.cdc.published import LSN_TIME_MAPPING, arrow_schema, system_table_path
-from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.delta.actions import AddFile
+from rowtide.delta.data_files import Between
 from rowtide.delta.snapshot import Snapshot
-from rowtide.delta.statistics import Between
 from rowtide.delta.writing.edits import Indexes
-from rowtide.lake.small_tables import SmallTable
+from rowtide.lake.tables import SmallTable
 from rowtide.targets.direct.tables import DirectTable, KeySet, ShownColumns
 from rowtide.targets.keeping import TargetWindow
-from rowtide.targets.slices import FROM_LSN, FROM_TIME, HISTORY_COLUMNS, IS_CURRENT, TO_LSN, TO_TIME
+from rowtide.targets.statements import FROM_LSN, FROM_TIME, HISTORY_COLUMNS, IS_CURRENT, TO_LSN, TO_TIME
 
 Numbers: TypeAlias = npt.NDArray[Any]
 _kernels: Any = pc

@@ -9,16 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rowtide.cdc.ddl.retyping import REWRITTEN_BYTES
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.delta import features
-from rowtide.delta.errors import EditOutdated, TableUnreadable, TableUnwritable
+from rowtide.delta.errors import EditOutdated, LakeReadFailed, TableUnreadable, TableUnwritable
 from rowtide.delta.features import OWNER, TARGET_TABLE
-from rowtide.delta.lineage import VersionLineage, find_lineage
+from rowtide.delta.replay import commit_path, read_commit
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.alteration import name_mapping, rename_columns
 from rowtide.delta.writing.rewriting import mend
@@ -26,12 +28,115 @@ from rowtide.lake.sql_text import literal, quote, table_at
 from rowtide.lake.stores import locate
 from rowtide.lake.tables import writing
 from rowtide.storage.object_urls import spark_url
+from rowtide.storage.store import Missing
 from rowtide.targets.definitions import Target
 from rowtide.targets.errors import TargetOccupied
 from rowtide.targets.table_format import FoundTable, NewTable, TableFormat, Verify, partitioned_by
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+# What a version of a table follows from: rows that others changed, and versions that they restored. A transaction
+# identifier stays when an earlier version is restored: it then says more than the table has.
+
+_RESTORE = "RESTORE"
+
+
+@frozen
+class Foreign:
+    """A commit of another application that changed rows."""
+
+    version: int
+    operation: str
+
+    def __str__(self) -> str:
+        return f"{self.operation} in version {self.version}"
+
+
+@frozen
+class VersionLineage:
+    """What a version has of an application, as seen from one that the application knows.
+
+    `restored`: the earlier version whose rows it has, None if it follows from the known one. `foreign`: the last commit
+    of another that changed rows and was not undone by a restore.
+    """
+
+    restored: int | None = None
+    foreign: Foreign | None = None
+
+
+@frozen
+class _Commit:
+    operation: str
+    parameters: Mapping[str, Any]
+    applications: frozenset[str]
+    changes_rows: bool
+
+    @property
+    def restored(self) -> int | None:
+        """The version that it restored; None if it restored none, or one that is known by its time only."""
+        version = self.parameters.get("version") if self.operation == _RESTORE else None
+        return int(version) if version is not None and str(version).isdecimal() else None
+
+
+def find_lineage(snapshot: Snapshot, application: str, known: int) -> VersionLineage:
+    """Return what a version follows from since a known one, which is not later.
+
+    What the log no longer has is taken for the application's own. Raises `LakeReadFailed`.
+    """
+    seen = {known: VersionLineage()}
+    last = seen[known]
+    for number in range(known + 1, snapshot.version + 1):
+        last = _after(last, _read(snapshot, number), application, number, seen)
+        seen[number] = last
+    return last
+
+
+def _after(
+    before: VersionLineage, commit: _Commit | None, application: str, number: int, seen: Mapping[int, VersionLineage]
+) -> VersionLineage:
+    if commit is None:
+        return before
+    if commit.restored is not None:
+        # A restore undoes what others did since that version; the position in its `txn` counts again, so that windows
+        # after it are applied once more.
+        return seen.get(commit.restored) or VersionLineage(restored=commit.restored)
+    # Our own commit after a restore: the table follows from its source again.
+    if application in commit.applications:
+        return replace(before, restored=None)
+    if commit.changes_rows:
+        return replace(before, foreign=Foreign(number, commit.operation))
+    return before
+
+
+def _read(snapshot: Snapshot, number: int) -> _Commit | None:
+    location = snapshot.location
+    try:
+        content = location.store.get(commit_path(number))
+    except Missing:
+        return None
+    try:
+        return _sum_up(read_commit(content))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LakeReadFailed(location.path, f"{commit_path(number)} is damaged: {error}") from error
+
+
+def _sum_up(actions: Iterable[tuple[str, Mapping[str, Any]]]) -> _Commit:
+    operation, changes_rows = "a commit", False
+    parameters: Mapping[str, Any] = {}
+    applications: set[str] = set()
+    for kind, values in actions:
+        match kind:
+            case "commitInfo":
+                operation = str(values.get("operation") or operation)
+                parameters = values.get("operationParameters") or {}
+            case "txn":
+                applications.add(values["appId"])
+            case "add" | "remove":
+                changes_rows = changes_rows or values.get("dataChange") is not False
+    return _Commit(operation, parameters, frozenset(applications), changes_rows)
+
 
 FORMAT = TableFormat(
     title="Delta",
@@ -178,6 +283,8 @@ class DeltaTable:
         failpoint("target_commit.before")
         try:
             with writing(self.location):
+                # Before the statement reads the table. A commit that comes later is Delta's to find, by its conflict
+                # check.
                 self._require_position()
                 statement()
         finally:

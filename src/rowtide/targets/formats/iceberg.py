@@ -17,7 +17,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta import features
 from rowtide.delta.features import OWNER, TARGET_TABLE, require_writable
-from rowtide.lake.spark.jars import ICEBERG
+from rowtide.lake.jars import ICEBERG
 from rowtide.lake.sql_text import literal, quote
 from rowtide.lake.tables import writing
 from rowtide.storage.object_urls import spark_url

@@ -109,7 +109,8 @@ def _take_window(writer: Connection, engine: Engine, request: EnumerationRequest
     whole = {get_tracked(writer, name).name for name in request.whole}
     all_tracked = list_tracked(writer)
     looks = {table.name: look_at(writer, table) for table in all_tracked}
-    # An anchor depends on the stamps of all tables.
+    # An anchor depends on the stamps of all tables: a transaction that wrote one that is not asked for, too, needs its
+    # number now.
     whole_ones = [look for look in looks.values() if isinstance(look, PostgresSubject)]
     require_own_plans(writer, whole_ones)
     subjects: list[PostgresSubject] = []
@@ -154,6 +155,8 @@ def _stamps_since(connection: Connection, subjects: Sequence[PostgresSubject], l
 
 def _import_snapshot(writer: Connection, engine: Engine, stack: ExitStack) -> Connection:
     """Return another connection in a transaction with the writer's snapshot."""
+    # Rows are read by another transaction with the same snapshot: the writer can then commit, and other anchors be
+    # taken.
     name = writer.execute(text("select pg_export_snapshot()")).scalar_one()
     reader = stack.enter_context(engine.connect())
     reader = reader.execution_options(isolation_level="REPEATABLE READ")
@@ -168,6 +171,8 @@ def _lock_as_seen(opened: _OpenedWindow) -> bool:
         return True
     holders = (quote_qualified(*stamps_of(subject).holder) for subject in opened.subjects)
     names = ", ".join(dict.fromkeys([*(subject.quoted for subject in opened.subjects), *holders]))
+    # TRUNCATE and rewrites are not transactional for earlier snapshots (PostgreSQL, "Caveats" of MVCC): once locked,
+    # they can be looked for and cannot come later.
     opened.reader.execute(statement(f"lock table {names} in access share mode"))
     parts = [part for subject in opened.subjects for part in subject.table_ids]
     return not opened.reader.execute(text(_IS_REWRITTEN), {"parts": parts}).scalar()
@@ -255,6 +260,8 @@ def _purge_chunk(connection: Connection, table: str, purge_type: PurgeType, valu
     with connection.begin():
         removed = connection.execute(text(_PURGE.format(is_old=_OLD_TOMBSTONE[purge_type])), parameters).scalars().all()
         if removed:
+            # In the transaction that removes the tombstones: an anchor older than these is refused from the moment when
+            # they are gone.
             set_min_valid(connection, table, max(removed))
         failpoint("postgres_purge.before")
     failpoint("postgres_purge.after")

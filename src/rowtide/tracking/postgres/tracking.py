@@ -43,6 +43,7 @@ from rowtide.tracking.postgres import enumeration, queries, system_tables
 from rowtide.tracking.postgres.stamps import find_blocker, stamps_of
 from rowtide.tracking.postgres.subjects import (
     CHANGE_BSN,
+    PREFIX,
     PostgresSubject,
     find_present,
     find_trackable,
@@ -50,7 +51,6 @@ from rowtide.tracking.postgres.subjects import (
     with_key,
 )
 from rowtide.tracking.postgres.system_tables import get_tracked, has_tracked_objects, list_tracked, remove_tracked
-from rowtide.tracking.postgres.trigger_text import PREFIX
 from rowtide.tracking.postgres.verification import put_as_it_is, require_sound
 
 MAKER = "rowtide change tracking"

@@ -17,7 +17,15 @@ from rowtide.databases.source_table import TablePartition
 from rowtide.tracking.errors import TrackedTableGone, TrackingKeyMissing, TrackingLost
 from rowtide.tracking.options import TrackedTable, TrackingOptions
 from rowtide.tracking.postgres.stamps import stamps_of
-from rowtide.tracking.postgres.subjects import CHANGE_BSN, PostgresSubject, subject_of, with_key, with_operators
+from rowtide.tracking.postgres.subjects import (
+    CHANGE_BSN,
+    PREFIX,
+    PostgresSubject,
+    subject_of,
+    truncate_trigger,
+    with_key,
+    with_operators,
+)
 from rowtide.tracking.postgres.system_tables import (
     TRACKED_OBJECTS,
     AsMade,
@@ -26,7 +34,6 @@ from rowtide.tracking.postgres.system_tables import (
     put_tracked,
     read_as_made,
 )
-from rowtide.tracking.postgres.trigger_text import PREFIX, truncate_trigger
 
 
 def put_as_it_is(connection: Connection, tracked: TrackedTable, subject: PostgresSubject) -> None:

@@ -29,9 +29,9 @@ from rowtide.databases.postgres import values as postgres_values
 from rowtide.databases.sqlite import values as sqlite_values
 from rowtide.databases.urls import DatabaseKind
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
+from rowtide.lake.jars import describe, find_lack
 from rowtide.lake.session import build_session, for_reading, require_reachable
-from rowtide.lake.spark.jars import describe, find_lack
-from rowtide.lake.spark.settings import SHUFFLE_PARTITIONS
+from rowtide.lake.spark_settings import SHUFFLE_PARTITIONS
 from rowtide.lake.sql_text import literal, quote
 from rowtide.lake.stores import locate
 from rowtide.storage.object_urls import spark_url

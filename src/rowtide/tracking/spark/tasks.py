@@ -118,7 +118,7 @@ def _make_batch(records: list[Record]) -> pa.RecordBatch:
 
 
 @frozen
-class Device:
+class TrackedDatabase:
     """A database; `name` is the path of a file, or a URL without its password."""
 
     name: str
@@ -130,7 +130,7 @@ class Device:
         return self.url.kind
 
 
-def find_devices(databases: str | Sequence[str]) -> tuple[Device, ...]:
+def find_devices(databases: str | Sequence[str]) -> tuple[TrackedDatabase, ...]:
     """Return the databases of URLs, and of the SQLite files that paths and patterns (`/data/devices/*.db`) match now.
 
     Each is returned once, in name order. Raises `NoDatabaseFound` for a path or pattern that matches no file.
@@ -142,7 +142,7 @@ def find_devices(databases: str | Sequence[str]) -> tuple[Device, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-def _find(text: str) -> list[Device]:
+def _find(text: str) -> list[TrackedDatabase]:
     path = local_path(text)
     if path is None:
         return [_of_url(parse_url(text))]
@@ -152,31 +152,31 @@ def _find(text: str) -> list[Device]:
     return [_of_file(file) for file in files]
 
 
-def _of_url(url: DatabaseUrl) -> Device:
+def _of_url(url: DatabaseUrl) -> TrackedDatabase:
     return _of_file_url(url) if url.kind.is_file else _of_server(url)
 
 
-def _of_file_url(url: DatabaseUrl) -> Device:
+def _of_file_url(url: DatabaseUrl) -> TrackedDatabase:
     if url.database is None:
         raise NoDatabaseFound(str(url))
     return _of_file(url.database)
 
 
-def _of_file(path: str) -> Device:
+def _of_file(path: str) -> TrackedDatabase:
     """Return the device of a file, by its absolute path, under which workers find it too."""
     absolute = str(Path(path).absolute())
-    return Device(absolute, DatabaseUrl(DatabaseKind.SQLITE, database=absolute))
+    return TrackedDatabase(absolute, DatabaseUrl(DatabaseKind.SQLITE, database=absolute))
 
 
-def _of_server(url: DatabaseUrl) -> Device:
-    return Device(str(url.without_secrets()), url)
+def _of_server(url: DatabaseUrl) -> TrackedDatabase:
+    return TrackedDatabase(str(url.without_secrets()), url)
 
 
 @frozen
 class Work:
     """What to enumerate on all devices, each from its anchor; `devices` are identified by position."""
 
-    devices: tuple[Device, ...]
+    devices: tuple[TrackedDatabase, ...]
     tables: tuple[str, ...]
     anchors: Mapping[str, str]
     whole: tuple[str, ...]
@@ -192,7 +192,7 @@ def enumerate_devices(work: Work, places: Iterable[int]) -> Iterator[Record]:
         yield from _enumerate(work, work.devices[place])
 
 
-def _enumerate(work: Work, device: Device) -> Iterator[Record]:
+def _enumerate(work: Work, device: TrackedDatabase) -> Iterator[Record]:
     shapes: tuple[TrackedColumns, ...] = ()
     rows = [0] * len(work.tables)
     try:
@@ -216,5 +216,5 @@ def _enumerate(work: Work, device: Device) -> Iterator[Record]:
         yield DeviceOutcome(device.name, str(changes.anchor), None, shapes, tuple(rows)).as_record()
 
 
-def _shapes(device: Device, changes: TrackedChanges) -> tuple[TrackedColumns, ...]:
+def _shapes(device: TrackedDatabase, changes: TrackedChanges) -> tuple[TrackedColumns, ...]:
     return tuple(TrackedColumns(place, device.kind, table.columns) for place, table in enumerate(changes.tables))

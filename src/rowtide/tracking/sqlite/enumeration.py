@@ -16,7 +16,7 @@ from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.connect import path_of, write_transaction
 from rowtide.databases.sqlite.errors import translated
 from rowtide.databases.sqlite.guarding import writing
-from rowtide.databases.sqlite.keys import text_encoding, unpack
+from rowtide.databases.sqlite.sql_text import text_encoding, unpack
 from rowtide.databases.sqlite.values import decode_text, text_of
 from rowtide.databases.types.value_type import SqliteValue
 from rowtide.tracking.changes import Change, EnumerationRequest, TrackedChanges
@@ -31,8 +31,7 @@ from rowtide.tracking.sqlite.queries import (
     touched,
     written,
 )
-from rowtide.tracking.sqlite.stamps import stamps_of, subject_of
-from rowtide.tracking.sqlite.subject import CHANGE_BSN
+from rowtide.tracking.sqlite.stamps import CHANGE_BSN, stamps_of, subject_of
 from rowtide.tracking.sqlite.system_tables import (
     COMMIT_SEQUENCE,
     TOMBSTONES,

@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from rowtide.core.values import frozen
-from rowtide.databases.sqlite.keys import pack, quote, text_encoding, unpack
+from rowtide.databases.sqlite.sql_text import pack, quote, text_encoding, unpack
 from rowtide.databases.types.value_type import SqliteValue
 from rowtide.tracking.changes import Change, NetOperation
 from rowtide.tracking.errors import InvalidTombstoneKey
-from rowtide.tracking.sqlite.stamps import SqliteStamps, subject_of
-from rowtide.tracking.sqlite.subject import CHANGE_BSN, CONTEXT, INSERT_BSN, SqliteSubject
+from rowtide.tracking.sqlite.stamps import CHANGE_BSN, CONTEXT, INSERT_BSN, SqliteStamps, SqliteSubject, subject_of
 from rowtide.tracking.sqlite.system_tables import TOMBSTONES, get_tracked
 
 KEY_FUNCTION = "rowtide_key"

@@ -14,7 +14,7 @@ from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.connect import IN_MEMORY, open_file, path_of, rehearsal, write_transaction
 from rowtide.databases.sqlite.errors import translated
-from rowtide.databases.sqlite.keys import quote
+from rowtide.databases.sqlite.sql_text import quote
 from rowtide.tracking.changes import EnumerationRequest, OwnTransaction, TrackedChanges
 from rowtide.tracking.errors import (
     IndexNotOffered,
@@ -25,8 +25,7 @@ from rowtide.tracking.errors import (
 )
 from rowtide.tracking.options import PurgeType, StampIndex, Storage, TrackedTable, TrackingRequest
 from rowtide.tracking.sqlite import enumeration, queries, system_tables
-from rowtide.tracking.sqlite.stamps import get_table, removals_of_dropped, stamps_of, subject_of
-from rowtide.tracking.sqlite.subject import SqliteSubject
+from rowtide.tracking.sqlite.stamps import SqliteSubject, get_table, removals_of_dropped, stamps_of, subject_of
 from rowtide.tracking.sqlite.system_tables import (
     create_system_tables,
     drop_system_tables,

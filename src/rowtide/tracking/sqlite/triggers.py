@@ -8,11 +8,10 @@ from collections.abc import Sequence, Set
 
 from rowtide.databases.sqlite.catalogue import find_table, read_triggers
 from rowtide.databases.sqlite.clock import CLOCK_TABLE
-from rowtide.databases.sqlite.keys import quote
+from rowtide.databases.sqlite.sql_text import quote
 from rowtide.tracking.errors import TrackedTableGone, TrackingKeyMissing, TrackingLost
 from rowtide.tracking.options import TrackedTable, TrackingOptions
-from rowtide.tracking.sqlite.stamps import SqliteStamps, stamps_of, subject_of
-from rowtide.tracking.sqlite.subject import CONTEXT, SqliteSubject
+from rowtide.tracking.sqlite.stamps import CONTEXT, SqliteStamps, SqliteSubject, stamps_of, subject_of
 from rowtide.tracking.sqlite.system_tables import TOMBSTONES
 
 _KINDS = ("insert", "update", "key", "delete", "insert_displaces", "update_displaces")

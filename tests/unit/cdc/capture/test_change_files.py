@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from builders.capture.capture_instances import instance, source_table, version_of
 from builders.log.log_stores import segment
 from rowtide.cdc.capture.change_files import PART_BYTES, PART_ROWS, SegmentGroup, divide, select_records
-from rowtide.cdc.capture.lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import CyclePlan, InstanceWork, VersionRows
+from rowtide.cdc.ddl.schema_changes import InstanceLifetime
 from rowtide.cdc.rows.conversion import LsnRange
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.store.entries import Segment

@@ -9,7 +9,6 @@ import pytest
 from builders.capture.capture_instances import alteration_of, enabled, instance, source_table, version_of
 from builders.log.log_stores import NOW, opened, range_to, segment
 from rowtide.cdc.capture import planning
-from rowtide.cdc.capture.lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import (
     LONGEST_SILENCE,
     CyclePlan,
@@ -21,6 +20,7 @@ from rowtide.cdc.capture.planning import (
     plan_gap,
     plan_range,
 )
+from rowtide.cdc.ddl.schema_changes import InstanceLifetime
 from rowtide.cdc.definitions import READER
 from rowtide.cdc.errors.capturing import RelationChanged
 from rowtide.core.lsn import CommitLsn, Position

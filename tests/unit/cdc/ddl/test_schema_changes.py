@@ -6,12 +6,11 @@ import pytest
 
 from builders.capture.capture_instances import alteration_of, instance, shape_of, source_table
 from rowtide.cdc.ddl.schema_changes import InstanceSchemaChange, follow_alteration, follow_shape, only_widens
-from rowtide.cdc.instances import Instance
-from rowtide.cdc.rows.change_columns import find_indexes
+from rowtide.cdc.instances import Instance, find_indexes
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape
 from rowtide.databases.source_table import SourceColumn, SourceTable
-from rowtide.log.announcements import LONGEST_STATEMENT, Alteration
+from rowtide.log.membership import LONGEST_STATEMENT, Alteration
 
 LSN = CommitLsn(500)
 TABLE = source_table([("id", "integer"), ("name", "text")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rowtide.cdc.errors.capturing import RequestPricesInvalid
-from rowtide.cdc.status.database import PRICES_VARIABLE, RequestPrices, RequestRate
+from rowtide.cdc.status import PRICES_VARIABLE, RequestPrices, RequestRate
 
 RATE = RequestRate(writes=300, reads=60, transferred=30 << 20, seconds=60.0)
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from builders.values.type_catalogue import SAMPLES
-from rowtide.databases.postgres.types.widening import describe_code
-from rowtide.databases.postgres.values import lake_type
+from rowtide.databases.postgres.values import describe_code, lake_type
 from rowtide.databases.sqlite.values import stored_type
 from rowtide.databases.types import registry
 from rowtide.databases.types.others import OTHER

@@ -9,8 +9,17 @@ from builders.log.log_stores import NOW, SOURCE, member, segment, table_version
 from rowtide.core.formats import StoredFormat
 from rowtide.core.json_records import JsonInvalid, load_json
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.log.announcements import Alteration, AlteredColumn, ControlRow
-from rowtide.log.membership import Altered, Disabled, Enabled, Heartbeat, Reshaped, Traced
+from rowtide.log.membership import (
+    Alteration,
+    Altered,
+    AlteredColumn,
+    ControlRow,
+    Disabled,
+    Enabled,
+    Heartbeat,
+    Reshaped,
+    Traced,
+)
 from rowtide.log.store.entries import (
     Entry,
     FilesDeleted,

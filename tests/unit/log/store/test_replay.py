@@ -13,9 +13,19 @@ from rowtide.core.formats import StoredFormat
 from rowtide.core.json_records import load_json
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
-from rowtide.log.announcements import Alteration, AlteredColumn, ControlRow, later_row
 from rowtide.log.errors import IllegalEntry, LeaseLost, LogStoreRelocated, ManifestConflict
-from rowtide.log.membership import Altered, ChangesOmitted, Disabled, Enabled, Event, Reshaped
+from rowtide.log.membership import (
+    Alteration,
+    Altered,
+    AlteredColumn,
+    ChangesOmitted,
+    ControlRow,
+    Disabled,
+    Enabled,
+    Event,
+    Reshaped,
+    later_row,
+)
 from rowtide.log.store.entries import (
     Difference,
     Entry,

@@ -10,7 +10,7 @@ import pytest
 from builders.capture.capture_instances import alteration_of, source_table, with_added, with_column, without
 from builders.replication.articles import article
 from rowtide.databases.source_table import SourceTable
-from rowtide.log.announcements import Alteration
+from rowtide.log.membership import Alteration
 from rowtide.replication.articles.articles import Article, OmittedColumn
 from rowtide.replication.articles.schema_changes import (
     NOT_REPLICATED,

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from rowtide.delta.statistics import Between
+from rowtide.delta.data_files import Between
 from rowtide.targets.direct.tables import KeySet
 
 ROWS = pa.table({"a": [1, 1, 2], "b": ["x", "y", "x"], "c": [1.0, 2.0, 0.0]})

@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_readers.as_of.latest_rows import LatestRows
-from rowtide.cdc.lake_readers.as_of.lowest_layers import Ascending, LowestLayer, Numbers
-from rowtide.cdc.lake_readers.bits import EXACT, Bits, kernels
+from rowtide.cdc.instances import DELETE, Instance
+from rowtide.cdc.lake_readers.as_of.latest_rows import Ascending, LatestRows, LowestLayer
+from rowtide.cdc.lake_readers.bits import EXACT, Bits, Numbers, kernels
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, Completions
 from rowtide.cdc.lake_readers.grouping import KeyGroups, open_engine
 from rowtide.cdc.lake_readers.last_rows import (
@@ -37,7 +36,6 @@ from rowtide.cdc.lake_readers.last_rows import (
 )
 from rowtide.cdc.lake_readers.ordering import ORDER, sort
 from rowtide.cdc.queries.as_of.opening import AsOf
-from rowtide.cdc.rows.change_columns import DELETE
 from rowtide.cdc.rows.conversion import ExactValues, as_binary, empty_masks, set_bits
 from rowtide.core.values import frozen
 

@@ -18,9 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rowtide.cdc.ddl.history import read_history
-from rowtide.cdc.instances import Instance
+from rowtide.cdc.instances import DELETE, INSERT, Instance
 from rowtide.cdc.lake_readers.as_of.keyed_tables import upper_parts
-from rowtide.cdc.lake_readers.as_of.lowest_layers import LowestLayer
+from rowtide.cdc.lake_readers.as_of.latest_rows import LowestLayer
 from rowtide.cdc.lake_readers.bits import EXACT, Bits
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, Completions
 from rowtide.cdc.lake_readers.grouping import GroupingDatabase, open_engine
@@ -41,15 +41,8 @@ from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.published import base_table_path, read_instances, read_publication
 from rowtide.cdc.queries.as_of.opening import AsOf, find_widened, read_layers
 from rowtide.cdc.queries.windows import InstanceWindow
-from rowtide.cdc.recorded_snapshots import (
-    SEQVAL as COPIED,
-    RecordedSnapshot,
-    excluded_begins,
-    find_base,
-    read_snapshots,
-)
-from rowtide.cdc.rows.change_columns import DELETE, INSERT
 from rowtide.cdc.rows.conversion import ExactValues, as_binary, empty_masks, set_bits
+from rowtide.cdc.system_tables import SEQVAL as COPIED, RecordedSnapshot, excluded_begins, find_base, read_snapshots
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.delta.features import IDENTITY

@@ -11,18 +11,17 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from rowtide.cdc.instances import Instance
+from rowtide.cdc.instances import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE, Instance, column_type
 from rowtide.cdc.lake_readers.as_of.keyed_tables import KeyedTable
-from rowtide.cdc.lake_readers.as_of.lowest_layers import Ascending, LowestLayer, Numbers
+from rowtide.cdc.lake_readers.as_of.latest_rows import Ascending, LowestLayer
 from rowtide.cdc.lake_readers.as_of.moved_rows import MovedRows
-from rowtide.cdc.lake_readers.bits import EXACT, Bits, kernels
+from rowtide.cdc.lake_readers.bits import EXACT, Bits, Numbers, kernels
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, Completions, stream_parts
 from rowtide.cdc.lake_readers.grouping import GroupingDatabase, open_engine
 from rowtide.cdc.lake_readers.last_rows import ABSENT, LSN, OPERATION, SEQVAL, TablePart, exact_columns
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.queries.as_of.opening import AsOf
 from rowtide.cdc.queries.as_of.rows import Counted, find_counted
-from rowtide.cdc.rows.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE, column_type
 from rowtide.cdc.rows.conversion import ExactValues, as_binary, empty_masks, set_bits
 from rowtide.core.values import frozen
 

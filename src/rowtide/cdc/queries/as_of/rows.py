@@ -12,33 +12,32 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rowtide.cdc.instances import Instance
-from rowtide.cdc.published import LSN_TIME_MAPPING, arrow_schema, system_table_path
-from rowtide.cdc.queries.as_of.function import completed_columns, key_condition, named_keys, rows_below
-from rowtide.cdc.queries.as_of.opening import AsOf, as_of_columns
-from rowtide.cdc.queries.net_changes import IS_DELETED, LACKS_VALUES, Truncates, key_expressions, last_select
-from rowtide.cdc.rows.change_columns import (
+from rowtide.cdc.instances import (
     DELETE,
     INSERT,
     TRUNCATE,
     UPDATE_AFTER,
     UPDATE_BEFORE,
+    Instance,
     change_columns,
     column_type,
 )
+from rowtide.cdc.published import LSN_TIME_MAPPING, arrow_schema, system_table_path
+from rowtide.cdc.queries.as_of.function import completed_columns, key_condition, named_keys, rows_below
+from rowtide.cdc.queries.as_of.opening import AsOf, as_of_columns
+from rowtide.cdc.queries.net_changes import IS_DELETED, LACKS_VALUES, Truncates, key_expressions, last_select
 from rowtide.copying.chunks import parse_snapshot
 from rowtide.core.tables import BeforeImages
 from rowtide.core.values import frozen
-from rowtide.delta.statistics import Between, find_bounds
-from rowtide.lake.small_tables import SmallTable
+from rowtide.delta.data_files import Between, find_bounds
 from rowtide.lake.sql_text import quote, select_from
-from rowtide.lake.tables import LakeTableVersion
+from rowtide.lake.tables import LakeTableVersion, SmallTable
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     from pyspark.sql import DataFrame
 
-    from rowtide.cdc.recorded_snapshots import RecordedSnapshot
+    from rowtide.cdc.system_tables import RecordedSnapshot
 
 
 _MOST = 1 << 63

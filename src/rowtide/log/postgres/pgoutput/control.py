@@ -9,9 +9,20 @@ import numpy as np
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
-from rowtide.log.announcements import MESSAGE_PREFIX, Alteration, ControlRow, Secrets, later_row, verify_mark
 from rowtide.log.errors import AnnouncementUnreadable
-from rowtide.log.membership import Altered, ChangesOmitted, Disabled, Enabled, Event
+from rowtide.log.membership import (
+    MESSAGE_PREFIX,
+    Alteration,
+    Altered,
+    ChangesOmitted,
+    ControlRow,
+    Disabled,
+    Enabled,
+    Event,
+    Secrets,
+    later_row,
+    verify_mark,
+)
 from rowtide.log.postgres.pgoutput import messages
 from rowtide.log.postgres.pgoutput.inferring import KnownTables, Present, Unclear, infer_alteration
 from rowtide.log.postgres.pgoutput.messages import (
@@ -26,8 +37,7 @@ from rowtide.log.postgres.pgoutput.messages import (
     parse_relation,
     parse_truncation,
 )
-from rowtide.log.postgres.pgoutput.relations import LayoutChange, Relations
-from rowtide.log.postgres.pgoutput.transactions import BatchTransactions
+from rowtide.log.postgres.pgoutput.relations import BatchTransactions, LayoutChange, Relations
 from rowtide.log.source import Undecodable
 
 _IS_CONTROL = np.zeros(256, np.bool_)
@@ -108,6 +118,8 @@ def _find_control(frames: Frames, relations: Relations) -> Bools:
         chosen[message] = _is_mark(frames, message)
     described = frames.of_kind("R")
     heads = frames.starts[described] + 1 + _OID_BYTES
+    # The control table may be described in this batch for the first time, or be dropped and created again: its inserts
+    # are chosen by every oid that it has here, and `find_control` decides at each message.
     oids = set(relations.control_ids)
     for message, head in zip(described.tolist(), heads.tolist(), strict=True):
         if frames.buffer.startswith(messages.HEAD, head):
@@ -148,6 +160,7 @@ class _ControlReader:
     def _read_relation(self, message: int) -> None:
         """Process it in a dropped transaction too: the server describes a table once per connection."""
         relation = parse_relation(self.frames, message)
+        # What altered the table in a transaction that the position covers was recorded when that was read first.
         if self.present is not None and not self.transactions.drops(message):
             self._infer(relation, message, self.present)
         self.control.layouts.extend(self.relations.describe(relation, message))
@@ -197,6 +210,8 @@ class _ControlReader:
 
     def _read_mark(self, message: int) -> None:
         logical = parse_message(self.frames, message)
+        # The server sends a message that is not transactional at once, even if its transaction is rolled back later: it
+        # marks nothing.
         if self.transactions.drops(message) or not logical.transactional:
             return
         origin = verify_mark(logical.content, self.secrets)

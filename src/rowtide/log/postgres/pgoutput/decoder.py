@@ -16,20 +16,28 @@ from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.core.records import RECORD
 from rowtide.core.tables import LoggedTable
 from rowtide.core.values import frozen
-from rowtide.log.announcements import Secrets
-from rowtide.log.membership import Event, Member, Reshaped
+from rowtide.log.membership import Event, Member, Reshaped, Secrets
 from rowtide.log.postgres.pgoutput.control import Control, LogOrder, PlacedEvent, read_control
 from rowtide.log.postgres.pgoutput.images import TableImages, read_images
 from rowtide.log.postgres.pgoutput.inferring import Present
 from rowtide.log.postgres.pgoutput.messages import Frames, Ints, join
-from rowtide.log.postgres.pgoutput.relations import LayoutChange, Relations, Resolved, RowLayout, TableVersions
-from rowtide.log.postgres.pgoutput.transactions import BatchTransactions, TransactionTracker
-from rowtide.log.postgres.stream.xlog_data import described_oid
+from rowtide.log.postgres.pgoutput.relations import (
+    BatchTransactions,
+    LayoutChange,
+    Relations,
+    Resolved,
+    RowLayout,
+    TableVersions,
+    TransactionTracker,
+)
+from rowtide.log.postgres.stream.copy_data import described_oid
 from rowtide.log.source import Decoded
 
 NO_PAYLOAD = -1
 _IS_ROW = np.zeros(256, np.int64)
 _IS_ROW[list(b"IUD")] = 1
+# An oid has 32 bits, and a batch fewer than 2**32 messages: both are one 64-bit key, so that one binary search finds
+# the layouts of all tables' changes.
 _OID_SHIFT = np.uint64(32)
 
 
@@ -96,12 +104,14 @@ def keep_changes(
     message = np.concatenate((rows, truncated[:, 0]))
     oid = np.concatenate((row_oids, truncated[:, 2]))
     seqval = first_ordinals[message]
+    # Each table of a TRUNCATE has an ordinal of its own, as `changes_per_message` counts them.
     seqval[len(rows) :] += truncated[:, 1]
     payload = np.full(len(message), NO_PAYLOAD, np.int64)
     payload[len(rows) :] = np.arange(len(parts))
     changes = DecodedChanges(message, seqval, payload, timeline.find(frames, oid, message))
     is_kept = timeline.needed(changes.slot) & ~transactions.is_dropped[transactions.number[message]]
     kept = np.flatnonzero(is_kept)
+    # Without truncations the rows are in log order already: most batches need no sort.
     in_log_order = np.argsort(message[kept], kind="stable") if parts else slice(None)
     return changes.chosen(kept[in_log_order])
 
@@ -241,6 +251,8 @@ def _images(name: str, messages: int, tables: Sequence[pa.Array[Any]]) -> pa.Chu
 def _origins(transactions: BatchTransactions, entries: Ints) -> pa.Array[Any]:
     if not any(transactions.origins) and not transactions.marks:
         return pa.nulls(len(entries), pa.string())
+    # A verified mark overrides the origin that the server reports: it says that a delivery of ours committed the
+    # transaction, for which a subscriber need not have replication origins.
     marked = sorted(transactions.marks)
     names = pa.array([*transactions.origins, *(transactions.marks[number] for number in marked)], pa.string())
     indexes = transactions.origin[entries]
@@ -356,6 +368,8 @@ class Decoder:
         if not messages:
             return Decoded(RECORD.empty_table(), (), (), 0)
         frames = join(messages)
+        # `read_control` may ask for a table or a secret, or stop before a transaction: the caller then decodes the same
+        # messages again. So the state is replaced only after it has returned.
         tracker, relations = copy(self._tracker), self._relations.copy()
         transactions = tracker.follow(frames)
         control = read_control(frames, transactions, relations, present, secrets)
@@ -366,6 +380,7 @@ class Decoder:
         tables = assign_versions(changes, timeline, self._versions)
         records = [
             TableRecords(table.table_id, table.changes, read_images(frames, table.changes.message, table.layout))
+            # A segment's rows are ordered by `table_id`: sorting a few groups here replaces a sort of all rows.
             for table in sorted(tables, key=TableChanges.record_order)
         ]
         return Decoded(

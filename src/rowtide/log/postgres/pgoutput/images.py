@@ -14,7 +14,7 @@ import pyarrow.compute
 from rowtide.core.errors import DecodeError
 from rowtide.core.tables import ImageKind
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.encodings import as_marked_texts, is_utf8
+from rowtide.databases.postgres.typed_values import as_marked_texts, is_utf8
 from rowtide.log.postgres.pgoutput.messages import Bools, Bytes, Frames, Ints, printable
 from rowtide.log.postgres.pgoutput.relations import RowLayout
 
@@ -141,8 +141,11 @@ def read_images(frames: Frames, messages: Ints, layout: RowLayout) -> TableImage
     cursors[has_before] = before.ends
     _enter_new_tuples(frames, messages, cursors, np.flatnonzero(has_before & has_after))
     after_messages = messages[has_after]
+    # Only a new row may leave out a TOASTed value that did not change; old rows have all that their identity says.
     after = walk(frames, after_messages, cursors[has_after], layout, CARRIED_OR_UNCHANGED)
     cursors[has_after] = after.ends
+    # Bytes behind the row would be of a later version of the protocol: values read by the wrong layout are worse than
+    # an error.
     is_at_end = cursors == frames.ends[messages]
     frames.require(is_at_end | ~is_row, messages, "the row is shorter than its message")
     return TableImages(
@@ -215,6 +218,7 @@ def _texts(frames: Frames, messages: Ints, tuples: Tuples) -> pa.Array[Any]:
     values = between.take(indexes).cast(pa.binary())
     if is_utf8(values):
         return values.view(pa.string())
+    # Marked hexadecimal has two digits for each byte.
     if 2 * text_bytes > MAX_TEXT_BYTES:
         raise frames.error(int(messages[0]), "values that are not UTF-8, among more than 1 GiB")
     return as_marked_texts(values)

@@ -16,9 +16,8 @@ from itertools import pairwise
 from rowtide.core.tables import ColumnShape
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.quoting import quote, quote_qualified
-from rowtide.databases.postgres.types.widening import describe_code
-from rowtide.log.announcements import Alteration, AlteredColumn
-from rowtide.log.membership import Member
+from rowtide.databases.postgres.values import describe_code
+from rowtide.log.membership import Alteration, AlteredColumn, Member
 from rowtide.log.postgres.pgoutput.messages import Relation
 
 

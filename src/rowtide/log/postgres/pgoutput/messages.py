@@ -17,19 +17,23 @@ from rowtide.core.errors import DecodeError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import ColumnShape, ImageKind
 from rowtide.core.values import frozen
-from rowtide.log.announcements import SCHEMA, TABLE, Announcement, ControlRow, decode_alteration
-from rowtide.log.batches import Messages
 from rowtide.log.membership import (
+    SCHEMA,
+    TABLE,
     Altered,
+    Announcement,
+    ControlRow,
     Disabled,
     Enabled,
     Event,
     Heartbeat,
+    decode_alteration,
     decode_disable,
     decode_member,
     decode_token,
 )
-from rowtide.log.postgres.stream.xlog_data import HEADER_BYTES, XLOG_DATA
+from rowtide.log.postgres.stream.copy_data import HEADER_BYTES, XLOG_DATA
+from rowtide.log.source import Messages
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]

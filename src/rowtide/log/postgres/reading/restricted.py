@@ -13,13 +13,18 @@ from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.selectable_event import SelectableEvent
 from rowtide.core.values import frozen
-from rowtide.log.batches import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from rowtide.log.errors import StreamEnded
 from rowtide.log.membership import ChangesOmitted, Member
+from rowtide.log.postgres.stream.copy_data import begun_lsn, committed_lsn
 from rowtide.log.postgres.stream.stream import ReplicationStream
-from rowtide.log.postgres.stream.xlog_data import begun_lsn, committed_lsn
 from rowtide.log.postgres.table_publications import name_of_control, name_of_table
-from rowtide.log.source import ChangeNotReceivable, ReceivedMessages, TransactionReceived
+from rowtide.log.source import (
+    MAX_BATCH_BYTES,
+    MAX_BATCH_MESSAGES,
+    ChangeNotReceivable,
+    ReceivedMessages,
+    TransactionReceived,
+)
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.manifest import Manifest
 
@@ -80,6 +85,8 @@ def find_refused(candidates: Sequence[int], is_refused: Callable[[Sequence[int]]
     """Return a table with a refused change, one of `candidates`, by bisection; `is_refused` tries several at once."""
     while len(candidates) > 1:
         half = candidates[: len(candidates) // 2]
+        # The server's error names no table: each try decodes the transaction once more, so that n tables need log2(n)
+        # of them.
         candidates = half if is_refused(half) else candidates[len(half) :]
     return candidates[0]
 

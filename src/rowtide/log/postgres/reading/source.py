@@ -21,9 +21,8 @@ from rowtide.databases.postgres.errors import RightMissing, WritesRefused, trans
 from rowtide.databases.postgres.silence import watched_of
 from rowtide.events.catalogue import HeartbeatNotWritten, MarkNotVerified
 from rowtide.events.emission import emit
-from rowtide.log.announcements import AlteredColumn, ControlRow, SecretWanted
-from rowtide.log.batches import Messages
 from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, MarkUnverified, SlotInUse, StreamEnded
+from rowtide.log.membership import AlteredColumn, ControlRow, SecretWanted
 from rowtide.log.postgres import control, ddl_triggers, pgoutput, slot
 from rowtide.log.postgres.lease import verify_format
 from rowtide.log.postgres.pgoutput import Decoder
@@ -36,10 +35,10 @@ from rowtide.log.postgres.reading.restricted import (
     persist,
 )
 from rowtide.log.postgres.reading.unreported_changes import attach_partitions, end_dropped, find_altered_columns
+from rowtide.log.postgres.stream.copy_data import COMMIT, HEADER_BYTES, commit_end, ends_with_mark
 from rowtide.log.postgres.stream.stream import ReplicationStream
-from rowtide.log.postgres.stream.xlog_data import COMMIT, HEADER_BYTES, commit_end, ends_with_mark
 from rowtide.log.postgres.table_publications import find_blocker
-from rowtide.log.source import ChangeNotReceivable, Decoded, ReceivedMessages, Undecodable
+from rowtide.log.source import ChangeNotReceivable, Decoded, Messages, ReceivedMessages, Undecodable
 from rowtide.log.store.entries import TimelineFollowed
 
 
@@ -130,6 +129,8 @@ class PostgresSource:
         try:
             timeline = verify_history(stream, state)
             with translated():
+                # By the session that holds the lease: whatever is verified is verified while no other log reader can
+                # move the slot.
                 seen = verify_slot_on(timeline, connection, definition.slot, state)
                 end_dropped(connection)
                 attach_partitions(connection)
@@ -185,6 +186,7 @@ class PostgresSource:
             try:
                 decoded = self._decoder.decode(messages, present, secrets)
                 break
+            # The decoder does no I/O: it stops, unchanged, and is given what it asks for with the same messages.
             except pgoutput.TableWanted as wanted:
                 with translated():
                     present[wanted.source_id] = find_altered_columns(self._connection, wanted.source_id)
@@ -221,6 +223,7 @@ class PostgresSource:
         suspects = [source_id for source_id in self._decoder.find_suspects(messages) if source_id not in left_out]
         tables = {member.source_id for member in self._access.manifest.state.members} - left_out.keys()
         with translated():
+            # The transaction is read again through publications of single tables, in place of the one that has all.
             blocker = find_blocker(self._connection, self._definition, tables)
         unreadable = self._name_unreadable(messages, lsn, "; ".join(filter(None, (refused.reason, blocker))))
         if blocker is not None or not suspects:

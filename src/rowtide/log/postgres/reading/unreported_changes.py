@@ -13,8 +13,8 @@ from rowtide.databases.postgres.quoting import quote_literal, statement
 from rowtide.databases.source_table import SourceTable
 from rowtide.events.catalogue import PartitionsNotAttached
 from rowtide.events.emission import emit
-from rowtide.log.announcements import AlteredColumn, Announcement
 from rowtide.log.catalogue import LOG, dropped_table
+from rowtide.log.membership import AlteredColumn, Announcement
 from rowtide.log.postgres.ddl_triggers import ALTERED_COLUMNS, announced_content
 from rowtide.log.postgres.membership import DEFAULT_IDENTITY, FULL_IDENTITY, INDEX_IDENTITY
 from rowtide.log.postgres.partition_truncates import ATTACH, HOLDING_TABLE, IS_STRAY, NEW_PARTITIONS

@@ -22,10 +22,8 @@ from psycopg.pq import abc
 
 from rowtide.core.errors import DecodeError
 from rowtide.core.selectable_event import SelectableEvent, await_readable
-from rowtide.log.batches import LARGE_MESSAGE_BYTES
-from rowtide.log.postgres.stream.copy_data import CopyEnded, Report
-from rowtide.log.postgres.stream.xlog_data import HEADER_BYTES, XLOG_DATA, is_logical_message
-from rowtide.log.source import ReceivedMessages
+from rowtide.log.postgres.stream.copy_data import HEADER_BYTES, XLOG_DATA, CopyEnded, Report, is_logical_message
+from rowtide.log.source import LARGE_MESSAGE_BYTES, ReceivedMessages
 from rowtide.storage.local import reason_of
 
 Ints = npt.NDArray[np.int64]
@@ -49,6 +47,7 @@ def find_frames(octets: npt.NDArray[np.uint8]) -> Ints:
     breaks = np.flatnonzero(nexts[:-1] != heads[1:])
     found: list[Ints] = []
     offset = 0
+    # From one frame to the next by their lengths, a run of XLogData at a time: bytes within a row may look like a head.
     while offset + FRAME_HEAD.size <= len(octets):
         first = int(np.searchsorted(heads, offset))
         if first < len(heads) and heads[first] == offset:
@@ -163,6 +162,7 @@ class LocalCopy:
         taken, self._frames = self._frames[: count + 1], self._frames[count:]
         first, end = int(taken[0]), int(taken[-1])
         is_large = end - first >= LARGE_MESSAGE_BYTES
+        # A message of up to a gigabyte is handed on with its buffer, not copied: it would be in memory twice.
         if is_large and not received.messages:
             received.messages.adopt(self._buffer, (taken[:-1] + FRAME_HEAD.size).tobytes(), taken[1:].tobytes())
         else:
@@ -173,6 +173,7 @@ class LocalCopy:
             # Not kept beside the batch while that is decoded.
             self._replace_buffer(max(self._filled - end, _READ_BYTES), end)
         received.size += end - first - count * FRAME_HEAD.size
+        # A keepalive from before these messages says nothing of a position behind them.
         received.keepalive = None
 
     def _take(self) -> tuple[str, bytes]:

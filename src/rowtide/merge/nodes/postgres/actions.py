@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence, Set
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.batching import BatchingConnection
-from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.owners import read_by
-from rowtide.databases.postgres.quoting import quote, quote_literal
+from rowtide.databases.postgres.quoting import EQUALS, quote, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.postgres.execution import Execution
 from rowtide.merge.nodes.postgres.key_moves import Referrer, read_referrers, referrers_of

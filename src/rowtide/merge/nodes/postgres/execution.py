@@ -35,11 +35,10 @@ from rowtide.databases.postgres.owners import (
     owners_query,
     schema_creation,
 )
-from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
+from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified, running
 from rowtide.databases.postgres.rowguid import BY_ROLE, Filling
 from rowtide.databases.postgres.session_settings import PINNED_SETTINGS, WHOLE_TABLES, pin_again
-from rowtide.databases.postgres.text_queries import running
-from rowtide.databases.run_as import RunAs
+from rowtide.databases.source_table import RunAs
 from rowtide.merge.articles import Article
 from rowtide.merge.definitions import SCHEMA, articles, publications
 from rowtide.merge.errors.nodes import DeferredCodeOfOwner, OwnerNotHeld, OwnersDiffer, PlannedCodeOfOwner

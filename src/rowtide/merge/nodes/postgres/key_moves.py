@@ -11,8 +11,7 @@ from typing import Any
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.clock import BSN
-from rowtide.databases.postgres.operators import EQUALS
-from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
+from rowtide.databases.postgres.quoting import EQUALS, quote, quote_literal, quote_qualified
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.definitions import SCHEMA, publications, replinfo
 from rowtide.merge.nodes.postgres.execution import Execution

@@ -17,9 +17,8 @@ from psycopg import sql
 
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.functions import OWN_PATH
-from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.owners import functions_path
-from rowtide.databases.postgres.quoting import quote, quote_literal
+from rowtide.databases.postgres.quoting import EQUALS, quote, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.nodes import HandlerFailed
 from rowtide.merge.errors.publishing import ResolverRefused

@@ -20,13 +20,13 @@ from sqlalchemy.exc import DBAPIError
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.alterations import Alterations, Committing, rehearsing_on
 from rowtide.databases.postgres.batching import BatchingConnection, NotReceived, session_of
-from rowtide.databases.postgres.encodings import lacks_characters
+from rowtide.databases.postgres.copying import Parameters
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.functions import map_schemas
-from rowtide.databases.postgres.operators import EQUALS
-from rowtide.databases.postgres.received_texts import Parameters
+from rowtide.databases.postgres.quoting import EQUALS
 from rowtide.databases.postgres.session_settings import SCHEMAS_FOUND
 from rowtide.databases.postgres.silence import end_silent, ending_silent, limits_of_time, name_holders, report_ended
+from rowtide.databases.postgres.typed_values import lacks_characters
 from rowtide.databases.postgres.values import is_of_server
 from rowtide.merge.articles import Article, DeviceLimits, Subscription
 from rowtide.merge.catalogue import list_merged, read_nickname, select_articles

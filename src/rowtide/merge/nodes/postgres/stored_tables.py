@@ -10,8 +10,7 @@ from psycopg import sql
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.clock import BSN
-from rowtide.databases.postgres.operators import EQUALS, operators_query
-from rowtide.databases.postgres.quoting import quote, quote_literal
+from rowtide.databases.postgres.quoting import EQUALS, operators_query, quote, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.postgres.execution import TRUSTED, Execution
 from rowtide.merge.nodes.postgres.key_moves import (

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 
 from rowtide.core.values import frozen
 from rowtide.databases.sqlite.catalogue import find_table
-from rowtide.databases.sqlite.keys import quote
+from rowtide.databases.sqlite.sql_text import quote
 from rowtide.databases.sqlite.values import from_text
 from rowtide.databases.types.value_type import SqliteValue
 from rowtide.merge.articles import ROWGUID, Article

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, func, insert, select
 from rowtide.core.values import frozen
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.connect import path_of
-from rowtide.databases.sqlite.keys import quote_literal
+from rowtide.databases.sqlite.sql_text import quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.catalogue import list_merged, list_purged, read_nickname
 from rowtide.merge.definitions import genhistory, partition_mappings

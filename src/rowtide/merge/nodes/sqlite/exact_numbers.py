@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from rowtide.databases.sqlite.keys import quote, quote_literal
+from rowtide.databases.sqlite.sql_text import quote, quote_literal
 from rowtide.databases.types.numbers import is_number_of
 from rowtide.databases.types.registry import find_type, kind_of
 from rowtide.databases.types.value_type import TypeKind

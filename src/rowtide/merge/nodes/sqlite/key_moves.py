@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rowtide.databases.sqlite.catalogue import find_table
-from rowtide.databases.sqlite.keys import quote, quote_literal
+from rowtide.databases.sqlite.sql_text import quote, quote_literal
 from rowtide.databases.sqlite.values import from_text
 from rowtide.databases.types.value_type import SqliteValue
 from rowtide.merge.articles import ROWGUID, Article

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rowtide.databases.sqlite.keys import quote, quote_literal
+from rowtide.databases.sqlite.sql_text import quote, quote_literal
 from rowtide.merge.articles import Article
 from rowtide.merge.identity_range_policy import IdentityRange, Numbering
 from rowtide.merge.nodes.sqlite.key_moves import renumber

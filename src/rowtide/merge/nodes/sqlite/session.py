@@ -17,7 +17,7 @@ from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.connect import begin_immediate, failure_of, path_of, rehearsal
 from rowtide.databases.sqlite.errors import FileBusy, find_fault, is_busy
 from rowtide.databases.sqlite.guarding import read_format, writing
-from rowtide.databases.sqlite.keys import quote
+from rowtide.databases.sqlite.sql_text import quote
 from rowtide.merge.articles import DeviceLimits, Subscription
 from rowtide.merge.catalogue import list_merged, list_publications, read_nickname
 from rowtide.merge.errors.nodes import FileHasReaders, NodeBusy

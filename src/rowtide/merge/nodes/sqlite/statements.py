@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.catalogue import find_table
-from rowtide.databases.sqlite.keys import quote, quote_literal
+from rowtide.databases.sqlite.sql_text import quote, quote_literal
 from rowtide.databases.sqlite.values import affinity, from_text, is_numeric, stored_type
 from rowtide.databases.types.others import ANY
 from rowtide.merge.articles import ROWGUID, Article

@@ -1,4 +1,4 @@
-"""Marks of the transactions that delivery commits at a PostgreSQL subscriber; see `rowtide.log.announcements`.
+"""Marks of the transactions that delivery commits at a PostgreSQL subscriber; see `rowtide.log.membership`.
 
 A logical message marks them for rowtide's log reader. A replication origin of the session marks them for PostgreSQL's
 own subscriptions (`origin = none`) and in the commit timestamps.
@@ -15,7 +15,7 @@ from psycopg import sql
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_literal
-from rowtide.log.announcements import MESSAGE_PREFIX
+from rowtide.log.membership import MESSAGE_PREFIX
 from rowtide.replication.targets.postgres.calls.procedures import OWN_SETTINGS, SCHEMA
 from rowtide.replication.targets.postgres.conflicts.former_values import COPYING
 from rowtide.replication.targets.postgres.connecting import connect

@@ -15,11 +15,11 @@ from rowtide.copying.chunks import Chunk, CopiedChunk, format_snapshot, parse_sn
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.copying import begin_copy_in, end_copy_in, put_copy_data
-from rowtide.databases.postgres.encodings import find_codec
 from rowtide.databases.postgres.errors import ConnectionFailed, RowsHidden, UnexpectedSqlError, find_outage, translated
 from rowtide.databases.postgres.functions import OWN_PATH, USERS_PATH
 from rowtide.databases.postgres.quoting import quote, quote_qualified
-from rowtide.databases.postgres.types.widening import SAME_IN_BINARY
+from rowtide.databases.postgres.typed_values import find_codec
+from rowtide.databases.postgres.values import SAME_IN_BINARY
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropped, CustomSql, Followed, SchemaChange
 from rowtide.replication.conflicts import Resolver

@@ -9,10 +9,10 @@ import psycopg
 from psycopg import sql
 
 from rowtide.core.failpoints import failpoint
-from rowtide.databases.postgres.encodings import can_encode, find_codec, server_encoding
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.functions import close_all
 from rowtide.databases.postgres.quoting import quote_literal, quote_qualified
+from rowtide.databases.postgres.typed_values import can_encode, find_codec, server_encoding
 from rowtide.databases.urls import parse_url
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles.articles import Article, encode_article

@@ -16,12 +16,10 @@ from rowtide.core.operations import Operation
 from rowtide.databases.postgres import owners
 from rowtide.databases.postgres.errors import RowsHidden, UnexpectedSqlError, translated
 from rowtide.databases.postgres.functions import USERS_PATH
-from rowtide.databases.postgres.operators import operators_query
 from rowtide.databases.postgres.owners import LAST_WITH_OPEN_COMMIT, Owner, read_owners
-from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.databases.postgres.quoting import operators_query, quote, quote_qualified, running
 from rowtide.databases.postgres.session_settings import pin_again
-from rowtide.databases.postgres.text_queries import running
-from rowtide.databases.run_as import RunAs
+from rowtide.databases.source_table import RunAs
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.errors.subscribers import (
     OwnerTriggersDeferred,

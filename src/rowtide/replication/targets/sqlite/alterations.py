@@ -12,8 +12,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import assert_never
 
 from rowtide.databases.sqlite.catalogue import Column, Table, find_table, read_triggers
-from rowtide.databases.sqlite.ddl_text import TableItem, TableText, item_of, nullable, parse_table, retyped
-from rowtide.databases.sqlite.keys import quote, quote_literal
+from rowtide.databases.sqlite.sql_text import (
+    TableItem,
+    TableText,
+    item_of,
+    nullable,
+    parse_table,
+    quote,
+    quote_literal,
+    retyped,
+)
 from rowtide.databases.sqlite.values import affinity, stored_type
 from rowtide.databases.types.value_type import SqliteValue
 from rowtide.replication.articles.articles import PublishedColumn

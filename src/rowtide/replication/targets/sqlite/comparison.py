@@ -12,8 +12,7 @@ from dataclasses import replace
 from rowtide.core.operations import Operation
 from rowtide.core.values import frozen
 from rowtide.databases.sqlite.catalogue import Table, UniqueKey, find_table
-from rowtide.databases.sqlite.ddl_text import item_of
-from rowtide.databases.sqlite.keys import quote
+from rowtide.databases.sqlite.sql_text import item_of, quote
 from rowtide.databases.sqlite.values import stored_type
 from rowtide.databases.types.registry import kind_of
 from rowtide.databases.types.value_type import SqliteValue, TypeKind

@@ -10,7 +10,7 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
 from rowtide.core.values import frozen
 from rowtide.databases.sqlite.errors import LOCK_DEADLINE_S
-from rowtide.databases.sqlite.keys import quote
+from rowtide.databases.sqlite.sql_text import quote
 from rowtide.databases.sqlite.values import stored_type
 from rowtide.databases.types.value_type import SqliteValue, StoredType
 from rowtide.log.postgres.lease import describe_holder

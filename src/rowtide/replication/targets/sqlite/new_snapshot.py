@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rowtide.copying.chunks import Chunk, Key, uncut
 from rowtide.databases.sqlite.catalogue import Column, find_table, read_triggers
-from rowtide.databases.sqlite.keys import quote
+from rowtide.databases.sqlite.sql_text import quote
 from rowtide.databases.sqlite.values import affinity, stored_type
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.articles.call_formats import CallFormat

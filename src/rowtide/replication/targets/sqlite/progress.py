@@ -16,7 +16,7 @@ from rowtide.databases.format_views import Requirement, require
 from rowtide.databases.sqlite.catalogue import has_table
 from rowtide.databases.sqlite.connect import path_of
 from rowtide.databases.sqlite.guarding import format_creation, read_format
-from rowtide.databases.sqlite.keys import quote
+from rowtide.databases.sqlite.sql_text import quote
 from rowtide.replication.articles.articles import Article, decode_article, encode_article
 from rowtide.replication.distribution.delivery import DeliveryProgress, JoiningArticle
 from rowtide.replication.errors.subscribers import SubscriberUnprepared

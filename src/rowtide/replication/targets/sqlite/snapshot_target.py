@@ -13,7 +13,7 @@ from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.copying import read_rows
 from rowtide.databases.sqlite.errors import LOCK_DEADLINE_S
-from rowtide.databases.sqlite.keys import quote
+from rowtide.databases.sqlite.sql_text import quote
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropped, CustomSql, Followed

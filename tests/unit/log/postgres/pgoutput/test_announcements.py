@@ -10,8 +10,9 @@ from rowtide.core.errors import DecodeError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.core.records import RECORD
-from rowtide.log.announcements import Announcement, ControlRow
 from rowtide.log.membership import (
+    Announcement,
+    ControlRow,
     Disabled,
     Enabled,
     Event,

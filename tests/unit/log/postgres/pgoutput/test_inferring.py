@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from rowtide.log.announcements import AlteredColumn
+from rowtide.log.membership import AlteredColumn
 from rowtide.log.postgres.pgoutput.inferring import are_in_order, name_columns
 
 

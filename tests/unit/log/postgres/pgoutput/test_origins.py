@@ -9,8 +9,7 @@ import pytest
 from builders.log import pgoutput_messages as wire
 from builders.log.pgoutput_streams import decoder, rows
 from rowtide.core.lsn import CommitLsn
-from rowtide.log.announcements import SecretWanted
-from rowtide.log.membership import Member
+from rowtide.log.membership import Member, SecretWanted
 
 GUID, SECRET = "8ea9", "s3cret"
 TABLE = 16_400

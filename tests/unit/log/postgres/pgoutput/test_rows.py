@@ -13,7 +13,7 @@ from rowtide.core.errors import DecodeError
 from rowtide.core.operations import Operation
 from rowtide.core.records import RECORD
 from rowtide.core.tables import ImageKind
-from rowtide.databases.postgres.encodings import MARKED_HEX
+from rowtide.databases.postgres.typed_values import MARKED_HEX
 from rowtide.log.postgres.pgoutput import images
 
 OID = 16384

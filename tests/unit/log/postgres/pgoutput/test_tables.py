@@ -11,8 +11,16 @@ from builders.log.pgoutput_streams import CONTROL, announce, decoder, disable, e
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.core.tables import ColumnShape, ImageKind, LoggedTable, TableShape
-from rowtide.log.announcements import Alteration, AlteredColumn, encode_alteration
-from rowtide.log.membership import Altered, Disabled, Enabled, Member, Reshaped
+from rowtide.log.membership import (
+    Alteration,
+    Altered,
+    AlteredColumn,
+    Disabled,
+    Enabled,
+    Member,
+    Reshaped,
+    encode_alteration,
+)
 
 OID, OTHER = 16384, 16385
 TABLE = wire.relation(OID, ["a", "b", "c"])

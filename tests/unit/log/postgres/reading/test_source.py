@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from builders.log import pgoutput_messages as wire
-from rowtide.log.batches import Messages
 from rowtide.log.postgres.reading.source import find_commits
+from rowtide.log.source import Messages
 
 BEGIN, ROW, COMMIT = wire.begin(100), wire.insert(16_384, "C"), wire.commit(100)
 SHORT = COMMIT[:20]

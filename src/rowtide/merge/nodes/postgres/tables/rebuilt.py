@@ -14,8 +14,7 @@ from rowtide.databases.postgres.alterations import Alterations, execute_all
 from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.clock import BSN
 from rowtide.databases.postgres.errors import TableNotFound
-from rowtide.databases.postgres.operators import EQUALS
-from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
+from rowtide.databases.postgres.quoting import EQUALS, quote, quote_literal, quote_qualified, statement
 from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_uuid
 from rowtide.databases.source_table import SourceTable, TableKind, TablePartition
 from rowtide.databases.types.registry import kind_of

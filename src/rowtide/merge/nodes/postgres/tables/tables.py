@@ -11,14 +11,13 @@ from sqlalchemy import text, true
 from sqlalchemy.exc import DBAPIError
 
 from rowtide.databases.format_views import parse_definition
+from rowtide.databases.postgres.alterations import LOCK_TIMEOUT_S
 from rowtide.databases.postgres.batching import DEFERS, execute_together
 from rowtide.databases.postgres.catalogue import find_table_ids, read_tables
 from rowtide.databases.postgres.functions import guard_schema
-from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.postgres.rowguid import identifies_rows, is_made_here, is_uuid, make_rowguid
-from rowtide.databases.run_as import RunAs
-from rowtide.databases.source_table import SourceTable
+from rowtide.databases.source_table import RunAs, SourceTable
 from rowtide.merge.articles import ROWGUID, Article, JoinFilter
 from rowtide.merge.catalogue import select_articles
 from rowtide.merge.definitions import SCHEMA

@@ -12,8 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.clock import BSN
-from rowtide.databases.postgres.operators import EQUALS
-from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal
+from rowtide.databases.postgres.quoting import EQUALS, quote, quote_body, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import OUTSIDE_REASON
 from rowtide.merge.nodes.postgres.execution import WITHIN, as_block, strictest

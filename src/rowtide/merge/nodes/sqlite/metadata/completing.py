@@ -19,7 +19,7 @@ from rowtide.databases.sqlite import guarding
 from rowtide.databases.sqlite.catalogue import has_table
 from rowtide.databases.sqlite.clock import BSN
 from rowtide.databases.sqlite.guarding import CHANGES, format_creation, guard_statements
-from rowtide.databases.sqlite.keys import quote, quote_literal
+from rowtide.databases.sqlite.sql_text import quote, quote_literal
 from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import Article, Partition
 from rowtide.merge.catalogue import list_articles, list_merged

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rowtide.core.values import frozen
 from rowtide.databases.sqlite.catalogue import find_table
-from rowtide.databases.sqlite.keys import quote, text_encoding, unpack
+from rowtide.databases.sqlite.sql_text import quote, text_encoding, unpack
 from rowtide.databases.types.value_type import SqliteValue
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.sqlite.metadata.system_tables import DISPLACED, LOG

@@ -12,7 +12,7 @@ from typing import Any
 
 from rowtide.core.values import frozen
 from rowtide.databases.sqlite import clock
-from rowtide.databases.sqlite.keys import quote
+from rowtide.databases.sqlite.sql_text import quote
 from rowtide.databases.sqlite.values import OF_ANOTHER_CLASS, TEXT, reader, to_text
 from rowtide.databases.types.value_type import SqliteValue
 from rowtide.merge.articles import ROWGUID, Article, ArticleReference

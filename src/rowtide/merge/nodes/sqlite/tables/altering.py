@@ -11,8 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from rowtide.databases.sqlite.catalogue import find_table, read_triggers
-from rowtide.databases.sqlite.ddl_text import TableItem, TableText, item_of, parse_table
-from rowtide.databases.sqlite.keys import quote
+from rowtide.databases.sqlite.sql_text import TableItem, TableText, item_of, parse_table, quote
 from rowtide.databases.sqlite.values import affinity
 from rowtide.merge.articles import ArticleColumn
 from rowtide.merge.errors.publishing import ColumnsCollide, SchemaChangeRefused

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rowtide.databases.sqlite.catalogue import Table, read_triggers
-from rowtide.databases.sqlite.keys import quote
+from rowtide.databases.sqlite.sql_text import quote
 from rowtide.databases.types.registry import kind_of
 from rowtide.databases.types.value_type import TypeKind
 from rowtide.databases.urls import DatabaseKind

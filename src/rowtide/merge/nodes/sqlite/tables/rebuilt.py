@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from rowtide.databases.sqlite.catalogue import Table, find_table, read_triggers
 from rowtide.databases.sqlite.connect import limits_of, set_defensive
-from rowtide.databases.sqlite.keys import quote
+from rowtide.databases.sqlite.sql_text import quote
 from rowtide.databases.sqlite.values import affinity, is_numeric, stored_type
 from rowtide.databases.types.others import ANY
 from rowtide.merge.articles import ROWGUID, Article

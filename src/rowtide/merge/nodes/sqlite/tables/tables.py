@@ -9,11 +9,11 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 
 from rowtide.core.formats import FormatUnnumbered
-from rowtide.databases.run_as import RunAs
+from rowtide.databases.source_table import RunAs
 from rowtide.databases.sqlite.catalogue import Column, Table, find_table
 from rowtide.databases.sqlite.connect import path_of
 from rowtide.databases.sqlite.guarding import read_format
-from rowtide.databases.sqlite.keys import quote
+from rowtide.databases.sqlite.sql_text import quote
 from rowtide.databases.sqlite.values import type_of_declaration
 from rowtide.databases.urls import DatabaseKind
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter

@@ -20,8 +20,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rowtide.databases.sqlite.catalogue import Column, Displacement, Table, new_value
-from rowtide.databases.sqlite.ddl_text import TOKEN
-from rowtide.databases.sqlite.keys import packing_expression, quote, quote_literal, unquote
+from rowtide.databases.sqlite.sql_text import TOKEN, packing_expression, quote, quote_literal, unquote
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.definitions import identity_ranges
 from rowtide.merge.errors.nodes import ChangeProhibited

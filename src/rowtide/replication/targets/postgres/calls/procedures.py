@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.functions import OWN_PATH
-from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.owners import SETTINGS, functions_path
-from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
+from rowtide.databases.postgres.quoting import EQUALS, quote, quote_body, quote_literal, quote_qualified
 from rowtide.databases.postgres.values import value_of
 from rowtide.replication.articles.articles import MAX_PARAMETERS, Article
 from rowtide.replication.articles.call_formats import ArgumentGroup, CallFormat, parts_of

@@ -19,8 +19,7 @@ from psycopg import pq
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.functions import USERS_PATH
-from rowtide.databases.postgres.operators import EQUALS
-from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.databases.postgres.quoting import EQUALS, quote, quote_qualified
 from rowtide.replication.articles.articles import MAX_NAME_BYTES, Article
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.distribution.calls.arguments import columns_of

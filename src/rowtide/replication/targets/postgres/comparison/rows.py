@@ -15,13 +15,12 @@ from rowtide.copying.chunk_statements import locking_name
 from rowtide.copying.chunks import TransactionSnapshot, parse_snapshot
 from rowtide.copying.present_tables import find_reader
 from rowtide.core.values import frozen
+from rowtide.databases.postgres.alterations import LOCK_TIMEOUT_S
 from rowtide.databases.postgres.connect import open_url
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.functions import PIN_PATH
-from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
-from rowtide.databases.postgres.operators import read_operators
+from rowtide.databases.postgres.quoting import read_operators, running
 from rowtide.databases.postgres.session_settings import STREAM_SETTINGS, WHOLE_TABLES
-from rowtide.databases.postgres.text_queries import running
 from rowtide.databases.postgres.values import is_of_server
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distributor.subscription_records import Subscription

@@ -18,8 +18,7 @@ from psycopg.types.string import StrDumper
 from rowtide.core.operations import Operation
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.operators import EQUALS
-from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.databases.postgres.quoting import EQUALS, quote, quote_qualified
 from rowtide.databases.postgres.values import is_of_server, text_of
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.errors.conflicts import IndexOfOther

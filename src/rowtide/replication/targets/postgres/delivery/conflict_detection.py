@@ -16,8 +16,8 @@ from psycopg import sql
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
+from rowtide.databases.postgres.alterations import LOCK_NOT_AVAILABLE
 from rowtide.databases.postgres.errors import UnexpectedSqlError, find_outage, translated
-from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.postgres.silence import name_holders
 from rowtide.replication.articles.articles import Article

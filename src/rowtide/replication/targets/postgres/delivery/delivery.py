@@ -9,7 +9,7 @@ import psycopg
 
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
-from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE
+from rowtide.databases.postgres.alterations import LOCK_NOT_AVAILABLE
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.postgres.silence import name_holders
 from rowtide.events.catalogue import OriginNotSet

@@ -16,8 +16,8 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.copying import await_socket, begin_copy_in, end_copy_in, put_copy_data
-from rowtide.databases.postgres.encodings import can_encode
 from rowtide.databases.postgres.errors import ConnectionFailed, find_outage, translate, translated
+from rowtide.databases.postgres.typed_values import can_encode
 from rowtide.events.catalogue import DeadlocksNotWatched
 from rowtide.events.emission import emit
 from rowtide.replication.articles.articles import Article

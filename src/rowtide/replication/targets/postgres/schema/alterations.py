@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from typing import assert_never
 
+from rowtide.databases.postgres.alterations import LOCK_TIMEOUT_S
 from rowtide.databases.postgres.functions import close_all
-from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
-from rowtide.databases.postgres.operators import EQUALS
-from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
+from rowtide.databases.postgres.quoting import EQUALS, quote, quote_body, quote_literal, quote_qualified
 from rowtide.replication.articles.articles import Article, GeneratedColumn, PublishedColumn, encode_article
 from rowtide.replication.articles.schema_changes import (
     ArticleTableRenamed,

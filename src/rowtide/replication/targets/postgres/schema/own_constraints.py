@@ -23,7 +23,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
-from rowtide.databases.postgres.types.widening import can_hold
+from rowtide.databases.postgres.values import can_hold
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.distributor.location import SCHEMA as DISTRIBUTION

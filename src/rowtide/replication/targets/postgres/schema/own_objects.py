@@ -12,8 +12,8 @@ import psycopg
 from psycopg import sql
 
 from rowtide.core.values import frozen
+from rowtide.databases.postgres.alterations import LOCK_NOT_AVAILABLE, LOCK_TIMEOUT_S
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
-from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, LOCK_TIMEOUT_S
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.errors.subscribers import SubscriberTableBusy

@@ -1,1 +1,0 @@
-"""Spark as the lake uses it: its settings, its jars, its JVM, and what executors need."""
