@@ -22,8 +22,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.urls import DatabaseKind, parse_url
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.catalogue import list_publications
-from rowtide.merge.conflicts.notes import ConflictNote as MergeNote
-from rowtide.merge.conflicts.records import KeptConflict as MergeConflict
+from rowtide.merge.conflicts.records import ConflictNote as MergeNote, KeptConflict as MergeConflict
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.nodes.connecting import open_node
 from rowtide.replication.conflicts import ConflictWinner, Row

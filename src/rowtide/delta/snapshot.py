@@ -34,7 +34,7 @@ from rowtide.delta.replay import (
 )
 from rowtide.delta.schema import FieldType, Struct, TypeUnknown, constants_of, parse_schema
 from rowtide.delta.statistics import Between, find_empty_columns, prune
-from rowtide.storage.object_urls import is_object_url
+from rowtide.storage.places import is_object_url
 from rowtide.storage.store import Missing, Store, get_all
 
 _LOOKS = 5

@@ -35,7 +35,7 @@ from rowtide.log.ranges import CutDecoder, RangeWriter
 from rowtide.log.source import ChangeNotReceivable, Keepalive, LogSource, ReceivedMessages, TransactionReceived
 from rowtide.log.store.maintenance import delete_orphans, is_overdue
 from rowtide.log.store.manifest import Manifest
-from rowtide.storage.object_urls import is_object_url
+from rowtide.storage.places import is_object_url
 from rowtide.storage.store import Store
 
 _MAX_QUEUED = 3

@@ -17,8 +17,7 @@ from rowtide.core.redaction import hiding
 from rowtide.databases.format_views import removing
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, Partition, Subscription
 from rowtide.merge.catalogue import get_publication, list_merged
-from rowtide.merge.conflicts.notes import ConflictNote, add_note, list_notes
-from rowtide.merge.conflicts.records import get_conflict
+from rowtide.merge.conflicts.records import ConflictNote, add_note, get_conflict, list_notes
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.conflicts.resolving import (
     ResolutionPreview,
@@ -56,8 +55,12 @@ from rowtide.merge.publishing.exchange_requests import (
     Synchronisation,
 )
 from rowtide.merge.publishing.following import move, prepare_again, require_partition, synchronise_following, upload_all
-from rowtide.merge.publishing.handle import MergePublishing, MergeRehearsal
-from rowtide.merge.publishing.numbering import adjust_identity_range, restore_identity_range
+from rowtide.merge.publishing.handle import (
+    MergePublishing,
+    MergeRehearsal,
+    adjust_identity_range,
+    restore_identity_range,
+)
 from rowtide.merge.publishing.requests import (
     ExistingRows,
     ExistingSubscription,

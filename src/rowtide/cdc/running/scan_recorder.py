@@ -15,7 +15,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import translated
 from rowtide.events.catalogue import ScansNotRecorded
 from rowtide.events.emission import emit
-from rowtide.storage.traffic import Traffic, read_traffic
+from rowtide.storage.store import Traffic, read_traffic
 
 WRITE_INTERVAL_S = 10.0
 

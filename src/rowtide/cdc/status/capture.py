@@ -20,7 +20,7 @@ from rowtide.log.postgres.lease import find_holder
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.location import find_oldest_waiting, open_store
 from rowtide.log.store.state import ManifestState
-from rowtide.storage.object_urls import is_object_url
+from rowtide.storage.places import is_object_url
 
 
 @frozen

@@ -23,7 +23,7 @@ from rowtide.databases.postgres.session_settings import pin_again
 from rowtide.databases.postgres.text_queries import running
 from rowtide.databases.run_as import RunAs
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.errors.subscribers import (
+from rowtide.replication.errors.subscribing import (
     OwnerTriggersDeferred,
     PartitionsOfOthers,
     ProcedureOwnerNotTrusted,
