@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rowtide.core.exports import exporting
 
 if TYPE_CHECKING:
-    from rowtide.adoption.found import Adoption
+    from rowtide.adoption.adopting import Adoption
     from rowtide.cdc.consumers.consuming import Window
     from rowtide.cdc.queries.windows import ValidityInterval
     from rowtide.core.anchors import Anchor
@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Adoption": "rowtide.adoption.found",
+    "Adoption": "rowtide.adoption.adopting",
     "AlreadyExists": "rowtide.core.errors",
     "Anchor": "rowtide.core.anchors",
     "CheckResult": "rowtide.diagnosis",

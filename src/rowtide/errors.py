@@ -58,7 +58,7 @@ from rowtide.databases.urls import *
 from rowtide.declared.errors import *
 from rowtide.delta.errors import *
 from rowtide.diagnosis.errors import *
-from rowtide.events.errors import *
+from rowtide.events.configuration import *
 from rowtide.gateway.errors import *
 from rowtide.lake.errors import *
 from rowtide.listening import *
@@ -73,11 +73,10 @@ from rowtide.relocation.errors import *
 from rowtide.replication.errors.conflicts import *
 from rowtide.replication.errors.delivery import *
 from rowtide.replication.errors.publishing import *
-from rowtide.replication.errors.subscribers import *
 from rowtide.replication.errors.subscribing import *
 from rowtide.rights.errors import *
 from rowtide.storage.errors import *
-from rowtide.systemd.errors import *
+from rowtide.systemd.units import *
 from rowtide.targets.errors import *
 from rowtide.tracking.errors import *
 

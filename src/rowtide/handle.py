@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rowtide.actions.handle import Actions
-    from rowtide.adoption.found import Adoption
+    from rowtide.adoption.adopting import Adoption
     from rowtide.catalogs.entries import CatalogueKind
     from rowtide.catalogs.registration import Registration
     from rowtide.cdc.api import ChangeDataCapture

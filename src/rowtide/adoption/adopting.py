@@ -6,22 +6,23 @@ The log store's identity is changed last, so that a repeat after a crash complet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 from sqlalchemy import Connection, Engine, Executable, text
 
-from rowtide.adoption.errors import NothingToResumeFrom
-from rowtide.adoption.found import Adoption
+from rowtide.adoption.errors import NothingToResumeFrom, OriginalAlive
 from rowtide.cdc import access, definitions as cdc_definitions
 from rowtide.cdc.gaps import reinitialize as capture
+from rowtide.cdc.gaps.reinitialize import CaptureLoss
 from rowtide.cdc.lake_lease import find_contradiction, is_behind
 from rowtide.cdc.published import read_publication
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.failpoints import failpoint
-from rowtide.core.lsn import format_log_position
+from rowtide.core.lsn import Position, format_log_position
 from rowtide.core.redaction import redact
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated
@@ -44,12 +45,85 @@ from rowtide.log.postgres.restarting import rehearse_restart, restart_log
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.postgres.table_publications import PublicationCreation
 from rowtide.log.source_definition import SourceDefinition
+from rowtide.log.store.entries import StoredSource
 from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.state import ManifestState
 from rowtide.replication.distributor.subscription_records import list_subscriptions
 from rowtide.replication.publishing import restarting as publishing
+from rowtide.replication.publishing.restarting import DeliveryLoss
 from rowtide.storage.places import local_folder
+
+
+@frozen
+class Adoption:
+    """A database that may have been moved.
+
+    `source` is the identity recorded in it, `log_source` the one that its log store was read from last. `blocker` is
+    why the log cannot be continued; None if nothing was moved, and there is nothing to adopt. `originals` are the
+    databases on this server to which slot, log store and lake belong; originals elsewhere cannot be seen from here.
+    `last_reader` is the last log reader. `missing` are members whose tables do not exist here.
+    """
+
+    source: SourceDefinition
+    server: ServerIdentity
+    log_source: StoredSource
+    blocker: str | None
+    originals: tuple[str, ...]
+    is_slot_there: bool
+    last_reader: str | None
+    after: Position
+    log_end: str
+    instances: tuple[str, ...]
+    subscribers: tuple[str, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to adopt."""
+        return self.blocker is not None
+
+    def describe(self) -> Iterator[str]:
+        """Yield the findings, one line each."""
+        here, slot, log = self.server, self.source.slot, self.log_source
+        yield f"Recorded: slot {slot} of system {self.source.system_identifier}; lake {self.source.lake}."
+        yield (
+            f"Log store {self.source.log_store}: read for slot {log.slot} of system {log.system_identifier}, "
+            f"timeline {log.timeline}, up to {self.after}."
+        )
+        yield (
+            f"Here: database {here.database} (oid {here.database_id}) of system {here.system_identifier}, "
+            f"timeline {here.timeline}."
+        )
+        yield f"Slot {slot} is {'in this database' if self.is_slot_there else 'not in this database'}."
+        if self.blocker is None:
+            return
+        yield f"Its log cannot be read on: {self.blocker}."
+        if self.originals:
+            yield f"The original is still on this server: {', '.join(self.originals)}."
+        else:
+            reader = f"; its log was last read by {self.last_reader}" if self.last_reader is not None else ""
+            yield f"Whether the original still runs elsewhere cannot be seen from here{reader}."
+        if self.missing:
+            yield f"Tables are not here of: {', '.join(self.missing)}."
+
+    @property
+    def loss(self) -> str:
+        """Describe what adopting discards."""
+        parts = []
+        if self.originals:
+            parts.append(f"log store and lake for {', '.join(self.originals)}, which stops")
+        if self.instances or not self.subscribers:
+            parts.append(str(CaptureLoss(self.after, self.log_end, self.instances)))
+        if self.subscribers:
+            parts.append(str(DeliveryLoss(self.after, self.log_end, self.subscribers)))
+        return "; ".join(parts)
+
+    def require_allowed(self, *, abandons_original: bool) -> None:
+        """Raise `OriginalAlive` if the original exists and is not abandoned."""
+        if self.is_needed and self.originals and not abandons_original:
+            raise OriginalAlive(self.server.database, ", ".join(self.originals))
+
 
 _FEATURES = (capture, publishing)
 

@@ -25,7 +25,7 @@ from rowtide.log.opening import open_log_reader
 from rowtide.log.reader import LogReader
 from rowtide.log.source import BatchWanted, ReadingPace
 from rowtide.log.store.entries import EntryExchange, EntryWritten
-from rowtide.storage.traffic import Traffic, read_traffic
+from rowtide.storage.store import Traffic, read_traffic
 
 _STOP_PATIENCE_S = 5.0
 _LOOK_S = 1.0

@@ -34,7 +34,7 @@ from rowtide.events.emission import deliver, emit
 from rowtide.events.event import Emitted, scope
 from rowtide.log.source import BatchWanted
 from rowtide.log.store.entries import EntryExchange, EntryWritten
-from rowtide.storage.traffic import Traffic
+from rowtide.storage.store import Traffic
 
 _WITH_THREADS = ("numpy", "psycopg", "pyarrow", "pyspark")
 """Packages that have threads or connections once they were used."""

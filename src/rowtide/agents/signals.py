@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import select
 import signal
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
 
 from rowtide.agents.runs import ignore
 
@@ -29,3 +31,42 @@ def receiving_signals(at_end: Callable[[], object] = ignore) -> Iterator[socket.
                     signal.set_wakeup_fd(before)
         finally:
             at_end()
+
+
+_of_command = [False]
+
+
+def own_process() -> None:
+    """Let a command end this process, which runs nothing else."""
+    _of_command[0] = True
+
+
+def owns_process() -> bool:
+    """Return whether a command may end this process."""
+    return _of_command[0]
+
+
+@contextmanager
+def calling_late(numbers: Collection[int], patience_s: float, call: Callable[[], None]) -> Iterator[None]:
+    """Call a function, in a thread, if the block has not ended some seconds after a signal; at a second one at once."""
+
+    def wait(received: socket.socket) -> None:
+        if _receive(received, numbers, None) and _receive(received, numbers, patience_s) is not False:
+            call()
+
+    with ExitStack() as waiting, receiving_signals(at_end=waiting.close) as received:
+        thread = threading.Thread(target=wait, args=(received,), name="rowtide signals", daemon=True)
+        thread.start()
+        waiting.callback(thread.join)
+        yield
+
+
+def _receive(received: socket.socket, numbers: Collection[int], timeout_s: float | None) -> bool | None:
+    """Wait for one of some signals: False where the block has ended, None where none came in time."""
+    while select.select([received], [], [], timeout_s)[0]:
+        number = received.recv(1)
+        if not number:
+            return False
+        if number[0] in numbers:
+            return True
+    return None

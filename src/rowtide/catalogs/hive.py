@@ -22,8 +22,7 @@ from rowtide.catalogs.errors import (
 )
 from rowtide.lake.jars import describe
 from rowtide.lake.session import spark_watched
-from rowtide.storage.object_urls import spark_url
-from rowtide.storage.places import local_folder
+from rowtide.storage.places import local_folder, spark_url
 
 if TYPE_CHECKING:
     from py4j.protocol import Py4JJavaError

@@ -39,7 +39,7 @@ from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import Segment
 from rowtide.log.store.location import find_oldest_waiting, open_own_manifest, open_store
 from rowtide.log.store.state import ManifestState, segments_between
-from rowtide.storage.object_urls import is_object_url
+from rowtide.storage.places import is_object_url
 
 
 @frozen

@@ -39,10 +39,10 @@ for _name, _module in (
     ("apply", "database"),
     ("upgrade", "database"),
     ("audit", "database"),
-    ("install-units", "units"),
-    ("demo", "demo"),
-    ("top", "top"),
-    ("completion", "completion"),
+    ("install-units", "ungrouped"),
+    ("demo", "ungrouped"),
+    ("top", "ungrouped"),
+    ("completion", "ungrouped"),
 ):
     _commands.import_on_use(_name, f"rowtide.cli.{_module}")
 for _name, _help in _FEATURES.items():

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "cdc": {
         "cdc.enabling": ("enable-db", "disable-db", "enable-table", "disable-table", "table-rules", "drop-table-rule"),
-        "cdc.running": ("run", "scan", "reinitialize", "skip-transaction", "resnapshot", "snapshots"),
+        "cdc.running": ("run", "scan", "reinitialize", "skip-transaction", "resnapshot", "snapshots", "follow"),
         "cdc.changes": (
             "changes",
             "as-of",
@@ -21,7 +21,6 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "is-bit-set",
             "column-ordinal",
         ),
-        "cdc.follow": ("follow",),
         "cdc.status": (
             "instances",
             "columns",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from rowtide.configuration.files import find_file, read_file
+from rowtide.configuration.parsing import find_file, read_file
 
 if TYPE_CHECKING:
     from rowtide.configuration.settings import Configuration, DatabaseSettings, OptionValue

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from rowtide.cli.audited import name_actor
-from rowtide.cli.groups import CommandTable
+from rowtide.cli.groups import CommandTable, name_actor
 from rowtide.cli.options import AnyDb, Listed, ListingFormat, Wide, listing
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.conflicts.inbox import Choice, ConflictFilter, InboxConflict, InboxState

@@ -1,22 +1,65 @@
-"""Commands made of functions, and groups of them: each is made when it is looked up."""
+"""Commands made of functions, and groups of them: each is made when it is looked up. Actions are recorded."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from importlib import import_module
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rowtide.cli.audited import auditing
 from rowtide.cli.commands import COMMANDS
 from rowtide.cli.configured import configuration, defaults_for
 from rowtide.cli.parameters import CliOption, parameters_of, taking_options
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+
+_AUDITED = frozenset(
+    {
+        *("replication pause", "replication resume", "replication post-tracer-token", "replication validate"),
+        *("replication reinitialize", "replication resolve"),
+        *("cdc start-job", "cdc stop-job", "cdc reinitialize"),
+        *("merge validate", "merge reinitialize", "merge resolve"),
+        *("conflicts decide", "conflicts comment"),
+    }
+)
+"""The values of `ActionKind`, which few commands import."""
+_NOT_ARGUMENTS = frozenset({"db", "form", "wide", "yes", "dry_run", "hide_keys", "_hide_keys"})
+
+
+def name_actor() -> str:
+    """Return who runs this command, as far as the machine knows."""
+    import getpass
+    import socket
+
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+@contextmanager
+def auditing(context: click.Context) -> Iterator[None]:
+    """Record the command of a context, if it is an action, and how it ends. Raises as `recording`."""
+    named = f"{context.parent.info_name} {context.info_name}" if context.parent is not None else ""
+    if named not in _AUDITED or context.params.get("dry_run"):
+        yield
+        return
+    from rowtide.actions.entries import ActionKind, ActionRequest, Channel
+    from rowtide.actions.performing import recording
+
+    given = {name: value for name, value in context.params.items() if _is_argument(context, name)}
+    request = ActionRequest.make(ActionKind(named), given, actor=name_actor(), channel=Channel.COMMAND_LINE)
+    with recording(context.params["db"], request):
+        yield
+
+
+def _is_argument(context: click.Context, name: str) -> bool:
+    is_default = context.get_parameter_source(name) is click.core.ParameterSource.DEFAULT
+    return name not in _NOT_ARGUMENTS and not is_default
+
 
 _INTERRUPTED = 130
 """The exit code of a command that SIGINT ended."""

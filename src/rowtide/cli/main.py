@@ -17,9 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
+from rowtide.agents.signals import own_process
 from rowtide.cli.configured import configure, find_database_url, find_default
 from rowtide.cli.exit_codes import ExitCode, code_of, code_of_usage, runs_on
-from rowtide.cli.output.signal_deadline import own_process
 from rowtide.core.errors import RowtideError, describe
 from rowtide.core.exports import hide_pandas, naming_extras
 from rowtide.core.redaction import MASK, are_hidden, hiding, redact
@@ -301,7 +301,7 @@ def _run(arguments: Sequence[str]) -> None:
     from rowtide.cli.app import app
 
     if asked is not None:
-        from rowtide.cli.completion import complete
+        from rowtide.cli.ungrouped import complete
 
         raise SystemExit(complete(app, asked))
     app(arguments)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rowtide.conflicts.inbox import (
@@ -22,15 +23,14 @@ from rowtide.core.values import frozen
 from rowtide.databases.urls import DatabaseKind, parse_url
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.catalogue import list_publications
-from rowtide.merge.conflicts.notes import ConflictNote as MergeNote
-from rowtide.merge.conflicts.records import KeptConflict as MergeConflict
+from rowtide.merge.conflicts.records import ConflictNote as MergeNote, KeptConflict as MergeConflict
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.nodes.connecting import open_node
 from rowtide.replication.conflicts import ConflictWinner, Row
 
 if TYPE_CHECKING:
     from rowtide.replication.resolving import UnreadSubscriber
-    from rowtide.replication.targets.subscriber_kind import KeptConflict as DeliveryConflict
+    from rowtide.replication.targets.subscriber_kind import ConflictOutcome, KeptConflict as DeliveryConflict
 
 _PUBLISHERS = (DatabaseKind.POSTGRESQL,)
 _WON = {"applied": "publisher", "skipped": "subscriber"}
@@ -146,39 +146,38 @@ def read_delivery(url: str) -> tuple[Sequence[DecidableConflict], tuple[UnreadSu
 
 
 def _hold_delivered(url: str, kept: DeliveryConflict, key_columns: Sequence[str]) -> DecidableConflict:
-    from rowtide.replication.api import TransactionalReplication
+    held = _DeliveredConflict(url, kept)
+    return DecidableConflict(_with_cause(held.describe(key_columns)), held.settle, held.preview)
 
-    present = json.loads(kept.present_rows)
-    there = json.dumps(present[0], ensure_ascii=False) if len(present) == 1 else kept.present_rows if present else None
-    row = json.loads(kept.old_row or kept.new_row or "{}")
-    is_by_time = any(json.loads(kept.present_times))
 
-    def settle(side: str, asked: DecisionOptions) -> bool:
-        outcome = TransactionalReplication(url).resolve(
-            kept.conflict_id,
-            kept.subscriber,
-            _WINNERS[side],
-            publication=kept.publication,
+@frozen
+class _DeliveredConflict:
+    """A conflict that a subscriber of the publisher at `url` keeps."""
+
+    url: str
+    kept: DeliveryConflict
+
+    @property
+    def name(self) -> str:
+        """Its name in the list of all conflicts."""
+        return identify(self.kept.publication, self.kept.subscriber, self.kept.conflict_id)
+
+    def settle(self, side: str, asked: DecisionOptions) -> bool:
+        """Write the rows of one side at the subscriber; return whether any changed."""
+        outcome = self._resolving(side)(
             over_later_changes=asked.over_later_changes,
             again=asked.again,
             decided_by=asked.decided_by,
         )
         return bool(outcome.rows)
 
-    def preview(side: str) -> DecisionPreview:
-        outcome = TransactionalReplication(url).resolve(
-            kept.conflict_id,
-            kept.subscriber,
-            _WINNERS[side],
-            publication=kept.publication,
-            over_later_changes=True,
-            again=True,
-            preview=True,
-        )
+    def preview(self, side: str) -> DecisionPreview:
+        """Return what `settle` would write, whatever was changed or decided since."""
+        outcome = self._resolving(side)(over_later_changes=True, again=True, preview=True)
         changed_since = {one.key for one in outcome.changed_since}
         rows = tuple(
             PreviewedRow(
-                kept.article,
+                self.kept.article,
                 json.dumps(one.key, ensure_ascii=False),
                 _encode(one.before),
                 _encode(one.after),
@@ -187,38 +186,48 @@ def _hold_delivered(url: str, kept: DeliveryConflict, key_columns: Sequence[str]
             for one in outcome.rows
         )
         nodes = 1 + len(outcome.sent_to) if rows or outcome.waits else 0
-        return DecisionPreview(name, side, rows, nodes, waits=outcome.waits)
+        return DecisionPreview(self.name, side, rows, nodes, waits=outcome.waits)
 
-    name = identify(kept.publication, kept.subscriber, kept.conflict_id)
-    return DecidableConflict(
-        _with_cause(
-            InboxConflict(
-                conflict_id=name,
-                cause="",
-                source=ConflictSource.REPLICATION,
-                publication=kept.publication,
-                table=kept.article,
-                key=json.dumps({name: row.get(name) for name in key_columns}, ensure_ascii=False),
-                kind=kept.kind,
-                state=InboxState(kept.state),
-                won=_WON.get(kept.resolution),
-                reason=f"{kept.resolution} by last commit time" if is_by_time else kept.resolution,
-                node=kept.subscriber,
-                created=kept.logged_at,
-                publisher_row=kept.new_row,
-                subscriber_row=there,
-                base_row=kept.old_row,
-                publisher_time=kept.commit_time,
-                differing_columns=", ".join(differing(kept.new_row, there) if len(present) == 1 else ()),
-                settled_by=kept.settled_by,
-                settled_at=kept.settled_at,
-                subscriber_time=_last_written(kept.present_times),
-                decided=_SIDES.get(kept.winner or ""),
-            )
-        ),
-        settle,
-        preview,
-    )
+    def describe(self, key_columns: Sequence[str]) -> InboxConflict:
+        """Return it as conflicts of all features are listed."""
+        kept = self.kept
+        present = json.loads(kept.present_rows)
+        # Several rows conflict with one change if it meets more than one unique key: they are shown as a list, and
+        # no columns can be compared.
+        is_single = len(present) == 1
+        there = json.dumps(present[0], ensure_ascii=False) if is_single else kept.present_rows if present else None
+        row = json.loads(kept.old_row or kept.new_row or "{}")
+        is_by_time = any(json.loads(kept.present_times))
+        return InboxConflict(
+            conflict_id=self.name,
+            cause="",
+            source=ConflictSource.REPLICATION,
+            publication=kept.publication,
+            table=kept.article,
+            key=json.dumps({name: row.get(name) for name in key_columns}, ensure_ascii=False),
+            kind=kept.kind,
+            state=InboxState(kept.state),
+            won=_WON.get(kept.resolution),
+            reason=f"{kept.resolution} by last commit time" if is_by_time else kept.resolution,
+            node=kept.subscriber,
+            created=kept.logged_at,
+            publisher_row=kept.new_row,
+            subscriber_row=there,
+            base_row=kept.old_row,
+            publisher_time=kept.commit_time,
+            differing_columns=", ".join(differing(kept.new_row, there) if is_single else ()),
+            settled_by=kept.settled_by,
+            settled_at=kept.settled_at,
+            subscriber_time=_last_written(kept.present_times),
+            decided=_SIDES.get(kept.winner or ""),
+        )
+
+    def _resolving(self, side: str) -> partial[ConflictOutcome]:
+        from rowtide.replication.api import TransactionalReplication
+
+        kept, replication = self.kept, TransactionalReplication(self.url)
+        winner = _WINNERS[side]
+        return partial(replication.resolve, kept.conflict_id, kept.subscriber, winner, publication=kept.publication)
 
 
 def _encode(row: Row | None) -> str | None:

@@ -13,17 +13,23 @@ import psycopg
 from psycopg import sql
 from sqlalchemy import Engine
 
-from rowtide.copying.chunk_statements import (
+from rowtide.copying.chunks import (
+    Chunk,
+    CopiedChunk,
+    CopiedTable,
     CopyForm,
+    Key,
+    OpenChunk,
+    TransactionSnapshot,
     copying,
     copying_row,
     halving,
     locating,
     locking,
     locking_name,
+    parse_snapshot,
     sampling,
 )
-from rowtide.copying.chunks import Chunk, CopiedChunk, CopiedTable, Key, OpenChunk, TransactionSnapshot, parse_snapshot
 from rowtide.copying.errors import CopiedTableAltered, CopiedTableDropped, CopiedTableLocked, CopiedTableUnreadable
 from rowtide.copying.present_tables import PresentTable, find_present, find_reader, with_reader
 from rowtide.core.errors import Remedy, RowtideError

@@ -30,10 +30,9 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.source_table import SourceTable
 from rowtide.databases.urls import parse_url
-from rowtide.declared.effects import DeclaredChange, Effects, refuse
 from rowtide.declared.kinds import CAPTURE, CONSUMER, INSTANCE, JOB, RULE
-from rowtide.declared.state import DeclaredObject, ObjectName, State, describe, list_of
-from rowtide.declared.tables import spell_table, split_table
+from rowtide.declared.state import DeclaredChange, DeclaredObject, Effects, ObjectName, State, describe, list_of, refuse
+from rowtide.declared.values import spell_table, split_table
 from rowtide.handle import Database
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.targets.definitions import list_targets

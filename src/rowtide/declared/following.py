@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from rowtide.cdc.definitions import are_begun
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.declared.effects import Effects, refuse
 from rowtide.declared.kinds import TARGET
-from rowtide.declared.state import DeclaredObject, describe
+from rowtide.declared.state import DeclaredObject, Effects, describe, refuse
 from rowtide.handle import Database
 from rowtide.targets.definitions import Target, list_targets
 from rowtide.targets.options import follows_by_default

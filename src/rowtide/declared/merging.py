@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rowtide.databases.urls import parse_url
-from rowtide.declared.effects import DeclaredChange, Effects, nothing
 from rowtide.declared.kinds import MERGE_ARTICLE, MERGE_FILTER, MERGE_PUBLICATION, MERGE_SUBSCRIPTION
-from rowtide.declared.state import DeclaredObject, State, describe
-from rowtide.declared.tables import split_table
+from rowtide.declared.state import DeclaredChange, DeclaredObject, Effects, State, describe, nothing
+from rowtide.declared.values import split_table
 from rowtide.handle import Database
 from rowtide.merge.articles import Article, Partition, Publication
 from rowtide.merge.catalogue import list_articles, list_publications, read_nickname

@@ -13,19 +13,27 @@ from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.declared.effects import DeclaredChange, Effects, nothing, refuse
 from rowtide.declared.kinds import ARTICLE, DISTRIBUTION, PUBLICATION, SCHEMA_ARTICLE, SUBSCRIPTION, ArticleScript
-from rowtide.declared.state import DeclaredObject, State, describe, list_of
-from rowtide.declared.tables import spell_table
+from rowtide.declared.state import DeclaredChange, DeclaredObject, Effects, State, describe, list_of, nothing, refuse
+from rowtide.declared.values import spell_table
 from rowtide.handle import Database
 from rowtide.log.catalogue import find_source
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distributor.custom_scripts import CustomScript, list_newest
-from rowtide.replication.distributor.definitions import agents, is_made, publications, subscriptions
-from rowtide.replication.distributor.location import distributor, find_place
-from rowtide.replication.distributor.publication_records import list_articles
-from rowtide.replication.distributor.retention import read_max_retention
-from rowtide.replication.distributor.schema_articles import list_schema_articles
+from rowtide.replication.distributor.definitions import (
+    agents,
+    distributor,
+    find_place,
+    is_made,
+    publications,
+    subscriptions,
+)
+from rowtide.replication.distributor.publication_records import (
+    CustomScript,
+    list_articles,
+    list_newest,
+    list_schema_articles,
+)
+from rowtide.replication.distributor.subscription_records import read_max_retention
 from rowtide.replication.errors.publishing import ObjectNotFound, SchemaArticleUsesUnpublished
 from rowtide.replication.publishing.restarting import find_own_source
 from rowtide.replication.subscription_settings import SubscriptionSettings, SyncType

@@ -1,14 +1,15 @@
-"""Declared state: objects of some kinds with the options that are not their defaults. Pure."""
+"""Declared state: objects of some kinds with the options that are not their defaults, and what adds and drops them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
 from rowtide.core.values import frozen
 from rowtide.declared.kinds import BY_NAME, KINDS, Kind
 from rowtide.declared.values import Plain
+from rowtide.handle import Database
 
 ObjectName = tuple[str, tuple[str, ...]]
 """The kind of an object, its containers' names, and its own."""
@@ -97,3 +98,39 @@ def _write(kind: Kind, values: Mapping[str, Any]) -> Iterator[tuple[str, Plain]]
     for name, value in values.items():
         if value is not None:
             yield name, kind.keys[name].type.write(value)
+
+
+@frozen
+class DeclaredChange:
+    """An object as it is and as it is to be, and the options that differ."""
+
+    present: DeclaredObject
+    wanted: DeclaredObject
+    options: Sequence[str]
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the options that differ as a method takes them, None for those without a value."""
+        given = self.wanted.arguments()
+        return {name: given.get(name, self._default(name)) for name in self.options}
+
+    def _default(self, name: str) -> object:
+        value, kind = self.wanted.value(name), self.wanted.kind
+        return None if value is None else kind.keys[name].type.read(value)
+
+
+@frozen
+class Effects:
+    """What is done with objects of one kind; `add` is given all that is declared."""
+
+    add: Callable[[Database, DeclaredObject, State], object]
+    change: Callable[[Database, DeclaredChange], object]
+    drop: Callable[[Database, DeclaredObject], object]
+
+
+def refuse(*_given: object) -> None:
+    """Stand in for what no plan does with a kind of objects."""
+    raise AssertionError("no plan does this")
+
+
+def nothing(*_given: object) -> None:
+    """Stand in for what needs no call of its own."""

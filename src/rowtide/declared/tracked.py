@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rowtide.databases.urls import parse_url
-from rowtide.declared.effects import Effects, refuse
 from rowtide.declared.kinds import TRACKED_TABLE
-from rowtide.declared.state import DeclaredObject, describe
+from rowtide.declared.state import DeclaredObject, Effects, describe, refuse
 from rowtide.handle import Database
 
 

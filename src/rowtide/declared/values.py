@@ -5,6 +5,7 @@ Enumerations are the words, or the numbers, of the command line; lists are array
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, Flag, IntEnum
@@ -166,3 +167,17 @@ def _limited(kind: DeclaredType, option: Option) -> DeclaredType:
         return value
 
     return kind if option.min is None and option.max is None else DeclaredType(kind.name, read, kind.write, kind.words)
+
+
+_BARE = re.compile(r"[a-z_][a-z0-9_$]*")
+_PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
+
+
+def spell_table(*parts: str) -> str:
+    """Return a name of its parts, schema first."""
+    return ".".join(part if _BARE.fullmatch(part) else '"' + part.replace('"', '""') + '"' for part in parts)
+
+
+def split_table(name: str) -> tuple[str, ...]:
+    """Return the parts of a name that `spell_table` wrote."""
+    return tuple(bare or quoted.replace('""', '"') for quoted, bare in _PART.findall(name))

@@ -23,7 +23,7 @@ from rowtide.delta.replay import LAST_CHECKPOINT, LOG, LogFiles, checkpoint_path
 from rowtide.delta.snapshot import Location, Snapshot, Tail, open_snapshot, read_hint
 from rowtide.events.catalogue import CheckpointFailed
 from rowtide.events.emission import emit
-from rowtide.storage.object_urls import is_object_url
+from rowtide.storage.places import is_object_url
 from rowtide.storage.store import KEPT_FOR, Missing, delete_all
 
 _PART = re.compile(r"(\d+)\s+(week|day|hour|minute|second|millisecond|microsecond)s?", re.IGNORECASE)

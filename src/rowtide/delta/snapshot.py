@@ -33,7 +33,7 @@ from rowtide.delta.replay import (
     commit_path,
 )
 from rowtide.delta.schema import FieldType, Struct, TypeUnknown, constants_of, parse_schema
-from rowtide.storage.object_urls import is_object_url
+from rowtide.storage.places import is_object_url
 from rowtide.storage.store import Missing, Store, get_all
 
 _LOOKS = 5

@@ -23,9 +23,8 @@ from rowtide.cdc.published import change_table_path, system_table_path
 from rowtide.core.values import frozen
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.demo.errors import ProcessSilent
-from rowtide.demo.processes import Child, Directory
+from rowtide.demo.processes import ACCOUNT, KEYS, Child, Directory
 from rowtide.demo.proof import Read, TableProof, TargetVersion, instance_of
-from rowtide.demo.workload import ACCOUNT, KEYS
 from rowtide.lake.stores import locate
 
 _SHOWN_CHANGES = 8

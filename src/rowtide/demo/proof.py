@@ -23,7 +23,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.demo.errors import BalancesDisagree, MaximumWentBack, RowsDiffer
-from rowtide.demo.workload import KEYS, NULL, TARGETED
+from rowtide.demo.processes import KEYS, NULL, TARGETED
 from rowtide.lake.stores import locate
 
 NEEDED_READS = 20

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from rowtide.cdc.instances import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.core.lsn import CommitLsn
 from rowtide.demo.checker import Figures
-from rowtide.demo.processes import Directory
+from rowtide.demo.processes import ACCOUNT, CLIENTS, DEPOSIT, WITHDRAWAL, Directory
 from rowtide.demo.proof import Read, TableProof
 from rowtide.demo.story import DemoOutcome, DemoRun
-from rowtide.demo.workload import ACCOUNT, CLIENTS, DEPOSIT, WITHDRAWAL
 
 _OPERATIONS = {DELETE: "delete", INSERT: "insert", UPDATE_BEFORE: "update, before", UPDATE_AFTER: "update, after"}
 _SHOWN = ("__$start_lsn", "__$seqval", "__$operation", "__$update_mask", "aid", "bid", "abalance")

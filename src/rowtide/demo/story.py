@@ -22,7 +22,19 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.demo.checker import Checker, Figures, Span
 from rowtide.demo.errors import ProcessSilent, TooFewReads
-from rowtide.demo.processes import SHORT_LIVED_JAVA, Child, Directory, open_directory
+from rowtide.demo.processes import (
+    CLIENTS,
+    DEPOSIT,
+    KEYS,
+    SCALE,
+    SHORT_LIVED_JAVA,
+    TARGETED,
+    WITHDRAWAL,
+    Child,
+    Directory,
+    Workload,
+    open_directory,
+)
 from rowtide.demo.proof import (
     NEEDED_READS,
     Read,
@@ -32,7 +44,6 @@ from rowtide.demo.proof import (
     require_consistent,
     require_equal,
 )
-from rowtide.demo.workload import CLIENTS, DEPOSIT, KEYS, SCALE, TARGETED, WITHDRAWAL, Workload
 from rowtide.handle import connect
 from rowtide.lake.jvm import require_java
 from rowtide.targets import Targets

@@ -113,6 +113,7 @@ def _find_nearest(folder: Path) -> tuple[Path, str | None]:
         try:
             path.stat()
         except (FileNotFoundError, NotADirectoryError):
+            # It would be made: whether that succeeds depends on the nearest folder that is there.
             continue
         except OSError as error:
             problem = problem or error.strerror

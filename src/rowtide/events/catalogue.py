@@ -10,8 +10,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.redaction import Said
 from rowtide.core.values import frozen
-from rowtide.events.event import Event, Level
-from rowtide.events.fields import Bytes, Count, Milliseconds, Rows, RowsPerSecond, Seconds
+from rowtide.events.event import Bytes, Count, Event, Level, Milliseconds, Rows, RowsPerSecond, Seconds
 
 # Agents and jobs.
 

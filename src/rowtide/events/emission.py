@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from rowtide.events.event import Emitted, Event, current_scope
+from rowtide.events.rendering import record_of, write_message
 
 Listener = Callable[[Emitted], None]
 
@@ -33,16 +35,9 @@ def emitted_now(event: Event) -> Emitted:
 
 def deliver(emitted: Emitted) -> None:
     """Give an event, which may be another process's, to the log and to all listeners."""
-    (_Process.log or _log_as_usual)(emitted)
+    (_Process.log or log_as_usual)(emitted)
     for listener in _Process.listeners:
         listener(emitted)
-
-
-def _log_as_usual(emitted: Emitted) -> None:
-    """Give an event to Python's `logging`."""
-    from rowtide.events.standard import log_as_usual
-
-    log_as_usual(emitted)
 
 
 def log_nothing(_emitted: Emitted) -> None:
@@ -65,3 +60,13 @@ def use_log(log: Listener | None) -> Listener | None:
     """Have events written by a function instead of Python's `logging` (None); return the one before."""
     before, _Process.log = _Process.log, log
     return before
+
+
+log = logging.getLogger("rowtide.events")
+
+
+def log_as_usual(emitted: Emitted) -> None:
+    """Log an event as a record, whose message is its name and fields, and which has it as the attribute `event`."""
+    severity = emitted.event.level.severity
+    if log.isEnabledFor(severity):
+        log.log(severity, "%s", write_message(record_of(emitted)), extra={"event": emitted.event})

@@ -1,4 +1,4 @@
-"""Events: what they are, and where they come from.
+"""Events: what they have in common, the scope in which they are emitted, and their fields' units.
 
 An event is declared once, in `rowtide.events.catalogue`, as a value with typed fields, so that no other can be emitted.
 What emits one knows neither the log nor the terminal.
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
-from typing import ClassVar, ParamSpec, TypeVar
+from typing import Annotated, ClassVar, ParamSpec, TypeVar
 
 from rowtide.core.values import frozen
 
@@ -115,3 +115,11 @@ def process_scope(database: str, job: str) -> Iterator[None]:
         yield
     finally:
         _of_process[0] = before
+
+
+Seconds = Annotated[float, "seconds"]
+Bytes = Annotated[int, "bytes"]
+Rows = Annotated[int, "rows"]
+RowsPerSecond = Annotated[int, "rows a second"]
+Milliseconds = Annotated[int, "milliseconds"]
+Count = Annotated[int, "count"]

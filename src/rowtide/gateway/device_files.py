@@ -31,6 +31,7 @@ from rowtide.merge.devices.credentials import BEHIND_GATEWAY
 from rowtide.merge.devices.registered import KnownDevice, replace_subscription
 from rowtide.merge.nodes.connecting import open_subscriber
 from rowtide.merge.nodes.node import Node
+from rowtide.merge.publishing.requests import NewMergeSubscription
 from rowtide.merge.publishing.subscriptions import add_subscription, drop_subscription
 
 KEPT_S = 7 * 86_400.0
@@ -78,8 +79,9 @@ class DeviceFiles:
         for left in (plain, *(plain.with_name(plain.name + end) for end in ("-wal", "-shm", "-journal"))):
             left.unlink(missing_ok=True)
         with open_subscriber(f"sqlite:///{plain.absolute()}") as node:
+            stored = f"{BEHIND_GATEWAY}{device.name}"
             made = add_subscription(
-                hub, node, device.publication, f"{BEHIND_GATEWAY}{device.name}", partition=device.partition
+                hub, node, NewMergeSubscription(device.publication, stored, partition=device.partition)
             )
         packed = plain.with_name(f"{name}.part")
         with open(plain, "rb") as source, gzip.open(packed, "wb", compresslevel=6) as target:

@@ -46,7 +46,7 @@ from rowtide.lake.spark_settings import (
     settle,
     with_settings,
 )
-from rowtide.storage.object_urls import hadoop_settings
+from rowtide.storage.places import hadoop_settings
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway

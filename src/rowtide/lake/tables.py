@@ -35,7 +35,7 @@ from rowtide.lake.jars import describe, find_lack
 from rowtide.lake.session import require_reachable, spark_watched
 from rowtide.lake.sql_text import delta_type, schema_text
 from rowtide.lake.stores import locate, open_folder
-from rowtide.storage.object_urls import spark_url
+from rowtide.storage.places import spark_url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -45,7 +45,7 @@ from rowtide.log.source import (
 from rowtide.log.store.entries import PartStored, RangeAppended, Segment, TableGiven, TransactionSkipped
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.segments import delete_orphans, is_overdue, maintain, write_segment
-from rowtide.storage.object_urls import is_object_url
+from rowtide.storage.places import is_object_url
 from rowtide.storage.store import Store
 
 

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
         UploadOptions,
         Waiting,
     )
-    from rowtide.merge.conflicts.notes import ConflictNote
-    from rowtide.merge.conflicts.records import KeptConflict
+    from rowtide.merge.conflicts.records import ConflictNote, KeptConflict
     from rowtide.merge.conflicts.resolution import Winner
     from rowtide.merge.conflicts.resolving import ResolutionPreview, ResolvedRow
     from rowtide.merge.devices.registered import MergeDevice
     from rowtide.merge.fan_out import SyncAllProgress, SyncOutcome, Unreachable
+    from rowtide.merge.inspection.handle import EnumeratedChange, MergeGeneration, RowMetadata
     from rowtide.merge.inspection.listings import (
         DocumentedTable,
         MergeArticle,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
         MergePublication,
         MergeSession,
     )
-    from rowtide.merge.inspection.procedures import EnumeratedChange, MergeGeneration, RowMetadata
     from rowtide.merge.inspection.validating import ArticleValidation, RowReplica
     from rowtide.merge.nodes.node_tables import RewritingTrigger, UnsentColumn
     from rowtide.merge.nodes.rows import Refusal
@@ -163,12 +162,12 @@ _HOMES = {
     "ArticleReference": "rowtide.merge.articles",
     "ArticleRequest": "rowtide.merge.publishing.requests",
     "ArticleValidation": "rowtide.merge.inspection.validating",
-    "ConflictNote": "rowtide.merge.conflicts.notes",
+    "ConflictNote": "rowtide.merge.conflicts.records",
     "Counts": "rowtide.merge.session.messages",
     "DeviceLimits": "rowtide.merge.articles",
     "DocumentedTable": "rowtide.merge.inspection.listings",
     "DroppedSubscription": "rowtide.merge.publishing.exchange_requests",
-    "EnumeratedChange": "rowtide.merge.inspection.procedures",
+    "EnumeratedChange": "rowtide.merge.inspection.handle",
     "ExchangeType": "rowtide.merge.articles",
     "Existing": "rowtide.merge.publishing.requests",
     "ExistingRows": "rowtide.merge.publishing.requests",
@@ -181,7 +180,7 @@ _HOMES = {
     "MergeArticleChanges": "rowtide.merge.publishing.requests",
     "MergeDevice": "rowtide.merge.devices.registered",
     "MergeFilter": "rowtide.merge.inspection.listings",
-    "MergeGeneration": "rowtide.merge.inspection.procedures",
+    "MergeGeneration": "rowtide.merge.inspection.handle",
     "MergeIdentityRange": "rowtide.merge.inspection.listings",
     "MergePublication": "rowtide.merge.inspection.listings",
     "MergePublicationChanges": "rowtide.merge.publishing.requests",
@@ -215,7 +214,7 @@ _HOMES = {
     "RewritingTrigger": "rowtide.merge.nodes.node_tables",
     "Row": "rowtide.merge.versions.changes",
     "RowChange": "rowtide.merge.versions.changes",
-    "RowMetadata": "rowtide.merge.inspection.procedures",
+    "RowMetadata": "rowtide.merge.inspection.handle",
     "RowReplica": "rowtide.merge.inspection.validating",
     "RunAs": "rowtide.databases.source_table",
     "SchemaChange": "rowtide.merge.publishing.schema_changes",

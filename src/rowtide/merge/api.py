@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from rowtide.agents.runs import run_agent
 from rowtide.core.options import member_of, takes
@@ -17,8 +16,7 @@ from rowtide.core.redaction import hiding
 from rowtide.databases.format_views import removing
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, Partition, Subscription
 from rowtide.merge.catalogue import get_publication, list_merged
-from rowtide.merge.conflicts.notes import ConflictNote, add_note, list_notes
-from rowtide.merge.conflicts.records import get_conflict
+from rowtide.merge.conflicts.records import ConflictNote, add_note, get_conflict, list_notes
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.conflicts.resolving import (
     ResolutionPreview,
@@ -56,8 +54,12 @@ from rowtide.merge.publishing.exchange_requests import (
     Synchronisation,
 )
 from rowtide.merge.publishing.following import move, prepare_again, require_partition, synchronise_following, upload_all
-from rowtide.merge.publishing.handle import MergePublishing, MergeRehearsal
-from rowtide.merge.publishing.numbering import adjust_identity_range, restore_identity_range
+from rowtide.merge.publishing.handle import (
+    MergePublishing,
+    MergeRehearsal,
+    adjust_identity_range,
+    restore_identity_range,
+)
 from rowtide.merge.publishing.requests import (
     ExistingRows,
     ExistingSubscription,
@@ -125,24 +127,14 @@ class MergeReplication(MergePublishing, MergeDevices, MergeInspection):
         `PartitionValueUnfit`, `OptionsContradict`; of a snapshot `SnapshotUnfit`, `SnapshotOutdated`,
         `SnapshotDamaged`.
         """
-        folder, partition = subscription.snapshot, subscription.chosen_partition
-        add = add_subscription if folder is None else partial(subscribe_from_snapshot, folder=folder)
+        stored = _as_stored(subscription)
         with (
             self._open_hub(subscription.publication) as hub,
             open_subscriber(subscription.subscriber, DEFAULT_LIMITS) as node,
         ):
-            return add(
-                hub,
-                node,
-                subscription.publication,
-                address(subscription.subscriber),
-                subscriber_type=subscription.subscriber_type,
-                priority=subscription.priority,
-                partition=partition,
-                run_as=subscription.run_as,
-                on_progress=subscription.on_progress,
-                on_omission=subscription.on_omission,
-            )
+            if stored.snapshot is not None:
+                return subscribe_from_snapshot(hub, node, stored, stored.snapshot)
+            return add_subscription(hub, node, stored)
 
     @takes(ExistingSubscription)
     def subscribe_existing(self, subscription: ExistingSubscription) -> Subscription:
@@ -155,26 +147,12 @@ class MergeReplication(MergePublishing, MergeDevices, MergeInspection):
         that another publication merges, `NodeRestored` of a copy of a node, `TablesUnfit`,
         `RowsRefused`, `PartitionValueMissing`, `PartitionValueUnfit`, `OptionsContradict`.
         """
-        partition = subscription.chosen_partition
+        stored = _as_stored(subscription)
         with (
             self._open_hub(subscription.publication) as hub,
             open_node(subscription.subscriber, DEFAULT_LIMITS) as node,
         ):
-            return add_subscription(
-                hub,
-                node,
-                subscription.publication,
-                address(subscription.subscriber),
-                subscriber_type=subscription.subscriber_type,
-                priority=subscription.priority,
-                partition=partition,
-                run_as=subscription.run_as,
-                existing=subscription.existing,
-                absent_is_delete=subscription.absent_is_delete,
-                on_existing=subscription.on_existing,
-                on_progress=subscription.on_progress,
-                on_omission=subscription.on_omission,
-            )
+            return add_subscription(hub, node, stored)
 
     def compare_existing(
         self,
@@ -542,3 +520,15 @@ class MergeReplication(MergePublishing, MergeDevices, MergeInspection):
         """
         with self._open_hub(publication) as hub:
             return restore_identity_range(hub, publication, article)
+
+
+_Request = TypeVar("_Request", NewMergeSubscription, ExistingSubscription)
+
+
+def _as_stored(request: _Request) -> _Request:
+    """Return a request with the name that its subscriber is stored by, and its partition as one object.
+
+    Contradictory options are found here, before any connection is open. Raises `OptionsContradict`.
+    """
+    partition = request.chosen_partition
+    return replace(request, subscriber=address(request.subscriber), partition=partition, host_name=None, login=None)

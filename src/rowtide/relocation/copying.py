@@ -17,16 +17,19 @@ from rowtide.lake.stores import prepare_lake, require_not_nested
 from rowtide.log.errors import LogStoreNotWritable
 from rowtide.log.store.location import probe_store
 from rowtide.relocation.errors import CopyDamaged, CopyOvertaken
-from rowtide.relocation.planning import CopyStep, Portion, Steps, plan_portion
 from rowtide.relocation.survey import (
     LOG_STORE,
     PUBLISHING,
+    CopyStep,
     LakePlace,
+    Portion,
+    Steps,
     files_of,
     find_existing,
     in_parallel,
     is_same,
     open_files,
+    plan_portion,
     require_apart,
     survey,
 )

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         NewPublication,
         PublicationThresholds,
     )
-    from rowtide.replication.comments import ConflictComment
     from rowtide.replication.conflicts import ConflictState, ConflictWinner, Resolver, SettledRow
     from rowtide.replication.distribution.watchers import (
         DeliveredElsewhere,
@@ -40,18 +39,17 @@ if TYPE_CHECKING:
     from rowtide.replication.distributor.repair_records import RepairedRow
     from rowtide.replication.distributor.subscription_records import Subscription
     from rowtide.replication.distributor.tracers import TracerArrival
-    from rowtide.replication.inspection.browsing import BrowsedCommand
     from rowtide.replication.inspection.compare_options import CommandRange, CompareOptions, RowRepair, RowValidation
     from rowtide.replication.inspection.comparing import ArticleValidation
     from rowtide.replication.inspection.differences import RowDifference
     from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
-    from rowtide.replication.inspection.row_places import RowPlace
+    from rowtide.replication.inspection.row_places import BrowsedCommand, RowPlace
     from rowtide.replication.publishing.handle import ReplicationRehearsal
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.restarting import DeliveryLoss
     from rowtide.replication.publishing.schema_articles import AddedArticle
     from rowtide.replication.repairing import Repair
-    from rowtide.replication.resolving import KeptConflicts, UnreadSubscriber
+    from rowtide.replication.resolving import ConflictComment, KeptConflicts, UnreadSubscriber
     from rowtide.replication.running.custom_scripting import ScriptedChange
     from rowtide.replication.running.spark_backlogs import DeliveredBacklog
     from rowtide.replication.snapshot.agent import SnapshotReport
@@ -152,12 +150,12 @@ _HOMES = {
     "ArticleType": "rowtide.replication.articles.articles",
     "ArticleValidation": "rowtide.replication.inspection.comparing",
     "BeforeImages": "rowtide.core.tables",
-    "BrowsedCommand": "rowtide.replication.inspection.browsing",
+    "BrowsedCommand": "rowtide.replication.inspection.row_places",
     "CallFormat": "rowtide.replication.articles.call_formats",
     "Command": "rowtide.replication.articles.call_formats",
     "CommandRange": "rowtide.replication.inspection.compare_options",
     "CompareOptions": "rowtide.replication.inspection.compare_options",
-    "ConflictComment": "rowtide.replication.comments",
+    "ConflictComment": "rowtide.replication.resolving",
     "ConflictOutcome": "rowtide.replication.targets.subscriber_kind",
     "ConflictState": "rowtide.replication.conflicts",
     "ConflictWinner": "rowtide.replication.conflicts",

@@ -23,19 +23,18 @@ from rowtide.events.event import scope
 from rowtide.replication.articles.articles import ArticleType
 from rowtide.replication.articles.requests import ArticleChange, NewPublication, PublicationThresholds
 from rowtide.replication.conflicts import ConflictWinner
-from rowtide.replication.distribution.skip_errors import SkipErrors
-from rowtide.replication.distributor import publication_records, retention, tracers
-from rowtide.replication.distributor.custom_scripts import CustomScript
-from rowtide.replication.distributor.publication_records import Thresholds
+from rowtide.replication.distributor import publication_records, subscription_records, tracers
+from rowtide.replication.distributor.definitions import read_source
+from rowtide.replication.distributor.publication_records import CustomScript, Thresholds
 from rowtide.replication.distributor.subscription_records import APPLICATION_NAME
 from rowtide.replication.inspection.compare_options import RowRepair
 from rowtide.replication.inspection.handle import ReplicationInspection
-from rowtide.replication.publisher import read_source
 from rowtide.replication.publishing.handle import ArticlePublishing, ReplicationRehearsal
 from rowtide.replication.subscription_settings import (
     IfExists,
     RequestedSubscription,
     SettingsChanges,
+    SkipErrors,
     SubscriptionSettings,
 )
 
@@ -43,13 +42,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rowtide.log.postgres.provision import OpenedSource
-    from rowtide.replication.comments import ConflictComment
     from rowtide.replication.distribution.watchers import Watchers
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.restarting import DeliveryLoss
     from rowtide.replication.publishing.schema_articles import AddedArticle
     from rowtide.replication.repairing import Repair
-    from rowtide.replication.resolving import KeptConflicts
+    from rowtide.replication.resolving import ConflictComment, KeptConflicts
     from rowtide.replication.running.spark_backlogs import DeliveredBacklog
     from rowtide.replication.targets.subscriber_kind import ConflictOutcome, KeptConflict, SyncedSequence
 
@@ -294,7 +292,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
 
         Raises `DistributionRetentionInvalid`.
         """
-        retention.change_max_retention(self._engine, self._url, max_retention_hours)
+        subscription_records.change_max_retention(self._engine, self._url, max_retention_hours)
 
     @takes(PublicationThresholds)
     def change_publication(self, wanted: PublicationThresholds) -> Thresholds:
@@ -347,7 +345,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
 
     def comment_on_conflicts(self, conflict_ids: Sequence[str], comment: str, commented_by: str) -> None:
         """Record a comment on conflicts, by the names that `rowtide.connect(url).conflicts` gives them."""
-        from rowtide.replication.comments import add_comment
+        from rowtide.replication.resolving import add_comment
 
         with translated(), self._engine.begin() as connection:
             read_source(connection, self._url)
@@ -355,7 +353,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
 
     def list_conflict_comments(self) -> Mapping[str, Sequence[ConflictComment]]:
         """Return the comments on conflicts of delivery, by the names of conflicts."""
-        from rowtide.replication.comments import list_comments
+        from rowtide.replication.resolving import list_comments
 
         with translated(), self._engine.connect() as connection:
             return list_comments(connection)

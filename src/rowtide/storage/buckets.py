@@ -21,7 +21,7 @@ from rowtide.core.values import frozen
 from rowtide.events.catalogue import StoreSlow
 from rowtide.events.emission import emit
 from rowtide.storage.errors import StoreForked
-from rowtide.storage.object_urls import ObjectUrl, Provider, allows_http, choose_settings
+from rowtide.storage.places import ObjectUrl, Provider, allows_http, choose_settings
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from rowtide.storage.buckets import LEAST_PART_BYTES, Bucket, Patience, describe_failure, find_refusal
 from rowtide.storage.errors import PutIfAbsentIgnored
-from rowtide.storage.object_urls import parse_object_url
-from rowtide.storage.store import Missing, StoreErrors
-from rowtide.storage.traffic import Traffic, count
+from rowtide.storage.places import parse_object_url
+from rowtide.storage.store import Missing, StoreErrors, Traffic, count
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,4 +1,4 @@
-"""The unit files of the agents and the monitor."""
+"""The unit files of the agents and the monitor, and why they cannot be written."""
 
 from __future__ import annotations
 
@@ -8,8 +8,26 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 
+from rowtide.core.errors import AlreadyExists, Denied
 from rowtide.core.values import frozen
-from rowtide.systemd.errors import UnitOfOthers, UnitsNotWritten
+
+
+class UnitOfOthers(AlreadyExists, number=1220):
+    """A unit file that `install-units` has not written is in the way."""
+
+    fact = "{path} exists, and `rowtide install-units` has not written it"
+    hint = "Move it away, or name another folder with --folder. Your own settings belong in a drop-in (systemctl edit)."
+    path: str
+
+
+class UnitsNotWritten(Denied, number=1221):
+    """The folder of the unit files cannot be written."""
+
+    fact = "unit files cannot be written to {folder}: {reason}"
+    hint = "Run it as root, install them for your own user manager with --user, or name another folder with --folder."
+    folder: str
+    reason: str
+
 
 AGENT = "rowtide-agent@.service"
 MONITOR = "rowtide-monitor.service"

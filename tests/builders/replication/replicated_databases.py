@@ -19,7 +19,7 @@ from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.segments import truncate
 from rowtide.replication.api import TransactionalReplication
 from rowtide.replication.articles.articles import OmittedColumn
-from rowtide.replication.distribution.calls.batches import BatchLimits
+from rowtide.replication.distribution.calls.ordered import BatchLimits
 from rowtide.replication.distribution.watchers import DeliveryContext, DeliveryReport, Watchers
 from rowtide.replication.distributor import subscription_records
 from rowtide.replication.distributor.subscription_records import Subscription

@@ -16,6 +16,7 @@ from rowtide.core.formats import FormatNewer
 from rowtide.merge.articles import Partition
 from rowtide.merge.errors.subscribing import SnapshotDamaged, SnapshotOutdated, SnapshotUnfit, SubscriberHasTable
 from rowtide.merge.nodes.connecting import address, open_node
+from rowtide.merge.publishing.requests import NewMergeSubscription
 from rowtide.merge.publishing.snapshot_delivery import subscribe_from_snapshot
 from rowtide.merge.publishing.snapshots import FileKind
 
@@ -91,7 +92,7 @@ def test_a_cut_delivery_continues_with_the_next_file(
     url = merged.subscribers[0].url
     with open_node(merged.hub.url) as hub, open_node(url) as node, suppress(Cut):
         cut = interrupted(node, Cutter(commit, is_before=is_before))
-        subscribe_from_snapshot(hub, cut, PUBLICATION, address(url), tmp_path / "north")
+        subscribe_from_snapshot(hub, cut, NewMergeSubscription(PUBLICATION, address(url)), tmp_path / "north")
     copied: list[tuple[str, int]] = []
     if not merged.subscribers[0].execute(_subscribed(merged)):
         subscribe(merged, tmp_path / "north", on_progress=lambda article, rows: copied.append((article, rows)))
@@ -110,10 +111,9 @@ def test_another_snapshot_replaces_a_cut_delivery(merged: Merge, tmp_path: Path)
     publish(merged)
     merged.merge.make_snapshot(PUBLICATION, tmp_path / "old", partition=Partition("n"))
     url = merged.subscribers[0].url
+    request = NewMergeSubscription(PUBLICATION, address(url))
     with open_node(merged.hub.url) as hub, open_node(url) as node, pytest.raises(Cut):
-        subscribe_from_snapshot(
-            hub, interrupted(node, Cutter(3, is_before=False)), PUBLICATION, address(url), tmp_path / "old"
-        )
+        subscribe_from_snapshot(hub, interrupted(node, Cutter(3, is_before=False)), request, tmp_path / "old")
     merged.hub.execute("delete from orders where id = 20")
     merged.merge.make_snapshot(PUBLICATION, tmp_path / "new", partition=Partition("n"))
     subscribe(merged, tmp_path / "new")

@@ -9,7 +9,7 @@ import pytest
 
 from builders.commands.configuration_files import write_file
 from rowtide.configuration.errors import ConfigurationNotRead, ConfigurationNotTrusted
-from rowtide.configuration.files import FoundFile, find_file, read_file
+from rowtide.configuration.parsing import FoundFile, find_file, read_file
 
 OTHER_USER = 54321
 
@@ -36,7 +36,7 @@ def test_a_file_of_the_current_folder_is_never_found(tmp_path: Path, monkeypatch
     for folder in (".", "rowtide", ".config/rowtide", "~/.config/rowtide"):
         write_file(tmp_path / folder, "")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("rowtide.configuration.files._FOR_ALL_USERS", tmp_path / "none" / "rowtide.toml")
+    monkeypatch.setattr("rowtide.configuration.parsing._FOR_ALL_USERS", tmp_path / "none" / "rowtide.toml")
 
     assert find_file(None, {"XDG_CONFIG_HOME": "."}) is None
     for home in ("", "."):
@@ -50,7 +50,7 @@ def test_without_home_the_place_of_all_users_is_left(tmp_path: Path, monkeypatch
     for_all = write_file(tmp_path, "")
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr(os, "getuid", lambda: OTHER_USER)
-    monkeypatch.setattr("rowtide.configuration.files._FOR_ALL_USERS", for_all)
+    monkeypatch.setattr("rowtide.configuration.parsing._FOR_ALL_USERS", for_all)
 
     assert find_file(None, {}) == FoundFile(str(for_all), str(for_all))
 

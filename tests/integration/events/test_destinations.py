@@ -18,10 +18,8 @@ import pytest
 from rowtide.cli.output.watching import stopping
 from rowtide.events import Level, LogFormat, LogOptions, configure_logging
 from rowtide.events.catalogue import JobFailed, JobStarted, StoreSlow, TableJoined
-from rowtide.events.configuration import reopen_log
-from rowtide.events.destinations import LOOK_S, LogFile
+from rowtide.events.configuration import LOOK_S, LogFile, LogNotWritable, reopen_log
 from rowtide.events.emission import emit, use_log
-from rowtide.events.errors import LogNotWritable
 
 WRITER = """
 import sys

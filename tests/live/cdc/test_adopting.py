@@ -21,8 +21,8 @@ from builders.faults.failpoints import ADOPTION_FAILPOINTS, LOG_RESTART_FAILPOIN
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from builders.servers.copied_databases import NOTHING, base_backup, copied, moved, read_metadata, restored
 from fixtures.servers import SETTINGS
+from rowtide.adoption.adopting import Adoption
 from rowtide.adoption.errors import NothingToResumeFrom, OriginalAlive
-from rowtide.adoption.found import Adoption
 from rowtide.cdc.errors.querying import LsnOutOfRange
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.embedded import EmbeddedServer, find_programs, launcher

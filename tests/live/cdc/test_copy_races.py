@@ -26,7 +26,7 @@ from rowtide.cdc.snapshots import chunk_copies
 from rowtide.cdc.snapshots.copies import CopyLimits, TableCopy
 from rowtide.cdc.snapshots.runner import SnapshotRunner
 from rowtide.copying import source
-from rowtide.copying.chunk_statements import locking_name
+from rowtide.copying.chunks import locking_name
 from rowtide.core.tables import BeforeImages
 from rowtide.lake import tables
 

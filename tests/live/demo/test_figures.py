@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from builders.capture.captured_databases import CapturedDatabase
 from rowtide.demo.checker import Span, read_figures
-from rowtide.demo.workload import ACCOUNT, KEYS
+from rowtide.demo.processes import ACCOUNT, KEYS
 
 
 def test_figures_of_a_lake_can_be_sent(captured: CapturedDatabase) -> None:

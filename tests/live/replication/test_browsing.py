@@ -11,7 +11,7 @@ from builders.replication.replicated_databases import ReplicatedDatabase
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.errors.publishing import ArticleUnknown, PublicationUnknown
-from rowtide.replication.inspection.browsing import BrowsedCommand
+from rowtide.replication.inspection.row_places import BrowsedCommand
 
 ORDERS = "create table orders (id int primary key, note text, price numeric)"
 LINES = "create table lines (id int primary key, born timestamptz)"

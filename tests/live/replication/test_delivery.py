@@ -12,11 +12,11 @@ from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.replication.articles.call_formats import CallFormat, Command, KeyUpdates
-from rowtide.replication.distribution.calls.batches import BatchLimits
+from rowtide.replication.distribution.calls.ordered import BatchLimits
 from rowtide.replication.distribution.watchers import Watchers
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, CommandRefused, RowNotFound
 from rowtide.replication.errors.publishing import ImagesNeeded
-from rowtide.replication.targets.postgres.delivery.opening import open_delivery
+from rowtide.replication.targets.postgres.delivery.streams.delivery import open_delivery
 
 ORDERS = "create table orders (id int primary key, qty int not null, note text, amount numeric(10, 2))"
 CHANGES = (

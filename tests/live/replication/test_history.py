@@ -21,7 +21,7 @@ from rowtide.replication.distribution.watchers import DeliveryReport
 from rowtide.replication.distributor import history, subscription_records
 from rowtide.replication.errors.delivery import CommandRefused
 from rowtide.replication.errors.publishing import PublicationUnknown
-from rowtide.replication.errors.subscribers import SubscriberUnprepared
+from rowtide.replication.errors.subscribing import SubscriberUnprepared
 from rowtide.replication.running.agent_history import AgentHistory, LogReaderErrors
 from rowtide.replication.snapshot.agent import SnapshotReport
 from rowtide.replication.status.subscriptions import AgentStanding, TablesStanding, describe

@@ -14,7 +14,7 @@ from builders.replication.replicated_files import ReplicatedFile
 from builders.replication.replication_runs import running, wait_rows
 from rowtide.handle import connect
 from rowtide.replication.errors.delivery import JoiningRefused
-from rowtide.replication.errors.subscribers import SubscriberTableExists
+from rowtide.replication.errors.subscribing import SubscriberTableExists
 from rowtide.replication.subscription_settings import IfExists, SyncType
 
 CUSTOMERS = "create table customers (id int primary key, name text)"

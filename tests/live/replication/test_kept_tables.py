@@ -9,8 +9,7 @@ import pytest
 
 from builders.replication.replicated_databases import ReplicatedDatabase, list_subscriptions
 from builders.replication.replicated_files import ReplicatedFile
-from rowtide.replication.errors.subscribers import SubscriberTableBusy, SubscriberTablesUnfit
-from rowtide.replication.errors.subscribing import SubscriberNotCleared
+from rowtide.replication.errors.subscribing import SubscriberNotCleared, SubscriberTableBusy, SubscriberTablesUnfit
 from rowtide.replication.subscription_settings import Constraints, IfExists, SyncType
 
 SHOP = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builders.replication.replicated_databases import ReplicatedDatabase, list_subscriptions
-from rowtide.replication.errors.subscribers import SubscriberLacks
+from rowtide.replication.errors.subscribing import SubscriberLacks
 from rowtide.replication.subscription_settings import SyncType
 
 TYPES = (

@@ -19,15 +19,13 @@ from rowtide.replication.errors.publishing import (
     PublicationSubscribed,
     PublicationUnknown,
 )
-from rowtide.replication.errors.subscribers import (
+from rowtide.replication.errors.subscribing import (
     ArticleTableMissing,
+    NothingToSubscribe,
+    PasswordGiven,
     ProcedureEndsTransaction,
     ProcedureTaken,
     ProcedureUnfit,
-)
-from rowtide.replication.errors.subscribing import (
-    NothingToSubscribe,
-    PasswordGiven,
     SubscriptionExists,
     SubscriptionUnknown,
 )

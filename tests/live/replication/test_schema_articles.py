@@ -15,7 +15,7 @@ from rowtide.replication.errors.publishing import (
     SchemaArticleUsesUnpublished,
     UpdatableCallRefused,
 )
-from rowtide.replication.errors.subscribers import ScriptRefused, SubscriberTableExists
+from rowtide.replication.errors.subscribing import ScriptRefused, SubscriberTableExists
 from rowtide.replication.subscription_settings import IfExists, SyncType
 
 ORDERS = (

@@ -19,7 +19,7 @@ from rowtide.handle import connect
 from rowtide.replication.articles.articles import OmittedColumn, decode_article
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.delivery import CopyUnreadable, SchemaChanged
-from rowtide.replication.errors.subscribers import SubscriberTableInUse
+from rowtide.replication.errors.subscribing import SubscriberTableInUse
 from rowtide.replication.subscription_settings import SubscriptionSettings, SyncType
 
 REPORTED = {

@@ -26,8 +26,13 @@ from rowtide.log.opening import open_log_reader
 from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.distribution.watchers import Watchers
 from rowtide.replication.errors.delivery import CopyRefused
-from rowtide.replication.errors.subscribers import ArticleTableMissing, ProceduresMissing, SubscriberTableExists
-from rowtide.replication.errors.subscribing import LsnNotGiven, LsnNotKept
+from rowtide.replication.errors.subscribing import (
+    ArticleTableMissing,
+    LsnNotGiven,
+    LsnNotKept,
+    ProceduresMissing,
+    SubscriberTableExists,
+)
 from rowtide.replication.snapshot.agent import SnapshotReport
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.subscription_settings import IfExists, SyncType

@@ -9,7 +9,7 @@ import pytest
 from builders.replication.replicated_databases import open_only_agent
 from builders.replication.replicated_files import FileSubscriber, ReplicatedFile
 from rowtide.replication.errors.delivery import CopyRefused
-from rowtide.replication.errors.subscribers import SubscriberTableExists
+from rowtide.replication.errors.subscribing import SubscriberTableExists
 from rowtide.replication.subscription_settings import IfExists, SyncType
 
 ORDERS = "create table orders (id int primary key, qty int not null, note text unique)"

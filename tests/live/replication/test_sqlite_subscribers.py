@@ -27,17 +27,19 @@ from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.watchers import Trouble, Watchers
 from rowtide.replication.distributor.subscription_records import Subscription, list_subscriptions
 from rowtide.replication.errors.delivery import AgentReplaced
-from rowtide.replication.errors.subscribers import (
+from rowtide.replication.errors.subscribing import (
     ArticleTableMissing,
     ColumnAlters,
     NameShared,
     ProceduresUnsupported,
     SubscriberFileFailed,
     SubscriberFileReplaced,
+    SubscriberNotCleared,
     SubscriberUnprepared,
     SubscriberWithoutFile,
+    SubscriptionExists,
+    SubscriptionUnknown,
 )
-from rowtide.replication.errors.subscribing import SubscriberNotCleared, SubscriptionExists, SubscriptionUnknown
 from rowtide.replication.subscription_settings import SyncType
 from rowtide.replication.targets.sqlite.delivery import SqliteDelivery
 

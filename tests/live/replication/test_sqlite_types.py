@@ -15,7 +15,7 @@ from rowtide.databases.sqlite.values import stored_type
 from rowtide.databases.types.value_type import Affinity
 from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.errors.delivery import CommandRefused
-from rowtide.replication.errors.subscribers import ColumnAlters
+from rowtide.replication.errors.subscribing import ColumnAlters
 from rowtide.replication.subscription_settings import SyncType
 
 NONE, SQL = Command(CallFormat.NONE), Command(CallFormat.SQL)

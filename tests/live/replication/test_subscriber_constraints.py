@@ -13,7 +13,7 @@ from builders.replication.replicated_databases import ReplicatedDatabase, list_s
 from builders.replication.replicated_files import ReplicatedFile
 from rowtide.databases.postgres.errors import RowsHidden
 from rowtide.replication.errors.delivery import BatchRefused, RowNotFound
-from rowtide.replication.errors.subscribers import ConstraintsFound, ConstraintsUnsupported, ReplicationRoleRefused
+from rowtide.replication.errors.subscribing import ConstraintsFound, ConstraintsUnsupported, ReplicationRoleRefused
 from rowtide.replication.subscription_settings import Constraints, IfExists, SyncType
 
 PARENTS = "create table parents (id int primary key, name text)"

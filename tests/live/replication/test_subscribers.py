@@ -15,7 +15,7 @@ from rowtide.log.errors import LogStillRead
 from rowtide.log.store.entries import ReaderAdvanced
 from rowtide.log.store.segments import truncate
 from rowtide.replication.errors.delivery import SubscriberAhead, SubscriberBehind
-from rowtide.replication.errors.subscribers import SubscriberUnprepared
+from rowtide.replication.errors.subscribing import SubscriberUnprepared
 
 ORDERS = "create table orders (id int primary key, qty int)"
 PROGRESS = 'rowtide_subscriber."MSreplication_subscriptions"'

@@ -17,7 +17,7 @@ from rowtide.databases.source_table import RunAs
 from rowtide.replication.articles.call_formats import parse_command
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.delivery import RowNotFound
-from rowtide.replication.errors.subscribers import (
+from rowtide.replication.errors.subscribing import (
     OwnerTriggersDeferred,
     PartitionsOfOthers,
     ProcedureOwnerNotTrusted,

@@ -10,7 +10,7 @@ import pytest
 from rowtide.actions.commands import prepare
 from rowtide.actions.entries import SUBJECTS, ActionKind, ActionRequest, Channel
 from rowtide.cli.app import app
-from rowtide.cli.audited import _AUDITED
+from rowtide.cli.groups import _AUDITED
 from rowtide.monitor.web.offered import OFFERED, accepted, command_of, kind_of, path_of
 
 VALUES = {"winner": "publisher", "choice": "keep", "subscriber": "sqlite:///x.db", "conflict": "17", "job": "capture"}

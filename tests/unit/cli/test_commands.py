@@ -22,7 +22,7 @@ from rowtide.replication.api import TransactionalReplication
 from rowtide.targets.api import Targets
 from rowtide.tracking.api import ChangeTracking
 
-TOP = {"completion", "database", "demo", "health", "top", "units"}
+TOP = {"database", "health", "ungrouped"}
 FEATURES: Mapping[str, Sequence[type]] = {
     "cdc": (ChangeDataCapture, Targets),
     "replication": (TransactionalReplication,),

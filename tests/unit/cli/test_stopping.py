@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rowtide.cli.output.signal_deadline import calling_late
+from rowtide.agents.signals import calling_late
 from rowtide.cli.output.watching import stopping
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from rowtide.systemd.errors import UnitOfOthers, UnitsNotWritten
 from rowtide.systemd.units import (
     AGENT,
     MONITOR,
+    UnitOfOthers,
     UnitSettings,
+    UnitsNotWritten,
     Written,
     default_folder,
     describe_units,

@@ -52,7 +52,7 @@ from rowtide.delta.errors import AppendNotFound
 from rowtide.lake.tables import Compacted, compact
 from rowtide.log.store.entries import ReaderAdvanced
 from rowtide.log.store.state import ManifestState, segments_between
-from rowtide.storage.object_urls import is_object_url
+from rowtide.storage.places import is_object_url
 from rowtide.storage.store import Store
 
 _IDLE_ADVANCE_S = 10.0

@@ -22,8 +22,7 @@ from rowtide.cdc.lake_readers.grouping import GroupingDatabase
 from rowtide.cdc.rows.conversion import texts_by_ordinal
 from rowtide.cdc.snapshots.base_rows import BaseRows
 from rowtide.cdc.snapshots.chunk_copies import as_copied, captured_numbers
-from rowtide.copying.chunk_statements import CopyForm, copying, locking_name
-from rowtide.copying.chunks import cut
+from rowtide.copying.chunks import CopyForm, copying, cut, locking_name
 from rowtide.copying.errors import CopiedTableUnreadable
 from rowtide.copying.present_tables import find_present, find_reader, with_reader
 from rowtide.copying.source import naming

@@ -40,7 +40,7 @@ from rowtide.lake.session import require_reachable
 from rowtide.lake.sql_text import literal, quote, table_at
 from rowtide.lake.stores import locate
 from rowtide.lake.tables import host_name
-from rowtide.storage.object_urls import spark_url
+from rowtide.storage.places import spark_url
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -47,8 +47,8 @@ from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.provenance import verify_provenance, verify_seen_slot
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.location import open_own_manifest, open_store
-from rowtide.storage.object_urls import is_object_url
-from rowtide.storage.traffic import read_traffic
+from rowtide.storage.places import is_object_url
+from rowtide.storage.store import read_traffic
 
 IDLE_S = 0.1
 POLL_IDLE_S = 0.02

@@ -29,7 +29,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.events.catalogue import ColumnsWidened, CopyAdvanced, CyclePublished, ScansNotRecorded, TableMended
 from rowtide.events.emission import emit
-from rowtide.storage.traffic import Traffic, read_traffic
+from rowtide.storage.store import Traffic, read_traffic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ from enum import IntEnum, StrEnum
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.values import frozen
-from rowtide.storage.traffic import Traffic
+from rowtide.storage.store import Traffic
 
 # Records of scans: sessions, errors, and the phases in which errors occur. (SQL Server: sys.dm_cdc_log_scan_sessions,
 # sys.dm_cdc_errors.)

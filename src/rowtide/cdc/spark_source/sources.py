@@ -30,7 +30,7 @@ from rowtide.cdc.spark_source.streams import ChangeBatch, ChangeStream
 from rowtide.cdc.spark_source.windows import parse_offset
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.sql_text import schema_text
-from rowtide.storage.object_urls import VARIABLES
+from rowtide.storage.places import VARIABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from rowtide.cli.audited import name_actor
-from rowtide.cli.groups import CommandTable
+from rowtide.cli.groups import CommandTable, name_actor
 from rowtide.cli.health import print_unhealthy
 from rowtide.cli.options import AnyDb, HubDb, Listed, ListingFormat, SomePublication, Wide, listing
 from rowtide.cli.output.rows import OutputFormat, as_json, notes, print_facts, print_listed, print_rows
@@ -225,7 +224,7 @@ def enum_changes(
     """
     listed = connect(db).merge.enum_changes(publication, subscriber, upload=upload)
 
-    from rowtide.merge.inspection.procedures import EnumeratedChange
+    from rowtide.merge.inspection.handle import EnumeratedChange
 
     print_listed(EnumeratedChange, listed, form)
 
@@ -247,7 +246,7 @@ def get_metadata(
     """Say whether rows would be applied as inserts, updates or deletes (SQL Server: sp_MSgetmetadata)."""
     listed = connect(db).merge.get_metadata(publication, subscriber, table, rowguids, upload=upload)
 
-    from rowtide.merge.inspection.procedures import RowMetadata
+    from rowtide.merge.inspection.handle import RowMetadata
 
     print_listed(RowMetadata, listed, form)
 

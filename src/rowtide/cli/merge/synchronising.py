@@ -125,18 +125,11 @@ def sync(
         raise click.BadParameter("only with --url", param_hint="--code" if code is not None else "--replace")
     if db is None:
         raise click.BadParameter("one of --db and --url is needed", param_hint="--db")
-    if all_subscribers == (subscriber is not None):
-        raise click.BadParameter("one of --subscriber and --all is needed", param_hint="--subscriber")
-    if not all_subscribers and publication is None:
-        raise click.BadParameter("--subscriber needs one", param_hint="PUBLICATION")
-    if all_subscribers and exchange is not ExchangeType.BOTH:
-        raise click.BadParameter("not with --all", param_hint="--exchange-type")
+    _require_subscribers(publication, subscriber, exchange, is_all=all_subscribers)
     if dry_run and upgrade:
         raise click.BadParameter("not with --dry-run", param_hint="--upgrade")
     if dry_run:
-        if publication is None:
-            raise click.BadParameter("--dry-run needs one", param_hint="PUBLICATION")
-        _print_pending(_ask_pending(db, publication, subscriber, finds_conflicts=True), form)
+        _print_dry_run(db, publication, subscriber, form)
         return
     if upgrade:
         upgrade_first(db, None if subscriber is None else (subscriber,))
@@ -156,6 +149,23 @@ def sync(
             raise click.exceptions.Exit(_FAILED)
     if any(outcome.refused for outcome in outcomes):
         raise click.exceptions.Exit(_ROWS_REFUSED)
+
+
+def _require_subscribers(
+    publication: str | None, subscriber: str | None, exchange: ExchangeType, *, is_all: bool
+) -> None:
+    if is_all == (subscriber is not None):
+        raise click.BadParameter("one of --subscriber and --all is needed", param_hint="--subscriber")
+    if not is_all and publication is None:
+        raise click.BadParameter("--subscriber needs one", param_hint="PUBLICATION")
+    if is_all and exchange is not ExchangeType.BOTH:
+        raise click.BadParameter("not with --all", param_hint="--exchange-type")
+
+
+def _print_dry_run(db: str, publication: str | None, subscriber: str | None, form: OutputFormat) -> None:
+    if publication is None:
+        raise click.BadParameter("--dry-run needs one", param_hint="PUBLICATION")
+    _print_pending(_ask_pending(db, publication, subscriber, finds_conflicts=True), form)
 
 
 @app.command(

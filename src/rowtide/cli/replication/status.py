@@ -90,7 +90,7 @@ def browse_commands(db: Db, wanted: CommandRange) -> Listed:
 
     In formats jsonl and csv they are printed as they are read, in any number.
     """
-    from rowtide.replication.inspection.browsing import BrowsedCommand
+    from rowtide.replication.inspection.row_places import BrowsedCommand
 
     return BrowsedCommand, connect(db).replication.browse_commands(wanted)
 

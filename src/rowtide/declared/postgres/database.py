@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rowtide.databases.postgres.catalogue import find_table_ids, read_tables
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.declared.tables import spell_table
+from rowtide.declared.values import spell_table
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.replication.publishing.schema_articles import spell_object
 

@@ -31,7 +31,7 @@ from rowtide.diagnosis.result import (
     warning,
 )
 from rowtide.merge.errors.nodes import DeferredCodeOfOwner, OwnerNotHeld, OwnersDiffer
-from rowtide.replication.errors.subscribers import TableOwnerNotHeld
+from rowtide.replication.errors.subscribing import TableOwnerNotHeld
 from rowtide.rights.granting import MonitorGaps
 from rowtide.rights.grants import ObjectGrant
 

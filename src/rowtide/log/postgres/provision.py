@@ -39,8 +39,7 @@ from rowtide.log.store import segments
 from rowtide.log.store.entries import Opened, StoredSource
 from rowtide.log.store.location import open_store, probe_store, require_own
 from rowtide.log.store.manifest import LOG_STORE, Manifest
-from rowtide.storage.object_urls import is_object_url, parse_object_url
-from rowtide.storage.places import local_path, require_place
+from rowtide.storage.places import is_object_url, local_path, parse_object_url, require_place
 from rowtide.storage.store import Store, delete_all
 
 _LEASE_PATIENCE_S = 10.0

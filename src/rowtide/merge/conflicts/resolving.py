@@ -19,13 +19,14 @@ from rowtide.databases.types.value_type import TypeKind
 from rowtide.merge.articles import Article, Publication
 from rowtide.merge.catalogue import find_article, get_publication, list_articles, read_nickname
 from rowtide.merge.conflicts.lost_rows import Lost, describe_lost, keep_lost
-from rowtide.merge.conflicts.notes import add_note, find_decider
 from rowtide.merge.conflicts.records import (
     ConflictRecord,
     ConflictType,
     KeptConflict,
+    add_note,
     as_kept,
     encode_presence,
+    find_decider,
     get_conflict,
     identify,
     record,

@@ -146,6 +146,8 @@ def retry_busy(transaction: Callable[[], Result]) -> Result:
         try:
             return transaction()
         except NodeBusy:
+            # Other sessions wrote the same rows, or held the database locked. Nothing of this attempt was kept: the
+            # work runs from its start, and reads what the others have committed.
             continue
     return transaction()
 

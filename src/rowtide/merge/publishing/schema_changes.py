@@ -283,11 +283,11 @@ def _steps(before: Article, after: Article, described: TableDescription) -> Iter
 
 
 def _option_steps(before: Article, after: Article) -> Iterator[tuple[str, int | None, str]]:
-    told = [f"{name} {getattr(after, name)}" for name in _OPTIONS if getattr(before, name) != getattr(after, name)]
+    changed = [f"{name} {getattr(after, name)}" for name in _OPTIONS if getattr(before, name) != getattr(after, name)]
     if before.join_filters != after.join_filters:
-        told += [f"join {join.parent} on {join.condition}" for join in after.join_filters]
-    if told:
-        yield "change article", None, f"{after.qualified_name}: {', '.join(told)}"
+        changed += [f"join {join.parent} on {join.condition}" for join in after.join_filters]
+    if changed:
+        yield "change article", None, f"{after.qualified_name}: {', '.join(changed)}"
 
 
 def _definition(

@@ -7,15 +7,14 @@ tables are not read; the first synchronisation brings what was changed since.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
 from sqlalchemy import delete, insert, select
 
-from rowtide.databases.source_table import RunAs
-from rowtide.merge.articles import Article, Partition, Publication, SubscriberType, Subscription
+from rowtide.merge.articles import Article, Partition, Publication, Subscription
 from rowtide.merge.catalogue import (
     find_publication,
     get_publication,
@@ -35,6 +34,7 @@ from rowtide.merge.nodes.node_tables import TableDescription
 from rowtide.merge.nodes.table_changes import Omission
 from rowtide.merge.partitions.filters import bind_articles
 from rowtide.merge.progress import put_subscription, read_purge
+from rowtide.merge.publishing.requests import MergeSubscriptionRequest
 from rowtide.merge.publishing.schema_changes import notice, read_version
 from rowtide.merge.publishing.snapshots import (
     FileKind,
@@ -83,47 +83,40 @@ def make_snapshot(
 def subscribe_from_snapshot(
     hub: Node,
     subscriber: Node,
-    publication_name: str,
-    subscriber_name: str,
+    request: MergeSubscriptionRequest,
     folder: Path,
-    *,
-    subscriber_type: SubscriberType = SubscriberType.CLIENT,
-    priority: float = 0.0,
-    partition: Partition | None = None,
-    run_as: RunAs = RunAs.OWNER,
-    on_progress: SnapshotProgress = lambda _article, _rows: None,
-    on_omission: Callable[[Omission], None] = lambda _omission: None,
 ) -> Subscription:
     """Subscribe a database, and fill it from the files of `make_snapshot`; a repeat continues an interrupted call.
 
-    A partition that is given must be the snapshot's. Raises `MergePublicationUnknown`, `MergeSubscriptionExists`,
+    The request's `subscriber` is the name that is stored. A partition that is given must be the snapshot's. Raises
+    `MergePublicationUnknown`, `MergeSubscriptionExists`,
     `SubscriberHasTable`, `SnapshotUnfit`, `SnapshotOutdated`, `SnapshotDamaged`, `IdentityRangeUnfit`, `AddressTaken`,
     `CopiedRowRefused`.
     """
-    publication = replace(get_publication(hub.connection, publication_name), run_as=run_as)
+    publication = replace(get_publication(hub.connection, request.publication), run_as=request.run_as)
     notice(hub, publication)
     articles, schema = list_articles(hub.connection, publication.pubid), read_version(hub.connection, publication)
     snapshot = read_snapshot(folder)
-    _require_fit(snapshot, publication, articles, partition)
+    _require_fit(snapshot, publication, articles, request.chosen_partition)
     _require_fresh(hub, snapshot)
     require_fit(hub, subscriber, publication, articles)
     subscriber.tables.prepare()
-    if find_publication(subscriber.connection, publication_name) is not None:
-        raise MergeSubscriptionExists(subscriber_name, publication_name)
+    if find_publication(subscriber.connection, request.publication) is not None:
+        raise MergeSubscriptionExists(request.subscriber, request.publication)
     subscription = Subscription(
         subid=str(uuid4()),
         pubid=publication.pubid,
-        subscriber=subscriber_name,
+        subscriber=request.subscriber,
         nickname=read_nickname(subscriber.connection),
-        subscriber_type=subscriber_type,
-        priority=priority,
+        subscriber_type=request.subscriber_type,
+        priority=request.priority,
         sent=snapshot.generation,
         state=secrets.token_hex(16),
         partition=snapshot.partition,
         schema_version=schema.version,
         schema_guid=schema.guid,
     )
-    delivery = _Delivery(subscriber, snapshot, articles, on_progress)
+    delivery = _Delivery(subscriber, snapshot, articles, request.on_progress)
     delivery.require_place()
     with hub.transaction():
         begin_subscription(hub, publication, articles, subscription)
@@ -138,7 +131,7 @@ def subscribe_from_snapshot(
     delivery.conclude(publication, replace(subscription, nickname=publication.publisher, sent=0, received=received))
     give_ranges(hub, subscriber, publication, articles, subscription)
     for omission in omissions:
-        on_omission(omission)
+        request.on_omission(omission)
     return subscription
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from rowtide.databases.source_table import RunAs
 from rowtide.merge.articles import Article, Partition, PartitionOptions, Publication, SubscriberType, Subscription
 from rowtide.merge.catalogue import (
     SELECT_HUB_PRIORITY,
@@ -33,7 +32,6 @@ from rowtide.merge.errors.subscribing import (
     SubscriberIsHub,
 )
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.table_changes import Omission
 from rowtide.merge.partitions.filters import bind_articles, require_values
 from rowtide.merge.partitions.partition_membership import (
     add_partition,
@@ -50,7 +48,7 @@ from rowtide.merge.progress import (
 )
 from rowtide.merge.publishing.prepared import PreparedTable, require_tables_fit
 from rowtide.merge.publishing.publications import forget_publication
-from rowtide.merge.publishing.requests import Existing, ExistingRows
+from rowtide.merge.publishing.requests import Existing, ExistingRows, ExistingSubscription, MergeSubscriptionRequest
 from rowtide.merge.publishing.schema_changes import notice, read_version
 from rowtide.merge.publishing.snapshots import (
     SnapshotProgress,
@@ -69,52 +67,39 @@ from rowtide.merge.session.receiving import SubscriberReceiver
 def add_subscription(
     hub: Node,
     subscriber: Node,
-    publication_name: str,
-    subscriber_name: str,
-    *,
-    subscriber_type: SubscriberType = SubscriberType.CLIENT,
-    priority: float = 0.0,
-    partition: Partition | None = None,
-    run_as: RunAs = RunAs.OWNER,
-    existing: Existing | None = None,
-    absent_is_delete: bool = False,
-    on_existing: Callable[[ExistingRows], None] = lambda _rows: None,
-    on_progress: SnapshotProgress = lambda _article, _rows: None,
-    on_omission: Callable[[Omission], None] = lambda _omission: None,
+    request: MergeSubscriptionRequest,
 ) -> Subscription:
     """Subscribe a database: create and fill its tables (SQL Server: sp_addmergesubscription, automatic).
 
-    `partition` gives the values that filters use; `on_omission` is called with each part of the publisher's tables that
-    the subscriber's database does not have. With `existing`, tables that are there are taken over, `on_existing` is
-    called with what each has, and with `absent_is_delete` rows that they lack are deleted everywhere. The subscriber is
-    filled in one transaction; a repeat completes an interrupted call. `run_as` says with whose rights the code of
-    tables of other roles runs that the subscriber's node writes. With partition option 3, the partition's earlier
-    subscriber loses its subscription. Raises `MergePublicationUnknown`, `MergeSubscriptionExists`,
-    `SubscriberHasTable`, `PartitionValueMissing`, `IdentityRangeUnfit`, `PriorityRefused`, and with `existing`
-    `NodeRestored`, `TablesUnfit`, `RowguidUnfit`; also `AddressTaken`, `CopiedRowRefused`.
+    The request's `subscriber` is the name that is stored. With an `ExistingSubscription`, tables that are there are
+    taken over. The subscriber is filled in one transaction; a repeat completes an interrupted call. With partition
+    option 3, the partition's earlier subscriber loses its subscription. Raises `MergePublicationUnknown`,
+    `MergeSubscriptionExists`, `SubscriberHasTable`, `PartitionValueMissing`, `IdentityRangeUnfit`, `PriorityRefused`,
+    `AddressTaken`, `CopiedRowRefused`, and of existing tables `NodeRestored`, `TablesUnfit`, `RowguidUnfit`.
     """
-    publication = replace(get_publication(hub.connection, publication_name), run_as=run_as)
+    existing = request if isinstance(request, ExistingSubscription) else None
+    publication = replace(get_publication(hub.connection, request.publication), run_as=request.run_as)
     notice(hub, publication)
     subscriber.tables.prepare()
-    _require_new(hub, subscriber, publication, subscriber_name)
+    _require_new(hub, subscriber, publication, request.subscriber)
     articles, schema = list_articles(hub.connection, publication.pubid), read_version(hub.connection, publication)
     require_fit(hub, subscriber, publication, articles)
     shared = _find_shared(subscriber, publication, articles)
-    prepared = _find_prepared(subscriber, subscriber_name, articles, shared, takes_over=existing is not None)
-    (found,) = hub.read_together(SELECT_HUB_PRIORITY, values={"of_name": publication_name})
+    prepared = _find_prepared(subscriber, request.subscriber, articles, shared, takes_over=existing is not None)
+    (found,) = hub.read_together(SELECT_HUB_PRIORITY, values={"of_name": request.publication})
     hub_priority = hub_priority_of(found)
-    if subscriber_type is SubscriberType.SERVER and not 0 <= priority < hub_priority:
-        raise PriorityRefused(subscriber_name, priority, publication_name, hub_priority)
-    chosen = choose_partition(publication, articles, partition or Partition())
-    subscriber.tables.require_owners([*shared, *prepared], run_as)
+    if request.subscriber_type is SubscriberType.SERVER and not 0 <= request.priority < hub_priority:
+        raise PriorityRefused(request.subscriber, request.priority, request.publication, hub_priority)
+    chosen = choose_partition(publication, articles, request.chosen_partition)
+    subscriber.tables.require_owners([*shared, *prepared], request.run_as)
     nickname = read_nickname(subscriber.connection)
     subscription = Subscription(
         subid=str(uuid4()),
         pubid=publication.pubid,
-        subscriber=subscriber_name,
+        subscriber=request.subscriber,
         nickname=nickname,
-        subscriber_type=subscriber_type,
-        priority=priority,
+        subscriber_type=request.subscriber_type,
+        priority=request.priority,
         state=secrets.token_hex(16),
         partition=chosen,
         schema_version=schema.version,
@@ -126,18 +111,18 @@ def add_subscription(
         with hub.changes.enumerating() as enumeration:
             filters = bind_articles(articles, chosen)
             snapshot = SubscriberSnapshot(
-                enumeration, articles, filters, shared, subscriber_type, hub_priority, prepared
+                enumeration, articles, filters, shared, request.subscriber_type, hub_priority, prepared
             )
             generation, members = enumeration.generation, snapshot.members()
             at_subscriber = replace(subscription, nickname=publication.publisher, received=generation)
-            omissions = fill(hub, subscriber, publication, snapshot, on_progress)
+            omissions = fill(hub, subscriber, publication, snapshot, request.on_progress)
             put_subscription(subscriber.connection, at_subscriber)
             for article in shared:
                 _complete(subscriber, at_subscriber, snapshot, article)
             tables = _adopt(subscriber, snapshot)
             if existing is not None:
-                _take_over(tables, publication, existing, absent_is_delete=absent_is_delete)
-            for table in tables if existing is Existing.KEEP else ():
+                _take_over(tables, publication, existing)
+            for table in tables if existing is not None and existing.existing is Existing.KEEP else ():
                 # Its versions of rows outside of the partition are to be uploaded, too.
                 members.setdefault(table.article, []).extend((rowguid, None) for rowguid in table.outside)
         store_memberships(hub, nickname, members, generation)
@@ -145,9 +130,10 @@ def add_subscription(
         set_subscription(hub.connection, subscription.subid, sentgen=generation)
     give_ranges(hub, subscriber, publication, articles, subscription)
     for omission in omissions:
-        on_omission(omission)
-    for table in tables:
-        on_existing(table.counts)
+        request.on_omission(omission)
+    if existing is not None:
+        for table in tables:
+            existing.on_existing(table.counts)
     return replace(subscription, sent=generation)
 
 
@@ -216,15 +202,13 @@ def _adopt(subscriber: Node, snapshot: SubscriberSnapshot) -> Sequence[PreparedT
     return tables
 
 
-def _take_over(
-    tables: Sequence[PreparedTable], publication: Publication, existing: Existing, *, absent_is_delete: bool
-) -> None:
+def _take_over(tables: Sequence[PreparedTable], publication: Publication, request: ExistingSubscription) -> None:
     for table in tables:
         table.track(publication)
     for table in reversed(tables):
-        table.delete(existing, publication.publisher)
+        table.delete(request.existing, publication.publisher)
     for table in tables:
-        table.write(existing, publication.publisher, absent_is_delete=absent_is_delete)
+        table.write(request.existing, publication.publisher, absent_is_delete=request.absent_is_delete)
 
 
 def _find_shared(subscriber: Node, publication: Publication, articles: Sequence[Article]) -> Sequence[Article]:

@@ -27,8 +27,8 @@ from rowtide.merge.status import list_overview
 from rowtide.monitor.databases import NamedUrl
 from rowtide.monitor.postgres.figures import map_merge, read_figures
 from rowtide.monitor.snapshot import Identity, PolledSnapshot
-from rowtide.storage.object_urls import is_object_url
-from rowtide.storage.traffic import read_traffic
+from rowtide.storage.places import is_object_url
+from rowtide.storage.store import read_traffic
 
 TABLES_EVERY_S = 300.0
 """How often the tables of a merge are examined, which a node alone can do, over a short session of its own."""

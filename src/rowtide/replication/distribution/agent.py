@@ -31,8 +31,7 @@ from rowtide.replication.distribution.alterations import (
     CopyNeeded,
     find_altering,
 )
-from rowtide.replication.distribution.calls.batches import ONE_BY_ONE, BatchLimits, Cutter
-from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
+from rowtide.replication.distribution.calls.ordered import ONE_BY_ONE, BatchLimits, Cutter, OrderedCalls, ProcedureCall
 from rowtide.replication.distribution.delivery import (
     AlterationRefused,
     BatchUndone,
@@ -44,8 +43,7 @@ from rowtide.replication.distribution.delivery import (
 from rowtide.replication.distribution.early_delivery import EarlyDelivery
 from rowtide.replication.distribution.events import find_dropped, find_gap, find_token
 from rowtide.replication.distribution.log_calls import LogCalls, Stage, find_row_numbers, find_versions, microseconds
-from rowtide.replication.distribution.reader_entry import ReaderEntry, require_same_history
-from rowtide.replication.distribution.restored_identities import require_intact
+from rowtide.replication.distribution.reader_entry import ReaderEntry, require_intact, require_same_history
 from rowtide.replication.distribution.watchers import (
     BatchCounts,
     DeliveryContext,

@@ -34,8 +34,7 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.replication.distributor import definitions
-from rowtide.replication.distributor.definitions import agents, metadata, publications
-from rowtide.replication.distributor.location import distributor
+from rowtide.replication.distributor.definitions import agents, distributor, metadata, publications
 from rowtide.replication.errors.delivery import CommandError
 
 HISTORY_RETENTION = timedelta(hours=48)

@@ -36,11 +36,11 @@ from rowtide.replication.distributor import subscription_records
 from rowtide.replication.distributor.definitions import (
     SubscriptionState,
     agents,
+    distributor,
     metadata,
     publications,
     subscriptions,
 )
-from rowtide.replication.distributor.location import distributor
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.subscription_settings import IfExists, SyncType
 

@@ -15,8 +15,7 @@ from sqlalchemy.dialects.postgresql import insert
 from rowtide.core.lsn import Position
 from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
-from rowtide.replication.distributor.definitions import agents, metadata, publications
-from rowtide.replication.distributor.location import distributor
+from rowtide.replication.distributor.definitions import agents, distributor, metadata, publications
 
 repairs = Table(
     "MSrepairs",

@@ -31,7 +31,7 @@ from rowtide.replication.articles.schema_changes import bound
 from rowtide.replication.distribution.delivery import resume_position
 from rowtide.replication.distribution.reader_entry import read_log
 from rowtide.replication.distributor import publication_records, subscription_records
-from rowtide.replication.distributor.definitions import SubscriptionState
+from rowtide.replication.distributor.definitions import SubscriptionState, read_source
 from rowtide.replication.distributor.subscription_records import Subscription, list_claims
 from rowtide.replication.errors.publishing import ArticleUnknown
 from rowtide.replication.inspection.compare_options import CompareOptions, RowValidation
@@ -43,7 +43,6 @@ from rowtide.replication.inspection.rows_at_position import (
     require_between,
     total,
 )
-from rowtide.replication.publisher import read_source
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.compared_rows import (
     WHOLE,

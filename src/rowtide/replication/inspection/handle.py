@@ -16,20 +16,19 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import DatabaseKind
 from rowtide.log.catalogue import find_source
 from rowtide.replication.distributor import definitions, history, publication_records, tracers
+from rowtide.replication.distributor.definitions import ReplicationHandle
 from rowtide.replication.distributor.history import HistoricError, HistoricState
 from rowtide.replication.distributor.tracers import TracerArrival
 from rowtide.replication.inspection import listings
 from rowtide.replication.inspection.compare_options import CommandRange, CompareOptions, RowValidation
 from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
-from rowtide.replication.publisher import ReplicationHandle
 from rowtide.replication.status import SubscriptionStatus, read_status
 
 if TYPE_CHECKING:
     from rowtide.replication.distributor.repair_records import RepairedRow
-    from rowtide.replication.inspection.browsing import BrowsedCommand
     from rowtide.replication.inspection.comparing import ArticleValidation
     from rowtide.replication.inspection.differences import RowDifference
-    from rowtide.replication.inspection.row_places import RowPlace
+    from rowtide.replication.inspection.row_places import BrowsedCommand, RowPlace
 
 
 class ReplicationInspection(ReplicationHandle):
@@ -86,9 +85,9 @@ class ReplicationInspection(ReplicationHandle):
         Both ends of the range are included; one segment at a time is in memory. Raises `ColumnNotLogged` where delivery
         would stop.
         """
-        from rowtide.replication.inspection import browsing
+        from rowtide.replication.inspection import row_places
 
-        return browsing.browse_commands(
+        return row_places.browse_commands(
             self._engine, self._url, wanted.publication, wanted.article, wanted.from_lsn, wanted.to_lsn
         )
 

@@ -12,11 +12,16 @@ from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles.articles import ArticleType, decode_article
-from rowtide.replication.distributor import definitions, publication_records, schema_articles
-from rowtide.replication.distributor.custom_scripts import list_scripts
-from rowtide.replication.distributor.definitions import agents, articles, publications, subscriptions
-from rowtide.replication.distributor.location import distributor
-from rowtide.replication.publisher import read_source
+from rowtide.replication.distributor import definitions, publication_records
+from rowtide.replication.distributor.definitions import (
+    agents,
+    articles,
+    distributor,
+    publications,
+    read_source,
+    subscriptions,
+)
+from rowtide.replication.distributor.publication_records import list_scripts
 from rowtide.replication.status import read_status
 
 
@@ -190,7 +195,7 @@ def _list_schema_articles(connection: Connection, publication: str | None) -> It
     names = publication_records.list_publications(connection) if publication is None else [publication]
     for name in names:
         publication_id = publication_records.get_publication(connection, name)
-        for each in schema_articles.list_schema_articles(connection, publication_id):
+        for each in publication_records.list_schema_articles(connection, publication_id):
             of_rows = ("ins_cmd", "upd_cmd", "del_cmd", "key_updates", "moved_partitions", "before_images")
             commands = dict.fromkeys(of_rows, "")
             yield ListedArticle(

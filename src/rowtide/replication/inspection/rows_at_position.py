@@ -35,9 +35,9 @@ from rowtide.replication.distribution.delivery import resume_position
 from rowtide.replication.distribution.log_calls import are_local
 from rowtide.replication.distribution.reader_entry import read_log
 from rowtide.replication.distributor import subscription_records
+from rowtide.replication.distributor.definitions import read_source
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import SchemaChanged
-from rowtide.replication.publisher import read_source
 from rowtide.replication.targets.compared_rows import (
     EMPTY,
     Buckets,

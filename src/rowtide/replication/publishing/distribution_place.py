@@ -20,21 +20,21 @@ from rowtide.databases.postgres.functions import format_creation, own_schema, vi
 from rowtide.databases.postgres.quoting import quote_qualified, statement
 from rowtide.databases.urls import name_of
 from rowtide.replication.distributor import (
-    custom_scripts,
     definitions,
     history,
     joining,
+    publication_records,
     repair_records,
-    retention,
-    schema_articles,
+    subscription_records,
     tracers,
 )
-from rowtide.replication.distributor.location import (
+from rowtide.replication.distributor.definitions import (
     DistributorLocation,
     connect_to,
     distributor,
     find_place,
     plan_place,
+    read_source,
     record_place,
     schema_of,
 )
@@ -44,11 +44,19 @@ from rowtide.replication.errors.delivery import (
     DistributorUnreachable,
     NotADistributor,
 )
-from rowtide.replication.publisher import read_source
 
 _HERE = "in the publisher itself"
 _TRIES = 10
-_MODULES = (definitions, custom_scripts, joining, schema_articles, history, repair_records, retention, tracers)
+_MODULES = (
+    definitions,
+    publication_records,
+    joining,
+    publication_records,
+    history,
+    repair_records,
+    subscription_records,
+    tracers,
+)
 """What each keeps is in the metadata that they share, once it is imported."""
 
 

@@ -39,7 +39,7 @@ from rowtide.replication.distribution.alterations import CopyNeeded, read_steps
 from rowtide.replication.distribution.delivery import AlterationRefused
 from rowtide.replication.distribution.watchers import DeliveryContext, DroppedTable, Trouble
 from rowtide.replication.distributor import joining, subscription_records
-from rowtide.replication.distributor.definitions import SubscriptionState
+from rowtide.replication.distributor.definitions import SubscriptionState, read_source
 from rowtide.replication.distributor.joining import PendingChange
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import (
@@ -51,7 +51,6 @@ from rowtide.replication.errors.delivery import (
     JoiningRefused,
     PublishedTableDropped,
 )
-from rowtide.replication.publisher import read_source
 from rowtide.replication.running.agent_history import AgentHistory
 from rowtide.replication.running.custom_scripting import CustomScripting, find_allowed
 from rowtide.replication.snapshot.agent import ArticleCopy, DeliveryStart, SnapshotAgent

@@ -1,17 +1,27 @@
-"""The run of one subscription in its own thread, and the agents of articles that join."""
+"""What a run does for its subscriptions: each in its own thread, with agents of articles that join.
+
+At intervals the run expires subscriptions, deletes old history, and removes lost readers from the log store.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import time
+from collections.abc import Iterable, Iterator, Sequence, Set
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol
+
+from sqlalchemy import Connection, Engine
 
 from rowtide.agents.runs import JobRun, RunOutcome, RunStopped, run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
+from rowtide.databases.postgres.catalogue import read_server_time
+from rowtide.log.errors import LeaseHeld
+from rowtide.log.store.manifest import Manifest
 from rowtide.replication.distribution.watchers import (
     DeliveryContext,
     DeliveryReport,
@@ -19,13 +29,16 @@ from rowtide.replication.distribution.watchers import (
     SkippedCommand,
     Trouble,
 )
-from rowtide.replication.distributor.location import noticing_moves
-from rowtide.replication.distributor.subscription_records import Subscription
+from rowtide.replication.distributor import definitions, history, tracers
+from rowtide.replication.distributor.definitions import SubscriptionState, noticing_moves
+from rowtide.replication.distributor.subscription_records import Subscription, deactivate_expired
 from rowtide.replication.errors.delivery import AgentReplaced
+from rowtide.replication.publishing.restarting import advance_placeholder
 from rowtide.replication.running.agent_history import AgentHistory
 from rowtide.replication.running.subscription_agent import HasFailed, Look, SubscriptionAgent, has_not_failed
 from rowtide.replication.snapshot.agent import SnapshotReport
 from rowtide.replication.subscribing.joining import mark_ready, prepare
+from rowtide.replication.subscribing.readers import remove_lost_readers
 
 # The agent of an article that joins a subscription: it copies the article's rows, and delivers until they are level.
 # Everything else continues meanwhile. Then the subscription's agent attaches the article, between two of its batches.
@@ -253,3 +266,65 @@ class SubscriptionRun(JobRun):
             on_dropped=on_dropped,
         )
         return replace(self._context, stop=self.stop, watchers=watchers)
+
+
+# What a run of replication does at intervals: it deactivates expired subscriptions and deletes old history. It
+# removes lost readers from the log store, and advances its placeholder reader.
+
+_CLEANUP_S = 600.0
+_EXPIRY_S = 60.0
+_READERS_S = 10.0
+_ROWS_FORGOTTEN = 1000
+
+
+class Upkeep:
+    """The work of a run at intervals, and when each is due next; over the run's connection to the publisher."""
+
+    def __init__(self, engine: Engine, manifest: Manifest) -> None:
+        self._engine = engine
+        self._manifest = manifest
+        self._began = time.monotonic()
+        self._next_cleanup = 0.0
+        self._next_expiry = 0.0
+        self._next_readers = 0.0
+
+    def deactivate_expired(
+        self, connection: Connection, present: Iterable[Subscription], failed: Set[int], *, is_last: bool
+    ) -> Sequence[Subscription]:
+        """Deactivate expired subscriptions, and return them; at intervals, unless this is the run's last look.
+
+        After a pause of all, those that can be delivered, and have not `failed`, first get time to catch up.
+        """
+        if not is_last and time.monotonic() < self._next_expiry:
+            return ()
+        is_early = time.monotonic() < self._began + _EXPIRY_S
+        expirable = [
+            subscription
+            for subscription in present
+            if not is_early or subscription.state is SubscriptionState.INACTIVE or subscription.agent_id in failed
+        ]
+        expired = deactivate_expired(connection, self._manifest, expirable, read_server_time(connection))
+        self._next_expiry = time.monotonic() + _EXPIRY_S
+        return list(expired)
+
+    def forget_old(self, connection: Connection) -> None:
+        """Forget old history, and what the log store needs no longer."""
+        self._forget_old_history(connection)
+        self._keep_log_store_small(connection)
+
+    def _keep_log_store_small(self, connection: Connection) -> None:
+        """Remove lost readers and advance the placeholder, at intervals: each may be a manifest entry."""
+        if time.monotonic() < self._next_readers:
+            return
+        self._next_readers = time.monotonic() + _READERS_S
+        remove_lost_readers(connection, self._manifest)
+        # The source is being made or removed: the next step tries again.
+        with suppress(LeaseHeld):
+            advance_placeholder(self._engine, self._manifest)
+
+    def _forget_old_history(self, connection: Connection) -> None:
+        """Delete in portions: after a long pause there may be many rows."""
+        if time.monotonic() >= self._next_cleanup and definitions.is_made(connection):
+            now = datetime.now(UTC)
+            has_more = [kind.forget_old(connection, now, limit=_ROWS_FORGOTTEN) for kind in (history, tracers)]
+            self._next_cleanup = time.monotonic() + (0 if any(has_more) else _CLEANUP_S)

@@ -16,8 +16,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from rowtide.copying.chunk_statements import CopyForm
-from rowtide.copying.chunks import Chunk, CopiedChunk, CopiedTable, OpenChunk, TransactionSnapshot, is_torn
+from rowtide.copying.chunks import Chunk, CopiedChunk, CopiedTable, CopyForm, OpenChunk, TransactionSnapshot, is_torn
 from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article, as_copied

@@ -12,8 +12,7 @@ from typing import Protocol
 
 from sqlalchemy import Connection, text
 
-from rowtide.copying.chunk_statements import CopyForm
-from rowtide.copying.chunks import Chunk, CopiedChunk
+from rowtide.copying.chunks import Chunk, CopiedChunk, CopyForm
 from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import COLUMN_TYPE_TEXT

@@ -25,19 +25,11 @@ from rowtide.log.store.manifest import Manifest
 from rowtide.replication.articles.articles import Article, ArticleType, as_member
 from rowtide.replication.articles.schema_changes import Followed, Unfollowed, as_alteration, follow
 from rowtide.replication.distribution.delivery import JoiningArticle
-from rowtide.replication.distributor import (
-    definitions,
-    joining,
-    publication_records,
-    schema_articles,
-    subscription_records,
-)
-from rowtide.replication.distributor.definitions import SubscriptionState
-from rowtide.replication.distributor.location import distributor
-from rowtide.replication.distributor.schema_articles import SchemaArticle
+from rowtide.replication.distributor import definitions, joining, publication_records, subscription_records
+from rowtide.replication.distributor.definitions import SubscriptionState, distributor, read_source
+from rowtide.replication.distributor.publication_records import SchemaArticle
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import CopyUnreadable, PublishedTableDropped, SubscriptionDeactivated
-from rowtide.replication.publisher import read_source
 from rowtide.replication.snapshot.objects import find_used, read_type_needs
 from rowtide.replication.snapshot.target import SnapshotStatus, read_table_details
 from rowtide.replication.subscribing.readers import keeping
@@ -196,7 +188,7 @@ def _list_refreshed(
     tables = {article.source_id for article in articles}
     return tuple(
         each
-        for each in schema_articles.list_schema_articles(connection, publication_id)
+        for each in publication_records.list_schema_articles(connection, publication_id)
         if each.type is ArticleType.MATERIALIZED_VIEW and not tables.isdisjoint(find_used(connection, each.source_id))
     )
 

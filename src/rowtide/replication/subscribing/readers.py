@@ -22,10 +22,9 @@ from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.state import ManifestState
 from rowtide.replication.distributor import publication_records, subscription_records
-from rowtide.replication.distributor.definitions import SubscriptionState
+from rowtide.replication.distributor.definitions import SubscriptionState, read_source
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import SubscriptionDeactivated
-from rowtide.replication.publisher import read_source
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.subscriber_kind import RecoveredTransaction
 

@@ -32,16 +32,19 @@ from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.state import ManifestState, events_between
 from rowtide.replication.articles.articles import Article, as_copied
 from rowtide.replication.articles.schema_changes import Unfollowed, as_alteration, follow, with_key_of
-from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.distributor import (
     definitions,
     joining,
     publication_records,
     subscription_records,
 )
-from rowtide.replication.distributor.definitions import SubscriptionState
-from rowtide.replication.distributor.publication_records import keep_articles, keep_publication
-from rowtide.replication.distributor.schema_articles import SchemaArticle, list_schema_articles
+from rowtide.replication.distributor.definitions import SubscriptionState, read_source
+from rowtide.replication.distributor.publication_records import (
+    SchemaArticle,
+    keep_articles,
+    keep_publication,
+    list_schema_articles,
+)
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import CopyUnreadable
 from rowtide.replication.errors.publishing import PublishedTableAltered
@@ -51,7 +54,6 @@ from rowtide.replication.errors.subscribing import (
     SubscriberNotCleared,
     SubscriptionExists,
 )
-from rowtide.replication.publisher import read_source
 from rowtide.replication.snapshot.objects import read_scripts, read_type_needs
 from rowtide.replication.snapshot.target import read_table_details
 from rowtide.replication.subscribing.readers import keeping
@@ -68,6 +70,7 @@ from rowtide.replication.subscribing.resolvers import (
 from rowtide.replication.subscription_settings import (
     IfExists,
     SettingsChanges,
+    SkipErrors,
     SubscriptionRequest,
     SubscriptionSettings,
     SyncType,

@@ -27,7 +27,7 @@ from rowtide.delta.writing.rewriting import mend
 from rowtide.lake.sql_text import literal, quote, table_at
 from rowtide.lake.stores import locate
 from rowtide.lake.tables import writing
-from rowtide.storage.object_urls import spark_url
+from rowtide.storage.places import spark_url
 from rowtide.storage.store import Missing
 from rowtide.targets.definitions import Target
 from rowtide.targets.errors import TargetOccupied

@@ -20,8 +20,7 @@ from rowtide.delta.features import OWNER, TARGET_TABLE, require_writable
 from rowtide.lake.jars import ICEBERG
 from rowtide.lake.sql_text import literal, quote
 from rowtide.lake.tables import writing
-from rowtide.storage.object_urls import spark_url
-from rowtide.storage.places import local_folder
+from rowtide.storage.places import local_folder, spark_url
 from rowtide.targets.definitions import Target
 from rowtide.targets.errors import TargetBranchesDropped, TargetOccupied
 from rowtide.targets.table_format import FoundTable, NewTable, TableFormat, Verify, partitioned_by

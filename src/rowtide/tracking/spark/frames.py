@@ -34,8 +34,7 @@ from rowtide.lake.session import build_session, for_reading, require_reachable
 from rowtide.lake.spark_settings import SHUFFLE_PARTITIONS
 from rowtide.lake.sql_text import literal, quote
 from rowtide.lake.stores import locate
-from rowtide.storage.object_urls import spark_url
-from rowtide.storage.places import absolute_lake, local_folder
+from rowtide.storage.places import absolute_lake, local_folder, spark_url
 from rowtide.tracking.changes import DeclaredColumn
 from rowtide.tracking.errors import DevicesFailed, EnumerationFailed
 from rowtide.tracking.spark.tasks import (

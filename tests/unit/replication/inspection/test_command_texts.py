@@ -7,7 +7,7 @@ import pytest
 from builders.capture.capture_instances import source_table
 from builders.replication.articles import article
 from rowtide.core.operations import Operation
-from rowtide.replication.inspection.browsing import command_text
+from rowtide.replication.inspection.row_places import command_text
 
 ODD = source_table(
     [('it\'s "the" id', "integer"), ("share", "double precision"), ("note", "text")],

@@ -24,7 +24,7 @@ from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.catalogue import list_merged, list_purged, read_nickname
 from rowtide.merge.definitions import SCHEMA, partition_mappings
 from rowtide.merge.nodes.node import retry_busy
-from rowtide.merge.nodes.postgres.failures import UnexpectedLines
+from rowtide.merge.nodes.postgres.execution import UnexpectedLines
 from rowtide.merge.nodes.postgres.metadata.generations import Generations, close_generation, window_since
 from rowtide.merge.nodes.postgres.metadata.row_metadata import (
     FILTERING,

@@ -21,7 +21,7 @@ from rowtide.databases.postgres.clock import LOCK
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
 from rowtide.merge.articles import Article
 from rowtide.merge.definitions import SCHEMA, articles, partition_mappings
-from rowtide.merge.nodes.postgres.failures import UNKNOWN_LINES
+from rowtide.merge.nodes.postgres.execution import UNKNOWN_LINES
 from rowtide.merge.nodes.postgres.metadata.generations import (
     Generations,
     newer_generations,

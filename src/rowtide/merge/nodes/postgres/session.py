@@ -35,8 +35,7 @@ from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.nodes.node import MOST_TRIES, ToRepeat
 from rowtide.merge.nodes.node_tables import MetadataFormat
 from rowtide.merge.nodes.postgres.array_texts import compile_query
-from rowtide.merge.nodes.postgres.execution import AGENT_SETTING, Executions
-from rowtide.merge.nodes.postgres.failures import failure, require_session
+from rowtide.merge.nodes.postgres.execution import AGENT_SETTING, Executions, failure, require_session
 from rowtide.merge.nodes.postgres.metadata import completing
 from rowtide.merge.nodes.postgres.metadata.generations import (
     SELECT_CLOSED,

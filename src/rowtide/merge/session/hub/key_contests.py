@@ -243,15 +243,17 @@ class KeyContests:
                 made_by = known[each.rowguid].version.last
                 error = self._missing_parent(each)
                 self._record(
-                    article,
-                    each.rowguid,
-                    last,
-                    self.source if made_by is None else made_by.nickname,
-                    (error.code, error.reason),
-                    (each.row, None),
-                    lineages[each.rowguid],
-                    self.hub_name,
-                    each.parents,
+                    _LostKey(
+                        article,
+                        each.rowguid,
+                        last,
+                        self.source if made_by is None else made_by.nickname,
+                        (error.code, error.reason),
+                        (each.row, None),
+                        lineages[each.rowguid],
+                        self.hub_name,
+                        each.parents,
+                    )
                 )
 
     def _missing_parent(self, descendant: Descendant) -> ParentNotThere:
@@ -264,16 +266,18 @@ class KeyContests:
         change, code = contest.refused.change, contest.refused.error.code
         assert change.row is not None
         self._record(
-            contest.refused.article,
-            change.rowguid,
-            change.last,
-            self.source,
-            (code, reason_of_contest(key)),
-            (change.row, winner_row),
-            change.lineage,
-            self.source_name,
-            change.parents,
-            self._settled(contest.refused.article, change.rowguid, key),
+            _LostKey(
+                contest.refused.article,
+                change.rowguid,
+                change.last,
+                self.source,
+                (code, reason_of_contest(key)),
+                (change.row, winner_row),
+                change.lineage,
+                self.source_name,
+                change.parents,
+                self._settled(contest.refused.article, change.rowguid, key),
+            )
         )
 
     def _keep_holder(self, contest: KeyContest, row: Row, key: str | None) -> None:
@@ -281,50 +285,60 @@ class KeyContests:
         change, code, made_by = contest.refused.change, contest.refused.error.code, contest.held.version.last
         assert change.row is not None
         self._record(
-            contest.refused.article,
-            contest.holder,
-            change.last,
-            self.source if made_by is None else made_by.nickname,
-            (code, reason_of_contest(key)),
-            (row, change.row),
-            contest.held.version.lineage.encode(),
-            self.hub_name,
-            (),
-            self._settled(contest.refused.article, contest.holder, key),
+            _LostKey(
+                contest.refused.article,
+                contest.holder,
+                change.last,
+                self.source if made_by is None else made_by.nickname,
+                (code, reason_of_contest(key)),
+                (row, change.row),
+                contest.held.version.lineage.encode(),
+                self.hub_name,
+                (),
+                self._settled(contest.refused.article, contest.holder, key),
+            )
         )
 
     def _settled(self, article: Article, rowguid: str, key: str | None) -> Row | None:
         """Return a row that lost its key, as it is now: gone, unless it got another one."""
         return None if key is None else self.node.rows.read(article, [rowguid]).get(rowguid)
 
-    def _record(
-        self,
-        article: Article,
-        rowguid: str,
-        last: bytes,
-        origin: int,
-        why: tuple[str, str],
-        rows: tuple[Row, Row | None],
-        lineage: bytes,
-        datasource: str,
-        parents: tuple[str | None, ...],
-        settled_row: Row | None = None,
-    ) -> None:
+    def _record(self, lost: _LostKey) -> None:
         conflict = ConflictRecord(
-            identify(rowguid, last, b"key"),
+            identify(lost.rowguid, lost.last, b"key"),
             self.pubid,
-            article,
-            rowguid,
+            lost.article,
+            lost.rowguid,
             ConflictType.UPLOAD_INSERT_FAILED,
-            origin,
-            *why,
-            *rows,
-            lineage,
-            datasource,
-            parents,
-            settled_row=settled_row,
+            lost.origin,
+            *lost.why,
+            *lost.rows,
+            lost.lineage,
+            lost.datasource,
+            lost.parents,
+            settled_row=lost.settled_row,
         )
         record(self.node.connection, conflict)
+
+
+@frozen
+class _LostKey:
+    """A row that another one keeps from having its key, as its conflict records it.
+
+    `last` is its version's last change, by the node `origin`; `rows` are this row and the winner, `why` is code and
+    reason, `settled_row` what the row is now.
+    """
+
+    article: Article
+    rowguid: str
+    last: bytes
+    origin: int
+    why: tuple[str, str]
+    rows: tuple[Row, Row | None]
+    lineage: bytes
+    datasource: str
+    parents: tuple[str | None, ...]
+    settled_row: Row | None = None
 
 
 def _values(article: Article, columns: Sequence[str], row: Row) -> Row:

@@ -14,7 +14,7 @@ from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.postgres.session_settings import PINNED_SETTINGS
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.errors.subscribers import ReplicationRoleRefused
+from rowtide.replication.errors.subscribing import ReplicationRoleRefused
 from rowtide.replication.subscription_settings import Constraints
 
 _OWN_SETTINGS = {"plan_cache_mode": "force_generic_plan"}

@@ -8,7 +8,7 @@ from psycopg import sql
 from rowtide.databases.postgres.clock import INCARNATION
 from rowtide.databases.postgres.errors import ConnectionFailed, translated
 from rowtide.log.catalogue import SCHEMA as LOG_SCHEMA
-from rowtide.replication.distributor.location import SCHEMA
+from rowtide.replication.distributor.definitions import SCHEMA
 from rowtide.replication.targets.postgres import origins, progress
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.subscriber_kind import DatabaseIdentity, Delivered

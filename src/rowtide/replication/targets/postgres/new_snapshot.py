@@ -23,7 +23,7 @@ from rowtide.replication.articles.schema_changes import (
     SchemaChange,
 )
 from rowtide.replication.errors.delivery import CopyRefused
-from rowtide.replication.errors.subscribers import SubscriberTableExists
+from rowtide.replication.errors.subscribing import SubscriberTableExists
 from rowtide.replication.snapshot.objects import Script
 from rowtide.replication.snapshot.target import SnapshotStatus, TableDetails
 from rowtide.replication.subscription_settings import IfExists

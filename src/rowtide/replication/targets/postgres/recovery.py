@@ -20,7 +20,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.distribution.delivery import DeliveryProgress
 from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.errors.subscribers import SubscriberUnprepared
+from rowtide.replication.errors.subscribing import SubscriberUnprepared
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.connecting import closed_on_error, connect_agent

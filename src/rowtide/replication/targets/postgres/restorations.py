@@ -16,7 +16,7 @@ from psycopg import sql
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote_literal
-from rowtide.replication.errors.subscribers import RestorationRefused
+from rowtide.replication.errors.subscribing import RestorationRefused
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 
 _TABLE = f'{SCHEMA}."MSrestorations"'

@@ -10,8 +10,7 @@ from typing import Any
 import psycopg
 from psycopg import pq, sql
 
-from rowtide.copying.chunk_statements import CopyForm
-from rowtide.copying.chunks import Chunk, CopiedChunk, format_snapshot, parse_snapshot
+from rowtide.copying.chunks import Chunk, CopiedChunk, CopyForm, format_snapshot, parse_snapshot
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.copying import begin_copy_in, end_copy_in, put_copy_data
@@ -32,7 +31,7 @@ from rowtide.replication.targets.postgres.calls import procedures, statements
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.conflicts import former_values
 from rowtide.replication.targets.postgres.connecting import closed_on_error, connect_agent
-from rowtide.replication.targets.postgres.delivery.opening import deliver_over
+from rowtide.replication.targets.postgres.delivery.streams.delivery import deliver_over
 from rowtide.replication.targets.postgres.new_snapshot import renew_constraints
 from rowtide.replication.targets.postgres.recovery import TakenOver, open_agent
 from rowtide.replication.targets.postgres.restorations import Until

@@ -18,8 +18,13 @@ from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles.articles import Article, encode_article
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.delivery import JoiningArticle
-from rowtide.replication.errors.subscribers import ArticleTableMissing, NameNotHeld, ProceduresMissing, ProcedureTaken
-from rowtide.replication.errors.subscribing import PasswordGiven
+from rowtide.replication.errors.subscribing import (
+    ArticleTableMissing,
+    NameNotHeld,
+    PasswordGiven,
+    ProceduresMissing,
+    ProcedureTaken,
+)
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.subscription_settings import IfExists
 from rowtide.replication.targets.postgres import origins, progress, restorations

@@ -21,7 +21,7 @@ from rowtide.databases.postgres.quoting import operators_query, quote, quote_qua
 from rowtide.databases.postgres.session_settings import pin_again
 from rowtide.databases.source_table import RunAs
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.errors.subscribers import (
+from rowtide.replication.errors.subscribing import (
     OwnerTriggersDeferred,
     PartitionsOfOthers,
     ProcedureOwnerNotTrusted,

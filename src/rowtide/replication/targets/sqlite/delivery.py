@@ -27,7 +27,6 @@ from rowtide.replication.distribution.delivery import (
     JoiningArticle,
     JoiningMoved,
 )
-from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import (
     AgentReplaced,
@@ -36,6 +35,7 @@ from rowtide.replication.errors.delivery import (
     CustomScriptFailed,
     RowNotFound,
 )
+from rowtide.replication.subscription_settings import SkipErrors
 from rowtide.replication.targets.sqlite import progress
 from rowtide.replication.targets.sqlite.alterations import ChangeNotMade, follow
 from rowtide.replication.targets.sqlite.files import SubscriberFile, code_of

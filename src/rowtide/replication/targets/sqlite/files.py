@@ -12,7 +12,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.databases.sqlite.connect import IN_MEMORY, begin_immediate, open_url
 from rowtide.databases.sqlite.errors import LOCK_DEADLINE_S, FileBusy, is_busy
 from rowtide.databases.urls import parse_url
-from rowtide.replication.errors.subscribers import SubscriberFileFailed, SubscriberFileReplaced, SubscriberFileUnusable
+from rowtide.replication.errors.subscribing import SubscriberFileFailed, SubscriberFileReplaced, SubscriberFileUnusable
 
 _UNWRITABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 _OF_THE_FILE = (*_UNWRITABLE, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

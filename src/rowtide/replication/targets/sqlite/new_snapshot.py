@@ -18,7 +18,7 @@ from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.articles.schema_changes import ArticleTableRenamed, Followed
 from rowtide.replication.errors.delivery import CopyRefused
-from rowtide.replication.errors.subscribers import SubscriberTableExists, SubscriberTablesUnfit
+from rowtide.replication.errors.subscribing import SubscriberTableExists, SubscriberTablesUnfit
 from rowtide.replication.snapshot.target import SnapshotStatus, TableDetails, UniqueConstraint
 from rowtide.replication.subscription_settings import IfExists
 from rowtide.replication.targets.sqlite import restorations

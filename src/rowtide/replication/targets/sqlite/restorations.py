@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterable
 
 from rowtide.core.values import frozen
-from rowtide.replication.errors.subscribers import RestorationRefused
+from rowtide.replication.errors.subscribing import RestorationRefused
 from rowtide.replication.targets.sqlite.files import code_of
 
 RESTORATIONS = "MSrestorations"

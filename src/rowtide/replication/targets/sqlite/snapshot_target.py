@@ -7,8 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 
-from rowtide.copying.chunk_statements import CopyForm
-from rowtide.copying.chunks import Chunk, CopiedChunk, format_snapshot, parse_snapshot
+from rowtide.copying.chunks import Chunk, CopiedChunk, CopyForm, format_snapshot, parse_snapshot
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.copying import read_rows

@@ -19,15 +19,15 @@ from rowtide.databases.sqlite.errors import FileNotOpened
 from rowtide.databases.sqlite.values import affinity, stored_type
 from rowtide.databases.urls import parse_url
 from rowtide.replication.articles.articles import Article, PublishedColumn
-from rowtide.replication.errors.subscribers import (
+from rowtide.replication.errors.subscribing import (
     ArticleTableMissing,
     ColumnAlters,
     ConstraintsUnsupported,
     NameShared,
     ProceduresUnsupported,
+    StreamsUnsupported,
     SubscriberWithoutFile,
 )
-from rowtide.replication.errors.subscribing import StreamsUnsupported
 from rowtide.replication.targets.sqlite import progress, restorations
 from rowtide.replication.targets.sqlite.files import SubscriberFile, path_of
 from rowtide.replication.targets.sqlite.new_snapshot import find_unmade, make_tables

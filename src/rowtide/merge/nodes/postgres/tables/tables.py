@@ -47,13 +47,14 @@ from rowtide.merge.nodes.postgres.tables.altering import (
     make_parts,
 )
 from rowtide.merge.nodes.postgres.tables.description import (
+    creation,
     damage_request,
     description_requests,
+    foreign_keys,
     names_of,
     read_damages,
     read_description,
 )
-from rowtide.merge.nodes.postgres.tables.making import creation, foreign_keys
 from rowtide.merge.nodes.postgres.tables.rebuilt import attach_partitions
 from rowtide.merge.nodes.postgres.tables.triggers import (
     find_rewriting,

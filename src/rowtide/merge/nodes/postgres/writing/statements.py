@@ -15,8 +15,7 @@ from rowtide.databases.postgres.clock import BSN
 from rowtide.databases.postgres.quoting import EQUALS, quote, quote_body, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import OUTSIDE_REASON
-from rowtide.merge.nodes.postgres.execution import WITHIN, as_block, strictest
-from rowtide.merge.nodes.postgres.failures import OUTSIDE
+from rowtide.merge.nodes.postgres.execution import OUTSIDE, WITHIN, as_block, strictest
 from rowtide.merge.nodes.postgres.key_moves import Referrer, StagedKeys, moves_of_staged
 from rowtide.merge.nodes.postgres.metadata.row_metadata import FILTERING, table_of
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG, LOG_ORDER, TOMBSTONE
@@ -27,13 +26,16 @@ from rowtide.merge.nodes.postgres.stored_tables import (
     noting_followers,
     sparing,
 )
-from rowtide.merge.nodes.postgres.writing.refused_rows import (
+from rowtide.merge.nodes.postgres.writing.staging import (
     REFUSED,
+    Staged,
+    digest_of,
+    holders_table,
     in_retry,
     refused_rows_block,
     retrying,
+    staging_view,
 )
-from rowtide.merge.nodes.postgres.writing.staging import Staged, digest_of, holders_table, staging_view
 from rowtide.merge.nodes.rows import FIRST_TEMPORARY, TemporaryKind, temporary_kinds
 from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.versions.apply import Logged

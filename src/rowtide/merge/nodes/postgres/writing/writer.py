@@ -21,13 +21,13 @@ from rowtide.databases.postgres.quoting import EQUALS, quote, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefused
 from rowtide.merge.nodes.postgres.array_texts import are_sendable, array_of, require_sendable
-from rowtide.merge.nodes.postgres.execution import Execution
-from rowtide.merge.nodes.postgres.failures import LOCKED, NO_RIGHT, OF_ROWS, OUTSIDE
+from rowtide.merge.nodes.postgres.execution import LOCKED, NO_RIGHT, OF_ROWS, OUTSIDE, Execution
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of, uuid_array
 from rowtide.merge.nodes.postgres.session import PostgresSession
 from rowtide.merge.nodes.postgres.stored_tables import StoredColumn, read_table, table_requests
-from rowtide.merge.nodes.postgres.writing.refused_rows import INVALID, REFUSED
 from rowtide.merge.nodes.postgres.writing.staging import (
+    INVALID,
+    REFUSED,
     ReceivedRows,
     Staged,
     make_lists,

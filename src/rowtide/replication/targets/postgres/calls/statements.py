@@ -23,7 +23,7 @@ from rowtide.databases.postgres.quoting import EQUALS, quote, quote_qualified
 from rowtide.replication.articles.articles import MAX_NAME_BYTES, Article
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.distribution.calls.arguments import columns_of
-from rowtide.replication.errors.subscribers import ProcedureEndsTransaction, ProcedureUnfit
+from rowtide.replication.errors.subscribing import ProcedureEndsTransaction, ProcedureUnfit
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.replication.targets.postgres.calls.procedures import (
     SCHEMA,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -11,11 +11,24 @@ from psycopg import sql
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_TYPE_TEXT
+from rowtide.databases.postgres.owners import read_by
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.values import is_of_server, text_of, value_of
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.filters import as_sql, renamed
-from rowtide.replication.targets.compared_rows import Order, TextForm, form_of, order_of
+from rowtide.replication.targets.compared_rows import (
+    NULL,
+    SAMPLED,
+    SEPARATOR,
+    Division,
+    Hashed,
+    Order,
+    Ranges,
+    TextForm,
+    form_of,
+    order_of,
+    runs_of,
+)
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -167,3 +180,142 @@ _COLUMNS = f"""
 select a.attnum::int, a.attname::text, a.atttypid::bigint, a.atttypmod, {COLUMN_TYPE_TEXT}, {COLUMN_BASE_TYPE_TEXT}
 from pg_attribute a where a.attrelid = %s::oid and a.attnum > 0 and not a.attisdropped
 """
+
+
+_TYPES = {Order.NUMBER: "bigint", Order.UUID: "uuid"}
+_MOST_RUNS = 32
+"""Of adjacent buckets that are searched for by an index; of more, the table is read."""
+
+
+def fingerprints(table: ReadTable, division: Division, *, with_checksum: bool) -> str:
+    """Return the statement that counts rows and sums their hashes by bucket."""
+    bucket = _bucket(table, division)
+    checksum = f"sum({_hash(table.columns)})::text" if with_checksum else "null"
+    query = f"select ({bucket})::bigint, count(*), {checksum}::text from {table.source}{_where(table)} group by 1"
+    return read_by(table.reader, query, [("bucket", "bigint"), ("rows", "bigint"), ("checksum", "text")])
+
+
+def sampled_rows(table: ReadTable, column: ReadColumn, percent: float) -> str:
+    """Return the statement that finds texts between which equally many values lie, of a sample of the table's pages."""
+    sample = f"select {column.value} as v from {table.source} tablesample system ({percent}){_where(table)}"
+    placed = f"select v, row_number() over (order by v) as n, count(*) over () as of from ({sample}) as sample"
+    is_bound = f"n in (1, of) or n % greatest(of / {SAMPLED}, 1) = 0"
+    query = f"select v::text from ({placed}) as placed where v is not null and ({is_bound})"
+    return read_by(table.reader, query, [("v", "text")])
+
+
+def hashed_rows(table: ReadTable, division: Division, chosen: Collection[int]) -> str:
+    """Return the statement that lists the rows of some buckets: hashes of key and row, and the key's texts.
+
+    Their order is that of numbers, the same in every database.
+    """
+    key_hash = _hash(table.key)
+    keys = "".join(f", {_text(column)}" for column in table.key)
+    condition = _where(table, _bucket_condition(table, division, chosen))
+    query = f"select {key_hash}, {_hash(table.columns)}{keys} from {table.source}{condition} order by 1"
+    return read_by(table.reader, query, [("key", "bigint"), ("row", "bigint"), *_texts("k", table.key)])
+
+
+def rows_by_key(table: ReadTable, *, is_locked: bool) -> str:
+    """Return the statement that reads the texts of the rows with some keys; it takes an array per column of the key.
+
+    `is_locked`: nobody else writes them until the transaction ends.
+    """
+    values = ", ".join(map(_text, table.columns))
+    places = range(1, len(table.key) + 1)
+    arrays = ", ".join(f"${place}::text[]" if table.reader is None else f"($1)[{place}]::text[]" for place in places)
+    names = [f"k{index}" for index in range(len(table.key))]
+    given = ", ".join(
+        f"{value_of(f'given.{name}', column.type_text)} as {name}"
+        for name, column in zip(names, table.key, strict=True)
+    )
+    same = " and ".join(
+        f"t.{quote(column.name)} {table.equal.get(column.name, '=')} wanted.{name}"
+        for name, column in zip(names, table.key, strict=True)
+    )
+    listed = f"select {given} from unnest({arrays}) as given ({', '.join(names)})"
+    wanted = f"exists (select from ({listed}) as wanted where {same})"
+    query = f"select {values} from {table.source} as t{_where(table, wanted)}{' for update' if is_locked else ''}"
+    passed = ", ".join(f"${place}::text[]::text" for place in places)
+    return read_by(table.reader, query, _texts("v", table.columns), f"array[{passed}]")
+
+
+PAGES = """
+select greatest(pg_relation_size(%s::oid::regclass), (
+  select sum(pg_relation_size(relid)) from pg_partition_tree(%s::oid::regclass)
+))::bigint / current_setting('block_size')::int
+"""
+
+
+def _texts(name: str, columns: Sequence[ReadColumn]) -> list[tuple[str, str]]:
+    """Return names and types of a query's results that are the texts of columns."""
+    return [(f"{name}{index}", "text") for index in range(len(columns))]
+
+
+def _where(table: ReadTable, *others: str) -> str:
+    conditions = [*([f"({table.condition})"] if table.condition is not None else []), *others]
+    return f" where {' and '.join(conditions)}" if conditions else ""
+
+
+def _bucket(table: ReadTable, division: Division) -> str:
+    """Return the expression of a row's bucket."""
+    if not isinstance(division, Hashed):
+        column = _divided(table, division)
+        ordered = f"{column.value}::bigint" if division.order is Order.NUMBER else column.value
+        listed = ",".join(_bound(division, index) for index in range(len(division.bounds)))
+        return f"coalesce(width_bucket({ordered}, '{{{listed}}}'::{_TYPES[division.order]}[]), 0)"
+    return f"{_hash(table.key)} & {division.buckets - 1}" if division.buckets > 1 else "0"
+
+
+def _bucket_condition(table: ReadTable, division: Division, chosen: Collection[int]) -> str:
+    """Return the condition of rows in some buckets."""
+    runs = list(runs_of(chosen))
+    if isinstance(division, Hashed) or len(runs) > _MOST_RUNS:
+        return f"{_bucket(table, division)} in ({', '.join(map(str, sorted(chosen)))})"
+    column = _divided(table, division)
+    return f"({' or '.join(f'({_range_condition(column, division, *run)})' for run in runs)})"
+
+
+def _range_condition(column: ReadColumn, division: Ranges, first: int, last: int) -> str:
+    """Return the condition of a run of buckets, which an index of the column finds."""
+    value, type_ = column.value, _TYPES[division.order]
+    is_low = f"{value} is null or " if first == 0 else f"{value} >= '{_bound(division, first - 1)}'::{type_} and "
+    return is_low + (f"{value} < '{_bound(division, last)}'::{type_}" if last < len(division.bounds) else "true")
+
+
+def _divided(table: ReadTable, division: Ranges) -> ReadColumn:
+    (column,) = (read for read in table.key if read.published == division.column)
+    return column
+
+
+def _bound(division: Ranges, place: int) -> str:
+    bound = division.bounds[place]
+    return str(bound) if division.order is Order.NUMBER else f"{bound:032x}"
+
+
+def _hash(columns: Sequence[ReadColumn]) -> str:
+    text = f"concat({', '.join(map(_canonical, columns))})"
+    return f"('x' || encode(substring(sha256(convert_to({text}, 'UTF8')) from 1 for 8), 'hex'))::bit(64)::bigint"
+
+
+def _canonical(column: ReadColumn) -> str:
+    match column.form:
+        case TextForm.PLAIN:
+            return f"coalesce({column.value}::text, '{NULL}') || '{SEPARATOR}'"
+        case TextForm.BITS:
+            # As SQLite keeps it: the number that the text of a real names; and minus zero is zero.
+            text = f"encode(float8send({column.value}::text::double precision + 0.0), 'hex')"
+        case _:
+            text = _printed(column)
+    # A composite value whose parts are null is no null.
+    is_null = f"num_nulls({column.value})"
+    return f"case {is_null} when 0 then octet_length(convert_to({text}, 'UTF8')) || ':' || {text} else '{NULL}' end"
+
+
+def _text(column: ReadColumn) -> str:
+    return f"case num_nulls({column.value}) when 0 then {_printed(column)} end"
+
+
+def _printed(column: ReadColumn) -> str:
+    """Return a value's text as the log has it: a cast would write true for t, and drop the blanks behind a char(n)."""
+    return f"format('%s', {column.value})"

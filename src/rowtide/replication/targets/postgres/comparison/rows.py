@@ -11,8 +11,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from rowtide.copying.chunk_statements import locking_name
-from rowtide.copying.chunks import TransactionSnapshot, parse_snapshot
+from rowtide.copying.chunks import TransactionSnapshot, locking_name, parse_snapshot
 from rowtide.copying.present_tables import find_reader
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import LOCK_TIMEOUT_S
@@ -38,15 +37,13 @@ from rowtide.replication.targets.compared_rows import (
 )
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.comparison.read_tables import (
+    PAGES,
     CatalogueTable,
     ReadTable,
     as_published,
     as_subscribed,
     find_by_id,
     find_by_name,
-)
-from rowtide.replication.targets.postgres.comparison.statements import (
-    PAGES,
     fingerprints,
     hashed_rows,
     rows_by_key,

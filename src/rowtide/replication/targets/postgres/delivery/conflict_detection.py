@@ -40,7 +40,7 @@ from rowtide.replication.errors.delivery import (
     CommandRefused,
     CustomScriptFailed,
 )
-from rowtide.replication.errors.subscribers import SubscriberTableInUse
+from rowtide.replication.errors.subscribing import SubscriberTableInUse
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls.written_table import Writer
 from rowtide.replication.targets.postgres.conflicts import former_values, statements, versions

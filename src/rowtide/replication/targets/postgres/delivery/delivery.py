@@ -18,11 +18,11 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import CustomSql, Followed, SchemaChange
 from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
 from rowtide.replication.distribution.delivery import AlterationRefused, DeliveryProgress, JoiningArticle, JoiningMoved
-from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import OriginMissing
 from rowtide.replication.errors.delivery import CommandError, CustomScriptFailed
-from rowtide.replication.errors.subscribers import SubscriberTableInUse
+from rowtide.replication.errors.subscribing import SubscriberTableInUse
+from rowtide.replication.subscription_settings import SkipErrors
 from rowtide.replication.targets.postgres import origins
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.replication.targets.postgres.calls.procedures import parameters_of

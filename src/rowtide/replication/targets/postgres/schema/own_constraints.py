@@ -26,9 +26,9 @@ from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.postgres.values import can_hold
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.articles.call_formats import CallFormat
-from rowtide.replication.distributor.location import SCHEMA as DISTRIBUTION
+from rowtide.replication.distributor.definitions import SCHEMA as DISTRIBUTION
 from rowtide.replication.errors.conflicts import TriggersUnsent
-from rowtide.replication.errors.subscribers import ConstraintsFound, SubscriberTablesUnfit
+from rowtide.replication.errors.subscribing import ConstraintsFound, SubscriberTablesUnfit
 from rowtide.replication.subscription_settings import Constraints
 from rowtide.replication.targets.postgres.schema.own_objects import list_foreign_keys
 from rowtide.replication.targets.postgres.written_tables import WrittenTables

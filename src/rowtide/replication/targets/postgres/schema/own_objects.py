@@ -16,7 +16,7 @@ from rowtide.databases.postgres.alterations import LOCK_NOT_AVAILABLE, LOCK_TIME
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.errors.subscribers import SubscriberTableBusy
+from rowtide.replication.errors.subscribing import SubscriberTableBusy
 from rowtide.replication.subscription_settings import Constraints
 from rowtide.replication.targets.postgres.restorations import PostgresRestoration, Until, restored_statement
 

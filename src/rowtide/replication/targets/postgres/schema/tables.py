@@ -17,7 +17,7 @@ from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.replication.articles.articles import Article, ArticleType
 from rowtide.replication.articles.call_formats import CallFormat
-from rowtide.replication.errors.subscribers import ScriptRefused, SubscriberLacks
+from rowtide.replication.errors.subscribing import ScriptRefused, SubscriberLacks
 from rowtide.replication.snapshot.objects import Need, NeedKind, Script
 from rowtide.replication.snapshot.target import ForeignKey, TableDetails
 from rowtide.replication.subscription_settings import IfExists

@@ -10,8 +10,7 @@ import pytest
 from builders.capture.capture_instances import source_table
 from builders.golden import read_sections
 from builders.replication.articles import ANOTHER_ID, article
-from rowtide.copying.chunk_statements import CopyForm, copying, copying_row, halving, locating, locking, sampling
-from rowtide.copying.chunks import Chunk
+from rowtide.copying.chunks import Chunk, CopyForm, copying, copying_row, halving, locating, locking, sampling
 from rowtide.databases.source_table import TableKind
 from rowtide.replication.articles.articles import GeneratedColumn, as_copied
 from rowtide.replication.snapshot.target import ForeignKey, TableDetails, UniqueConstraint

@@ -1,4 +1,4 @@
-"""Delivery to a PostgreSQL subscriber over several connections, and which calls depend on each other.
+"""Delivery to a PostgreSQL subscriber over several connections, and the choice between this and the other ways.
 
 A batch is divided among streams and committed by all or by none: each prepares its part, then the first is committed,
 whose progress row is the decision, then the others. A batch that cannot be divided, is small, or was refused, is sent
@@ -25,10 +25,12 @@ from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.articles.schema_changes import Followed
 from rowtide.replication.distribution.calls.arguments import Arguments
 from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall, indexes_of_keys
-from rowtide.replication.distribution.delivery import BatchUndone, DeliveryProgress, JoiningArticle
+from rowtide.replication.distribution.delivery import BatchUndone, Delivery, DeliveryProgress, JoiningArticle
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import CommandError
 from rowtide.replication.targets.postgres.calls import procedures
+from rowtide.replication.targets.postgres.connecting import closed_on_error
+from rowtide.replication.targets.postgres.delivery.conflict_detection import ConflictDelivery
 from rowtide.replication.targets.postgres.delivery.delivery import PostgresDelivery
 from rowtide.replication.targets.postgres.delivery.sender import FEWEST_AS_COPY
 from rowtide.replication.targets.postgres.delivery.streams.division import (
@@ -44,8 +46,8 @@ from rowtide.replication.targets.postgres.delivery.table_relations import (
     group_articles,
     plan_sets,
 )
-from rowtide.replication.targets.postgres.recovery import TakenOver
-from rowtide.replication.targets.postgres.written_tables import WrittenTables
+from rowtide.replication.targets.postgres.recovery import TakenOver, open_agent
+from rowtide.replication.targets.postgres.written_tables import WrittenTables, open_written
 
 # What decides at a PostgreSQL subscriber which calls depend on each other, read from its catalogue. Which stream a
 # call of a batch goes to, as soon as it is read, where its row alone decides.
@@ -348,3 +350,24 @@ class StreamsDelivery:
         self._single.begin()
         for one in calls:
             self._single.run(one)
+
+
+def open_delivery(subscription: Subscription, articles: Sequence[Article] = ()) -> Delivery:
+    """Connect and take over from any earlier agent. Calls of articles that are not given are sent one by one.
+
+    Raises `ConnectionFailed`, `ReplicationRoleRefused`, `SubscriberUnprepared`, `TriggersUnsent`,
+    `PreparedTransactionsLacking`, `TableOwnerNotHeld`, `OwnerTriggersDeferred`, `RowsHidden`.
+    """
+    return deliver_over(open_agent(subscription), subscription, articles)
+
+
+def deliver_over(taken: TakenOver, subscription: Subscription, articles: Sequence[Article]) -> Delivery:
+    """Deliver over the connection of an agent that has taken over. Raises as `open_delivery`."""
+    connection, settings = taken.connection, subscription.settings
+    with closed_on_error(connection):
+        written = open_written(connection, subscription.subscriber, articles, settings.run_as)
+        if settings.detects_conflicts:
+            return ConflictDelivery(taken, subscription, articles, written)
+        tables = SubscriberTables.read(connection, articles, written)
+        kind = PostgresDelivery if settings.streams == 1 else StreamsDelivery
+        return kind(taken, subscription, articles, tables, written)

@@ -6,9 +6,9 @@ import pytest
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
-from rowtide.replication.distribution.skip_errors import NOTHING_SKIPPED, SkipErrors
 from rowtide.replication.errors.delivery import AgentReplaced, CommandRefused, RowNotFound
 from rowtide.replication.errors.subscribing import SkipErrorsInvalid
+from rowtide.replication.subscription_settings import NOTHING_SKIPPED, SkipErrors
 
 MISSING = RowNotFound(CommitLsn(100), 1, "public.orders", "id = 1", "update")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rowtide.replication import distributor
 
-AT_THE_PUBLISHER = {"announce_token"}
-"""What such a module writes to the publisher's log."""
+AT_THE_PUBLISHER = {"announce_token", "_places", "_key_of", "application_name"}
+"""What such a module writes to the publisher's log, and reads and locks there: it finds the distribution database."""
 
 
 def test_modules_with_its_tables_ask_the_distributor() -> None:
