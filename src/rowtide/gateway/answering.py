@@ -29,7 +29,14 @@ from rowtide.merge.devices.credentials import SHORTEST_KEY, read_code, read_toke
 from rowtide.merge.devices.registered import KnownDevice, forget_token, has_devices, know_device, register
 from rowtide.merge.errors.devices import CodeRefused, TokenRefused
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.session.messages import Acknowledgement, DeviceState, SyncAnswer, SyncRequest
+from rowtide.merge.session.messages import (
+    Acknowledgement,
+    DeviceState,
+    SyncAnswer,
+    SyncRequest,
+    UploadHeader,
+    UploadResult,
+)
 
 _NO_TOKEN = "none was sent as Authorization: Bearer"  # noqa: S105 - it says that there is none
 
@@ -139,7 +146,7 @@ class Answering:
         said: SyncAnswer = answer.message
         if said.must_follow:
             return answer
-        if request.upload is not None and (said.result is None or not said.result.is_complete):
+        if request.upload is not None and not _is_complete(request.upload, said.result):
             return answer
         raise move_device(node, device, claims)
 
@@ -194,6 +201,11 @@ class Answering:
         if not has_devices(node.connection):
             raise TokenRefused("it is unknown")
         return know_device(node, read_token(asked.token), asked.client)
+
+
+def _is_complete(upload: UploadHeader, result: UploadResult | None) -> bool:
+    """Whether the hub has all that a device has changed."""
+    return result is not None and result.is_complete and not upload.has_more
 
 
 def _require_key(asked: DeviceRequest) -> None:

@@ -107,7 +107,13 @@ class Device:
         with open_synchronised(f"sqlite:///{self.path}", limits) as node:
             publication = self.publication or self._find_publication(node)
             return synchronise_device(
-                GatewayTransport(self._client), node, publication, str(self.path), on_progress, exchange
+                GatewayTransport(self._client),
+                node,
+                publication,
+                str(self.path),
+                on_progress,
+                exchange,
+                confirmed=self.path.with_name(f"{self.path.name}.sending"),
             )
 
     def sign_in(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.errors import Denied, Invalid, NotFound, Retryable, RowtideError
+from rowtide.merge.errors.subscribing import TooLargeAtOnce
 
 
 class ProtocolUnknown(Invalid, number=8410):
@@ -24,7 +25,7 @@ class MessageMalformed(Invalid, number=8411):
     spoken: str
 
 
-class BodyTooLarge(Invalid, number=8412):
+class BodyTooLarge(TooLargeAtOnce, number=8412):
     """A request, or what it unpacks to, is larger than the gateway takes."""
 
     fact = "the request exceeds {limit}"

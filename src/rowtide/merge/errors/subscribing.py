@@ -208,6 +208,10 @@ class UploadNotAgreed(RowtideError, number=8182):
     requests: int
 
 
+class TooLargeAtOnce(Invalid):
+    """A hub takes less with one request."""
+
+
 class UploadMalformed(Invalid, number=8183):
     """A device has uploaded what no device sends."""
 

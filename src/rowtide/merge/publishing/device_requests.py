@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Protocol
 
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Progress
@@ -41,10 +42,11 @@ def synchronise_device(
     exchange: ExchangeType = ExchangeType.BOTH,
     *,
     defers: bool = True,
+    confirmed: Path | None = None,
 ) -> Summary:
     """Synchronise a device; one whose publisher's schema was changed uploads and follows first.
 
-    Raises what `synchronise_over` and `follow` raise.
+    `confirmed` is as in `synchronise_over`. Raises what `synchronise_over` and `follow` raise.
     """
     omissions: list[Omission] = []
 
@@ -52,7 +54,15 @@ def synchronise_device(
         follow_sent(device, transport.follow(state), on_omission=omissions.append)
 
     summary = synchronise_over(
-        transport, node, publication, subscriber_name, on_progress, exchange, defers=defers, follow=follow
+        transport,
+        node,
+        publication,
+        subscriber_name,
+        on_progress,
+        exchange,
+        defers=defers,
+        follow=follow,
+        confirmed=confirmed,
     )
     summary.omissions = omissions
     return summary
