@@ -208,6 +208,16 @@ class UploadNotAgreed(RowtideError, number=8182):
     requests: int
 
 
+class PublicationsShared(Denied, number=8184):
+    """A file of several publications cannot be filled again by requests: each of them knows it by its number."""
+
+    fact = "{subscriber} has other publications beside {publication}, and cannot be filled again over HTTP"
+    hint = """Run `rowtide merge reinitialize {publication} --subscriber FILE --db URL` with the publisher's database
+        URL."""
+    subscriber: str
+    publication: str
+
+
 class TooLargeAtOnce(Invalid):
     """A hub takes less with one request."""
 

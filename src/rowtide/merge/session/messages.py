@@ -262,7 +262,8 @@ class Acknowledgement:
 class SyncRequest:
     """A device's first request of a session; the batches of its upload come with it, or follow it.
 
-    `acknowledgement` is that of the session before, unless it was sent. `upload` is None for a download alone.
+    `acknowledgement` is that of the session before, unless it was sent. `upload` is None for a download alone. With
+    `reinitializes` it is the last upload of a device whose tables are filled again then, also of one that has expired.
     """
 
     state: DeviceState
@@ -270,6 +271,7 @@ class SyncRequest:
     upload: UploadHeader | None = None
     numberings: Mapping[int, DeviceNumbering] = field(default_factory=dict)
     acknowledgement: Acknowledgement | None = None
+    reinitializes: bool = False
 
 
 @frozen

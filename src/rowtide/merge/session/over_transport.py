@@ -68,18 +68,19 @@ def synchronise_over(
     *,
     defers: bool = True,
     follow: Follow | None = None,
+    reinitializes: bool = False,
     confirmed: Path | None = None,
 ) -> Summary:
     """Exchange all changes of a device and its hub, or those of one direction.
 
     With `defers`, an acknowledgement that says nothing but that all has come is left to the next synchronisation.
     `follow` brings the device to the hub's schema. `confirmed` is a file for what the hub has confirmed of an upload in
-    several requests: one that was cut goes on after that.
+    several requests: one that was cut goes on after that. `reinitializes` is as in `SyncRequest`.
 
     Raises what the hub raises; `SchemaNotFollowed` without `follow`; `NodeCopied`, `MergeSubscriptionUnknown`,
     `SessionReplaced`, `NodeBusy`.
     """
-    device = _find_device(node, publication, subscriber_name)
+    device = find_device(node, publication, subscriber_name)
     summary, clock = Summary(subscriber_name), time.monotonic()
     session = _DeviceSession(
         transport,
@@ -90,6 +91,7 @@ def synchronise_over(
         on_progress,
         defers=defers,
         follow=follow,
+        reinitializes=reinitializes,
         confirmed=confirmed,
     )
     with collecting_rarely():
@@ -100,7 +102,8 @@ def synchronise_over(
     return summary
 
 
-def _find_device(node: Node, publication: str, subscriber_name: str) -> DeviceHalf:
+def find_device(node: Node, publication: str, subscriber_name: str) -> DeviceHalf:
+    """Return a device as it stores its subscription. Raises `MergeSubscriptionUnknown`."""
     own = find_publication(node.connection, publication) if node.tables.is_prepared() else None
     subscription = None if own is None else _find_subscription(node, own.pubid, own.publisher)
     if own is None or subscription is None:
@@ -127,6 +130,7 @@ class _DeviceSession:
     on_progress: Progress
     defers: bool = field(kw_only=True)
     follow: Follow | None = field(kw_only=True)
+    reinitializes: bool = field(kw_only=True)
     confirmed: Path | None = field(kw_only=True)
 
     def run(self) -> None:
@@ -141,7 +145,7 @@ class _DeviceSession:
             except _Followed:
                 if not left:
                     raise SchemaNotFollowed(self.subscriber, self.device.publication) from None
-                self.device = _find_device(self.device.node, self.device.publication, self.subscriber)
+                self.device = find_device(self.device.node, self.device.publication, self.subscriber)
                 continue
             if not self.exchange.downloads or not self.device.is_overtaken:
                 return
@@ -202,7 +206,7 @@ class _DeviceSession:
             if result.is_complete:
                 if result.awaited != awaited:
                     device.keep_awaited(result)
-                if answer.must_follow:
+                if answer.must_follow and not self.reinitializes:
                     self._follow(state)
                 return answer, batches
             given.take(device, result)
@@ -258,7 +262,13 @@ class _DeviceSession:
             definitions=device.known if given.is_defined else None,
             fingerprint=fingerprint_of(device.known),
         )
-        request = SyncRequest(said, self.exchange, numberings=device.number(), acknowledgement=owed)
+        request = SyncRequest(
+            said,
+            self.exchange,
+            numberings=device.number(),
+            acknowledgement=owed,
+            reinitializes=self.reinitializes,
+        )
         if not (self.exchange.uploads or given.uploads):
             answer, batches = self.transport.synchronise(request, lambda: iter(()))
             return answer, batches, None
