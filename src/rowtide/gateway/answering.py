@@ -10,7 +10,7 @@ from pathlib import Path
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.gateway.device_files import DeviceFiles
-from rowtide.gateway.errors import BodyTooLarge, JwtRefused, MessageMalformed
+from rowtide.gateway.errors import BodyTooLarge, JwtRefused, MessageMalformed, RegistrationNeedsCode
 from rowtide.gateway.hubs import Hub, Workers
 from rowtide.gateway.jwt_identity import Claims, Issuer
 from rowtide.gateway.limits import DEFAULT_GATEWAY_LIMITS
@@ -26,7 +26,14 @@ from rowtide.gateway.synchronising import (
 )
 from rowtide.gateway.wire.envelopes import SPOKEN_TEXT, Envelope, read
 from rowtide.merge.devices.credentials import SHORTEST_KEY, read_code, read_token
-from rowtide.merge.devices.registered import KnownDevice, forget_token, has_devices, know_device, register
+from rowtide.merge.devices.registered import (
+    KnownDevice,
+    forget_token,
+    has_devices,
+    know_device,
+    register,
+    register_named,
+)
 from rowtide.merge.errors.devices import CodeRefused, TokenRefused
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.session.messages import (
@@ -98,11 +105,23 @@ class Answering:
     def _register(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Exchange a registration code for a token."""
         wanted: DeviceRegistration = read(asked.body, DeviceRegistration).message
-        code = read_code(wanted.code)
         _require_key(asked)
+        if not wanted.code:
+            return self._register_named(node, asked)
+        code = read_code(wanted.code)
         if code is None or not has_devices(node.connection):
             raise CodeRefused("it is unknown, or was used")
         token, device = register(node, code, asked.key, asked.client)
+        return Envelope(RegisteredDevice(token, device.name, device.publication))
+
+    def _register_named(self, node: Node, asked: DeviceRequest) -> Envelope:
+        """Give a device its token whose user has a JSON Web Token that may register."""
+        if self.issuer is None:
+            raise RegistrationNeedsCode
+        if asked.claims is None:
+            raise JwtRefused("none was sent as Rowtide-Claims")
+        claims = self.issuer.read(asked.claims)
+        token, device = register_named(node, self.issuer.name_device(claims), claims.issued, asked.key, asked.client)
         return Envelope(RegisteredDevice(token, device.name, device.publication))
 
     def _logout(self, node: Node, asked: DeviceRequest) -> Envelope:

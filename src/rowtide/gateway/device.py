@@ -73,10 +73,11 @@ class Device:
         """Close the connection."""
         self._client.close()
 
-    def register(self, code: str) -> None:
-        """Exchange a registration code for the device's token, and keep that.
+    def register(self, code: str = "") -> None:
+        """Exchange a registration code for the device's token, and keep that; without one, by what `claims` returns.
 
-        Raises `CodeRefused`, `FileNotWritable`, and what `GatewayClient.ask` raises.
+        Raises `CodeRefused`, `FileNotWritable`, and what `GatewayClient.ask` raises; without a code
+        `RegistrationNeedsCode`, `DeviceClaimMissing`, `JwtRefused`, `DeviceExists`, `DeviceRevoked`, `TokenOfAnother`.
         """
         # Kept before it is sent: a call after a lost answer repeats the request, and gets the same token.
         key_path = self._beside("registering")
@@ -204,6 +205,9 @@ class Device:
 
     def _find_token(self) -> None:
         if not self._client.token:
+            if not self.token_path.exists() and self._client.claims is not None:
+                self.register()
+                return
             if not self.token_path.exists():
                 raise DeviceNotRegistered(str(self.path))
             self._client.token = FilePassword(str(self.token_path)).read()

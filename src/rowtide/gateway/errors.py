@@ -145,6 +145,22 @@ class JwtRefused(Denied, number=8426):
     reason: str
 
 
+class RegistrationNeedsCode(Denied, number=8185):
+    """A device registers by the JSON Web Token of its user alone, and the gateway takes codes only."""
+
+    fact = "devices are not registered here by a JSON Web Token alone"
+    hint = """Register with the code that `rowtide merge add-device` prints; or have the gateway's operator name a
+        publication by --register-for."""
+
+
+class DeviceClaimMissing(Denied, number=8186):
+    """A JSON Web Token lacks the claim that names the device which it registers."""
+
+    fact = "the JSON Web Token has no text as its claim {claim}, which names the device"
+    hint = "Have the issuer add the claim, or name another one by --device-claim of the gateway."
+    claim: str
+
+
 class ClaimMissing(Denied, number=8427):
     """A JSON Web Token lacks a claim by which the publication is filtered."""
 
