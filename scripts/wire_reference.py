@@ -13,6 +13,7 @@ from typing import Any, Union, get_args, get_origin
 from rowtide.gateway import requests
 from rowtide.gateway.wire.typed_json import fields_of
 from rowtide.merge.articles import Article
+from rowtide.merge.inspection.validating import ValidateAnswer, ValidateRequest
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, SyncAnswer, SyncRequest
 
@@ -23,6 +24,7 @@ STEPS: Sequence[tuple[str, Any, Any, str]] = (
     ("more", requests.MoreRequest, requests.More, "further batches of the download"),
     ("acknowledge", Acknowledgement, requests.Done, "what the device has; deferred to the next `sync` if it is plain"),
     ("follow", DeviceState, SchemaStep, "the hub's schema, for a device with an earlier one that has uploaded"),
+    ("validate", ValidateRequest, ValidateAnswer, "compare rows: counts, or digests in 256 buckets by rowguid"),
     ("wait", requests.Wait, requests.Waited, "whether the hub has something, as soon as it has, at most 60 s"),
     ("conflicts", requests.Done, requests.DeviceConflicts, "conflicts in which a change of the device lost"),
     ("logout", requests.Done, requests.Done, "the token is in force no longer"),

@@ -23,6 +23,7 @@ from rowtide.gateway.synchronising import (
     answer_more,
     answer_schema,
     answer_sync,
+    answer_validation,
 )
 from rowtide.gateway.wire.envelopes import SPOKEN_TEXT, Envelope, read
 from rowtide.merge.devices.credentials import SHORTEST_KEY, read_code, read_token
@@ -35,6 +36,7 @@ from rowtide.merge.devices.registered import (
     register_named,
 )
 from rowtide.merge.errors.devices import CodeRefused, TokenRefused
+from rowtide.merge.inspection.validating import ValidateRequest
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.session.messages import (
     Acknowledgement,
@@ -86,6 +88,7 @@ class Answering:
             "follow": self._follow,
             "more": self._more,
             "acknowledge": self._acknowledge,
+            "validate": self._validate,
             "conflicts": self._conflicts,
             "logout": self._logout,
         }
@@ -173,6 +176,11 @@ class Answering:
         """Return the hub's definitions to a device that has earlier ones."""
         device = self._know(node, asked)
         return Envelope(answer_schema(node, device, read(asked.body, DeviceState).message))
+
+    def _validate(self, node: Node, asked: DeviceRequest) -> Envelope:
+        """Return what a device compares its rows with."""
+        device = self._know(node, asked)
+        return Envelope(answer_validation(node, device, read(asked.body, ValidateRequest).message))
 
     def _more(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Send further batches of a download."""

@@ -28,12 +28,14 @@ from rowtide.gateway.requests import (
 from rowtide.gateway.transport import GatewayTransport
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Progress
 from rowtide.merge.catalogue import get_publication, list_publications, read_nickname
+from rowtide.merge.inspection.validating import ArticleValidation, validate_device
 from rowtide.merge.nodes.connecting import open_synchronised
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.progress import list_subscriptions
 from rowtide.merge.publishing.device_requests import fill_again, follow_hub, synchronise_device
 from rowtide.merge.publishing.snapshots import SnapshotProgress
 from rowtide.merge.session.history import Summary
+from rowtide.merge.session.over_transport import find_device
 
 
 class Device:
@@ -170,6 +172,20 @@ class Device:
     def _beside(self, what: str) -> Path:
         """Return the path of a file beside the device's."""
         return self.path.with_name(f"{self.path.name}.{what}")
+
+    def validate(
+        self, *, checksum: bool = False, on_progress: Callable[[str], None] = lambda _article: None
+    ) -> Sequence[ArticleValidation]:
+        """Compare the device's rows with the hub's: row counts, or all values too.
+
+        Changes that are not exchanged yet count as differences. Raises `DeviceNotRegistered`, `PublicationUnclear`,
+        `DefinitionsDiffer`, `MergedTableAltered`, and what `GatewayClient.ask` raises.
+        """
+        self._find_token()
+        with open_synchronised(f"sqlite:///{self.path}") as node:
+            own = find_device(node, self.publication or self._find_publication(node), str(self.path))
+            ask = GatewayTransport(self._client).validate
+            return validate_device(own, str(self.path), ask, checksum=checksum, on_progress=on_progress)
 
     def sign_in(self) -> None:
         """Take the next token that `claims` returns: another user has signed in."""

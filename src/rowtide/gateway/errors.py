@@ -149,8 +149,7 @@ class RegistrationNeedsCode(Denied, number=8185):
     """A device registers by the JSON Web Token of its user alone, and the gateway takes codes only."""
 
     fact = "devices are not registered here by a JSON Web Token alone"
-    hint = """Register with the code that `rowtide merge add-device` prints; or have the gateway's operator name a
-        publication by --register-for."""
+    hint = "Register with the code that the hub's operator prints; or have a publication named by --register-for."
 
 
 class DeviceClaimMissing(Denied, number=8186):

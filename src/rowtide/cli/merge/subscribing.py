@@ -232,10 +232,11 @@ def reinitialize(
     " --db postgresql://localhost/shop"
 )
 def validate(
-    db: HubDb,
     wanted: MergeValidation,
+    db: SomeHubDb = None,
     form: ListingFormat = OutputFormat.TABLE,
     *,
+    url: GatewayUrl = None,
     wide: Wide = False,
 ) -> None:
     """Compare a subscriber's rows with the publisher's (SQL Server: sp_validatemergesubscription).
@@ -244,7 +245,11 @@ def validate(
     """
     with notes.status("Comparing ...") as progress:
         watched = replace(wanted, on_progress=lambda article: progress.update(f"Comparing {article} ..."))
-        listed = connect(db).merge.validate(watched)
+        if url is None:
+            listed = connect(require_db(db)).merge.validate(watched)
+        else:
+            with opening(url, wanted.subscriber, wanted.publication) as device:
+                listed = device.validate(checksum=wanted.checksum, on_progress=watched.on_progress)
 
     from rowtide.merge.errors.rows import MergeValidationFailed
     from rowtide.merge.inspection.validating import ArticleValidation

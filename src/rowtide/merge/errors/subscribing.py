@@ -212,8 +212,7 @@ class PublicationsShared(Denied, number=8184):
     """A file of several publications cannot be filled again by requests: each of them knows it by its number."""
 
     fact = "{subscriber} has other publications beside {publication}, and cannot be filled again over HTTP"
-    hint = """Run `rowtide merge reinitialize {publication} --subscriber FILE --db URL` with the publisher's database
-        URL."""
+    hint = "Fill it again with a connection to the publisher's database: give --db in place of --url."
     subscriber: str
     publication: str
 
