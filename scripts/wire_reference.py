@@ -13,6 +13,7 @@ from typing import Any, Union, get_args, get_origin
 from rowtide.gateway import requests
 from rowtide.gateway.wire.typed_json import fields_of
 from rowtide.merge.articles import Article
+from rowtide.merge.inspection.validating import ValidateAnswer, ValidateRequest
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, SyncAnswer, SyncRequest
 
@@ -23,6 +24,7 @@ STEPS: Sequence[tuple[str, Any, Any, str]] = (
     ("more", requests.MoreRequest, requests.More, "further batches of the download"),
     ("acknowledge", Acknowledgement, requests.Done, "what the device has; deferred to the next `sync` if it is plain"),
     ("follow", DeviceState, SchemaStep, "the hub's schema, for a device with an earlier one that has uploaded"),
+    ("validate", ValidateRequest, ValidateAnswer, "compare rows: counts, or digests in 256 buckets by rowguid"),
     ("wait", requests.Wait, requests.Waited, "whether the hub has something, as soon as it has, at most 60 s"),
     ("conflicts", requests.Done, requests.DeviceConflicts, "conflicts in which a change of the device lost"),
     ("logout", requests.Done, requests.Done, "the token is in force no longer"),
@@ -56,10 +58,15 @@ A body is a JSON object in UTF-8 with exactly these fields:
 | `protocol` | 1; another version is answered by RT-8410 with those that are spoken |
 | `message` | below |
 | `batches` | rows; an empty list where there are none |
-| `is_last` | whether no more batches follow; those of a download are asked for by `more` |
+| `is_last` | whether no more batches of a download follow, which are asked for by `more`; true in requests |
 
 Unknown fields are refused (RT-8411), as is anything of another type. Any request may be repeated: it has the same effect.
 An answer that is not of status 200, of this content type, and with a header `Rowtide-Protocol` is not a gateway's.
+
+A large upload goes in parts, with `has_more` in the header of all but the last; each is committed as it is answered.
+Rows that the answer names as `deferred` come again with the last part, before its own. After a part with status 413,
+smaller ones are sent. A client that was cut off may leave out the versions that were confirmed. Deletes are in one part
+where they fit, and an upload of logical records is not divided.
 
 Errors are problem documents (RFC 9457, `application/problem+json`): `code` is rowtide's number, `fact` and `hint` what it
 says, `fields` what both were made of ([errors](errors.md)). With status 429 and 503, wait as `Retry-After` says, and up to

@@ -10,7 +10,7 @@ from pathlib import Path
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.gateway.device_files import DeviceFiles
-from rowtide.gateway.errors import BodyTooLarge, JwtRefused, MessageMalformed
+from rowtide.gateway.errors import BodyTooLarge, JwtRefused, MessageMalformed, RegistrationNeedsCode
 from rowtide.gateway.hubs import Hub, Workers
 from rowtide.gateway.jwt_identity import Claims, Issuer
 from rowtide.gateway.limits import DEFAULT_GATEWAY_LIMITS
@@ -23,13 +23,29 @@ from rowtide.gateway.synchronising import (
     answer_more,
     answer_schema,
     answer_sync,
+    answer_validation,
 )
 from rowtide.gateway.wire.envelopes import SPOKEN_TEXT, Envelope, read
 from rowtide.merge.devices.credentials import SHORTEST_KEY, read_code, read_token
-from rowtide.merge.devices.registered import KnownDevice, forget_token, has_devices, know_device, register
+from rowtide.merge.devices.registered import (
+    KnownDevice,
+    forget_token,
+    has_devices,
+    know_device,
+    register,
+    register_named,
+)
 from rowtide.merge.errors.devices import CodeRefused, TokenRefused
+from rowtide.merge.inspection.validating import ValidateRequest
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.session.messages import Acknowledgement, DeviceState, SyncAnswer, SyncRequest
+from rowtide.merge.session.messages import (
+    Acknowledgement,
+    DeviceState,
+    SyncAnswer,
+    SyncRequest,
+    UploadHeader,
+    UploadResult,
+)
 
 _NO_TOKEN = "none was sent as Authorization: Bearer"  # noqa: S105 - it says that there is none
 
@@ -72,6 +88,7 @@ class Answering:
             "follow": self._follow,
             "more": self._more,
             "acknowledge": self._acknowledge,
+            "validate": self._validate,
             "conflicts": self._conflicts,
             "logout": self._logout,
         }
@@ -91,11 +108,23 @@ class Answering:
     def _register(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Exchange a registration code for a token."""
         wanted: DeviceRegistration = read(asked.body, DeviceRegistration).message
-        code = read_code(wanted.code)
         _require_key(asked)
+        if not wanted.code:
+            return self._register_named(node, asked)
+        code = read_code(wanted.code)
         if code is None or not has_devices(node.connection):
             raise CodeRefused("it is unknown, or was used")
         token, device = register(node, code, asked.key, asked.client)
+        return Envelope(RegisteredDevice(token, device.name, device.publication))
+
+    def _register_named(self, node: Node, asked: DeviceRequest) -> Envelope:
+        """Give a device its token whose user has a JSON Web Token that may register."""
+        if self.issuer is None:
+            raise RegistrationNeedsCode
+        if asked.claims is None:
+            raise JwtRefused("none was sent as Rowtide-Claims")
+        claims = self.issuer.read(asked.claims)
+        token, device = register_named(node, self.issuer.name_device(claims), claims.issued, asked.key, asked.client)
         return Envelope(RegisteredDevice(token, device.name, device.publication))
 
     def _logout(self, node: Node, asked: DeviceRequest) -> Envelope:
@@ -139,7 +168,7 @@ class Answering:
         said: SyncAnswer = answer.message
         if said.must_follow:
             return answer
-        if request.upload is not None and (said.result is None or not said.result.is_complete):
+        if request.upload is not None and not _is_complete(request.upload, said.result):
             return answer
         raise move_device(node, device, claims)
 
@@ -147,6 +176,11 @@ class Answering:
         """Return the hub's definitions to a device that has earlier ones."""
         device = self._know(node, asked)
         return Envelope(answer_schema(node, device, read(asked.body, DeviceState).message))
+
+    def _validate(self, node: Node, asked: DeviceRequest) -> Envelope:
+        """Return what a device compares its rows with."""
+        device = self._know(node, asked)
+        return Envelope(answer_validation(node, device, read(asked.body, ValidateRequest).message))
 
     def _more(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Send further batches of a download."""
@@ -194,6 +228,11 @@ class Answering:
         if not has_devices(node.connection):
             raise TokenRefused("it is unknown")
         return know_device(node, read_token(asked.token), asked.client)
+
+
+def _is_complete(upload: UploadHeader, result: UploadResult | None) -> bool:
+    """Whether the hub has all that a device has changed."""
+    return result is not None and result.is_complete and not upload.has_more
 
 
 def _require_key(asked: DeviceRequest) -> None:

@@ -19,6 +19,7 @@ from rowtide.core.errors import Retryable, RowtideError
 from rowtide.gateway.errors import (
     AnswerNotOfGateway,
     AnswerTruncated,
+    BodyTooLarge,
     GatewayNotReached,
     GatewayUrlInvalid,
     JwtRefused,
@@ -238,6 +239,8 @@ class GatewayClient:
             error = _read_problem(content)
             if error is not None:
                 raise error
+        if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            raise BodyTooLarge("what a proxy before the gateway takes")
         raise AnswerNotOfGateway(self.url, status, said[:_SHOWN])
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -26,11 +28,14 @@ from rowtide.gateway.requests import (
 from rowtide.gateway.transport import GatewayTransport
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Progress
 from rowtide.merge.catalogue import get_publication, list_publications, read_nickname
+from rowtide.merge.inspection.validating import ArticleValidation, validate_device
 from rowtide.merge.nodes.connecting import open_synchronised
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.progress import list_subscriptions
-from rowtide.merge.publishing.device_requests import synchronise_device
+from rowtide.merge.publishing.device_requests import fill_again, follow_hub, synchronise_device
+from rowtide.merge.publishing.snapshots import SnapshotProgress
 from rowtide.merge.session.history import Summary
+from rowtide.merge.session.over_transport import find_device
 
 
 class Device:
@@ -64,19 +69,20 @@ class Device:
     @property
     def token_path(self) -> Path:
         """Where the token is kept: beside the file."""
-        return self.path.with_name(f"{self.path.name}.token")
+        return self._beside("token")
 
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
 
-    def register(self, code: str) -> None:
-        """Exchange a registration code for the device's token, and keep that.
+    def register(self, code: str = "") -> None:
+        """Exchange a registration code for the device's token, and keep that; without one, by what `claims` returns.
 
-        Raises `CodeRefused`, `FileNotWritable`, and what `GatewayClient.ask` raises.
+        Raises `CodeRefused`, `FileNotWritable`, and what `GatewayClient.ask` raises; without a code
+        `RegistrationNeedsCode`, `DeviceClaimMissing`, `JwtRefused`, `DeviceExists`, `DeviceRevoked`, `TokenOfAnother`.
         """
         # Kept before it is sent: a call after a lost answer repeats the request, and gets the same token.
-        key_path = self.path.with_name(f"{self.path.name}.registering")
+        key_path = self._beside("registering")
         key = _read_key(key_path) or make_request_key()
         _write_private(key_path, key)
         registered = send_plain(self._client, "register", DeviceRegistration(code), RegisteredDevice, key=key)
@@ -99,16 +105,87 @@ class Device:
         """
         self._find_token()
         if not self.path.exists():
-            key_path = self.path.with_name(f"{self.path.name}.fetching")
+            key_path = self._beside("fetching")
             key = _read_key(key_path) or make_request_key()
             _write_private(key_path, key)
             fetch_first_file(self._client, self.path, key, replaces=replace)
             key_path.unlink(missing_ok=True)
         with open_synchronised(f"sqlite:///{self.path}", limits) as node:
-            publication = self.publication or self._find_publication(node)
-            return synchronise_device(
-                GatewayTransport(self._client), node, publication, str(self.path), on_progress, exchange
-            )
+            return self._exchange(node, exchange, on_progress)
+
+    def reinitialize(
+        self,
+        *,
+        upload_first: bool = False,
+        on_upload: Progress = lambda _phase, _done, _all: None,
+        on_progress: SnapshotProgress = lambda _article, _rows: None,
+        limits: DeviceLimits = DEFAULT_LIMITS,
+    ) -> Summary | None:
+        """Copy the device's tables again, as the hub has them; return what was uploaded before.
+
+        Without `upload_first`, what was changed since the last synchronisation is lost. With it, programs wait until
+        the rows are there. A repeated call goes on where an earlier one was cut. Tables of the device's own stay.
+
+        Raises `DeviceNotRegistered`, `PublicationUnclear`, `PublicationsShared`, `SchemaNotFollowed`, `NodeBusy`,
+        `UploadNotComparable`, and what `GatewayClient.ask` raises.
+        """
+        self._find_token()
+        key_path = self._beside("reinitializing")
+        with open_synchronised(f"sqlite:///{self.path}", limits) as node:
+            name = self.publication or self._find_publication(node)
+            key, summary = _read_key(key_path), None
+            if key is None:
+                if upload_first:
+                    summary = self._exchange(node, ExchangeType.UPLOAD, on_upload, reinitializes=True)
+                follow_hub(GatewayTransport(self._client), node, name, str(self.path))
+                key = make_request_key()
+            fetching = partial(self._fetch_again, key_path, key)
+            fill_again(node, name, str(self.path), fetching, is_uploaded=upload_first, on_progress=on_progress)
+        for path in (self._beside("again"), *map(self._beside, ("again-wal", "again-shm")), key_path):
+            path.unlink(missing_ok=True)
+        return summary
+
+    @contextmanager
+    def _fetch_again(self, key_path: Path, key: str) -> Iterator[Node]:
+        """Yield a new file for the device, which is beside its own."""
+        _write_private(key_path, key)
+        path = self._beside("again")
+        if not path.exists():
+            fetch_first_file(self._client, path, key, replaces=True)
+        with open_synchronised(f"sqlite:///{path}") as made:
+            yield made
+
+    def _exchange(
+        self, node: Node, exchange: ExchangeType, on_progress: Progress, *, reinitializes: bool = False
+    ) -> Summary:
+        return synchronise_device(
+            GatewayTransport(self._client),
+            node,
+            self.publication or self._find_publication(node),
+            str(self.path),
+            on_progress,
+            exchange,
+            reinitializes=reinitializes,
+            confirmed=self._beside("sending"),
+        )
+
+    def _beside(self, what: str) -> Path:
+        """Return the path of a file beside the device's."""
+        return self.path.with_name(f"{self.path.name}.{what}")
+
+    def validate(
+        self, *, checksum: bool = False, on_progress: Callable[[str], None] = lambda _article: None
+    ) -> Sequence[ArticleValidation]:
+        """Compare the device's rows with the hub's: row counts, or all values too.
+
+        Changes that are not exchanged yet count as differences. Raises `DeviceNotRegistered`, `PublicationUnclear`,
+        `DefinitionsDiffer`, `MergedTableAltered`, and what `GatewayClient.ask` raises.
+        """
+        self._find_token()
+        with open_synchronised(f"sqlite:///{self.path}") as node:
+            own = find_device(node, self.publication or self._find_publication(node), str(self.path))
+            ask = GatewayTransport(self._client).validate
+            return validate_device(own, str(self.path), ask, checksum=checksum, on_progress=on_progress)
 
     def sign_in(self) -> None:
         """Take the next token that `claims` returns: another user has signed in."""
@@ -144,6 +221,9 @@ class Device:
 
     def _find_token(self) -> None:
         if not self._client.token:
+            if not self.token_path.exists() and self._client.claims is not None:
+                self.register()
+                return
             if not self.token_path.exists():
                 raise DeviceNotRegistered(str(self.path))
             self._client.token = FilePassword(str(self.token_path)).read()

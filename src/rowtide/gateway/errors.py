@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.errors import Denied, Invalid, NotFound, Retryable, RowtideError
+from rowtide.merge.errors.subscribing import TooLargeAtOnce
 
 
 class ProtocolUnknown(Invalid, number=8410):
@@ -24,7 +25,7 @@ class MessageMalformed(Invalid, number=8411):
     spoken: str
 
 
-class BodyTooLarge(Invalid, number=8412):
+class BodyTooLarge(TooLargeAtOnce, number=8412):
     """A request, or what it unpacks to, is larger than the gateway takes."""
 
     fact = "the request exceeds {limit}"
@@ -142,6 +143,21 @@ class JwtRefused(Denied, number=8426):
     fact = "the JSON Web Token is refused: {reason}"
     hint = "Sign in again; if that does not help, the gateway expects another issuer or audience."
     reason: str
+
+
+class RegistrationNeedsCode(Denied, number=8185):
+    """A device registers by the JSON Web Token of its user alone, and the gateway takes codes only."""
+
+    fact = "devices are not registered here by a JSON Web Token alone"
+    hint = "Register with the code that the hub's operator prints; or have a publication named by --register-for."
+
+
+class DeviceClaimMissing(Denied, number=8186):
+    """A JSON Web Token lacks the claim that names the device which it registers."""
+
+    fact = "the JSON Web Token has no text as its claim {claim}, which names the device"
+    hint = "Have the issuer add the claim, or name another one by --device-claim of the gateway."
+    claim: str
 
 
 class ClaimMissing(Denied, number=8427):

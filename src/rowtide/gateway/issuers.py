@@ -30,6 +30,17 @@ class IssuerOptions:
     suser_name_claim: Annotated[
         str | None, Option("--suser-name-claim", metavar="NAME", help="--issuer: the claim that is suser_name().")
     ] = None
+    register_for: Annotated[
+        str | None,
+        Option(
+            "--register-for",
+            metavar="PUBLICATION",
+            help="--issuer: its users register devices for this publication by their tokens, without a code.",
+        ),
+    ] = None
+    device_claim: Annotated[
+        str, Option("--device-claim", metavar="NAME", help="--register-for: the claim that is the device's name.")
+    ] = "sub"
     algorithms: Annotated[
         tuple[str, ...],
         Option("--algorithm", metavar="NAME", help="--issuer: of signatures that are taken. May be repeated."),

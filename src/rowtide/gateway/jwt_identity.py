@@ -21,13 +21,15 @@ from rowtide.gateway.errors import (
     AlgorithmRefused,
     ClaimMissing,
     ClaimsOlder,
+    DeviceClaimMissing,
     IssuerIncomplete,
     JwtRefused,
     KeySetNotRead,
+    RegistrationNeedsCode,
 )
 from rowtide.gateway.issuers import ALGORITHMS, IssuerOptions
 from rowtide.merge.articles import Partition
-from rowtide.merge.devices.registered import KnownDevice
+from rowtide.merge.devices.registered import KnownDevice, NamedDevice
 
 SKEW_S = 60.0
 _READ_AGAIN_S = 10.0
@@ -41,11 +43,15 @@ _LONGEST_TOKEN = 16_384
 
 @frozen
 class Claims:
-    """What a valid token says: its subject, its values of the filter functions, and when it was issued."""
+    """What a valid token says: its subject, its values of the filter functions, when it was issued, and its device.
+
+    `device` is None if the token has no text as the claim that names it.
+    """
 
     subject: str
     partition: Partition
     issued: datetime
+    device: str | None = None
 
 
 class SigningKeys:
@@ -137,7 +143,17 @@ class Issuer:
             issued = datetime.fromtimestamp(int(said["iat"]), UTC)
         except (OverflowError, ValueError, OSError) as error:
             raise JwtRefused("its claim iat is no time") from error
-        return Claims(str(said["sub"]), self._partition_of(said), issued)
+        device = said.get(options.device_claim)
+        named = device if isinstance(device, str) else None
+        return Claims(str(said["sub"]), self._partition_of(said), issued, named)
+
+    def name_device(self, claims: Claims) -> NamedDevice:
+        """Return the device that a token registers. Raises `RegistrationNeedsCode`, `DeviceClaimMissing`."""
+        if self._options.register_for is None:
+            raise RegistrationNeedsCode
+        if claims.device is None:
+            raise DeviceClaimMissing(self._options.device_claim)
+        return NamedDevice(claims.device, f"{self._options.issuer}\n{claims.device}", self._options.register_for)
 
     def _partition_of(self, said: Mapping[str, Any]) -> Partition:
         values = {}

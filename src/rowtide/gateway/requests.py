@@ -14,9 +14,9 @@ LONGEST_WAIT_S = 60.0
 
 @frozen
 class DeviceRegistration:
-    """A device exchanges its registration code for its token."""
+    """A device exchanges its registration code for its token; without a code, by the JSON Web Token of its user."""
 
-    code: str
+    code: str = ""
 
 
 @frozen

@@ -17,13 +17,14 @@ from rowtide.gateway.wire.envelopes import Envelope
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, Partition
 from rowtide.merge.devices.registered import KnownDevice, bind_subscription, require_publication
 from rowtide.merge.errors.devices import DeviceFileDiffers
-from rowtide.merge.errors.subscribing import DownloadLost, MergeSubscriptionUnknown
+from rowtide.merge.errors.subscribing import DownloadLost, MergeSubscriptionUnknown, UploadMalformed
+from rowtide.merge.inspection.validating import ValidateAnswer, ValidateRequest, serve_validation
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.publishing.device_requests import serve_device, serve_schema
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncRequest
 from rowtide.merge.session.pairing import Pairing
-from rowtide.merge.session.serving import SessionAnswer, acknowledge
+from rowtide.merge.session.serving import SessionAnswer, acknowledge, meet
 
 ROWS_EACH = 20_000
 """Rows of a download with which an answer is full; the rest is asked for."""
@@ -161,6 +162,16 @@ def answer_schema(hub: Node, device: KnownDevice, state: DeviceState) -> SchemaS
     """Return what a device needs to follow the hub's schema. Raises what `serve_schema` raises, and `answer_sync`."""
     require_publication(device, state.publication)
     return serve_schema(hub, state, partial(_admit, hub, device))
+
+
+def answer_validation(hub: Node, device: KnownDevice, request: ValidateRequest) -> ValidateAnswer:
+    """Return what a device compares its rows with. Raises what `serve_validation` raises, and `answer_sync`."""
+    require_publication(device, request.state.publication)
+    found = meet(hub, request.state)
+    if not isinstance(found, Pairing):
+        raise UploadMalformed(device.name, "it does not say its definitions")
+    _admit(hub, device, found)
+    return serve_validation(hub, found, request)
 
 
 def _admit(hub: Node, device: KnownDevice, pairing: Pairing) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rowtide.gateway.client import GatewayClient
 from rowtide.gateway.requests import Done, More, MoreRequest
 from rowtide.gateway.wire.envelopes import Envelope
+from rowtide.merge.inspection.validating import ValidateAnswer, ValidateRequest
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncAnswer, SyncRequest
 
@@ -30,6 +31,10 @@ class GatewayTransport:
 
     def fetch(self, session: int, generation: int, first: int) -> Sequence[RowBatch]:
         return self.client.ask("more", Envelope(MoreRequest(session, generation, first)), More).batches
+
+    def validate(self, request: ValidateRequest) -> ValidateAnswer:
+        answer: ValidateAnswer = self.client.ask("validate", Envelope(request), ValidateAnswer).message
+        return answer
 
     def acknowledge(self, said: Acknowledgement) -> None:
         self.client.ask("acknowledge", Envelope(said), Done)

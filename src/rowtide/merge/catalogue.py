@@ -32,9 +32,12 @@ def read_nickname(connection: Connection) -> int:
 _NICKNAME = select(replinfo.c.nickname)
 
 
-def renew_nickname(connection: Connection) -> int:
-    """Give the node, and the publications that it is the hub of, a new nickname, in the caller's transaction."""
-    nickname, own = new_nickname(), read_nickname(connection)
+def renew_nickname(connection: Connection, nickname: int | None = None) -> int:
+    """Give the node, and the publications that it is the hub of, a new nickname, in the caller's transaction.
+
+    Return it; without one, it is made.
+    """
+    nickname, own = nickname or new_nickname(), read_nickname(connection)
     connection.execute(update(publications).where(publications.c.publisher == own).values(publisher=nickname))
     connection.execute(update(replinfo).values(nickname=nickname))
     return nickname

@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,13 @@ import pytest
 from builders.gateway.served_hubs import Gateway, serving_hub
 from builders.gateway.signed_tokens import TokenIssuer
 from builders.merge.merged_databases import PUBLICATION, Merge
+from rowtide.gateway.client import make_request_key, send_plain
 from rowtide.gateway.device import Device
-from rowtide.gateway.errors import ClaimsOlder, JwtRefused
+from rowtide.gateway.errors import ClaimMissing, ClaimsOlder, DeviceHasFile, JwtRefused, RegistrationNeedsCode
 from rowtide.gateway.jwt_identity import make_issuer
+from rowtide.gateway.requests import DeviceRegistration, RegisteredDevice
 from rowtide.merge.articles import ExchangeType
+from rowtide.merge.errors.devices import DeviceExists, DeviceRevoked
 
 TABLE = "create table item (id integer primary key, name varchar(20), region varchar(10))"
 ROWS = "insert into item (id, name, region) values (1, 'a', 'north'), (2, 'b', 'south')"
@@ -39,6 +43,15 @@ def gateway(merged: Merge, signing: TokenIssuer) -> Iterator[Gateway]:
     """A gateway whose devices' users have tokens."""
     publish(merged)
     with serving_hub(merged, issuer=make_issuer(signing.options)) as served:
+        yield served
+
+
+@pytest.fixture
+def registering(merged: Merge, signing: TokenIssuer) -> Iterator[Gateway]:
+    """A gateway whose devices register by their users' tokens."""
+    publish(merged)
+    options = replace(signing.options, register_for=PUBLICATION)
+    with serving_hub(merged, issuer=make_issuer(options)) as served:
         yield served
 
 
@@ -154,3 +167,77 @@ def test_a_device_sees_its_own_conflicts(plain: Gateway, tmp_path: Path) -> None
         assert conflict.article == "item"
         assert '"second"' in str(conflict.losing_row)
         assert not conflict.is_resolved
+
+
+def signed_in(gateway: Gateway, path: Path, tokens: list[str]) -> Device:
+    """Return a device that has nothing but its user's token, the last of some."""
+    made = Device(path, gateway.url, claims=lambda: tokens[-1])
+    made.client.pause = gateway.pauses.append
+    return made
+
+
+def test_a_device_registers_by_its_users_token(registering: Gateway, signing: TokenIssuer, tmp_path: Path) -> None:
+    path, tokens = tmp_path / "field.db", [signing.sign("north")]
+    with signed_in(registering, path, tokens) as tablet:
+        tablet.sync()
+        assert rows(path, "update item set name = 'by ann' where id = 1") == [(1, "by ann", "north")]
+        tablet.sync()
+    # Another process has the device's token, and needs the user's for what comes down alone.
+    with Device(path, registering.url, claims=lambda: tokens[-1]) as again:
+        assert again.sync().is_quiet
+    assert at_hub(registering) == [(1, "by ann", "north"), (2, "b", "south")]
+    assert [(one.name, one.state) for one in registering.merged.merge.list_devices()] == [("ann", "registered")]
+
+
+def test_a_lost_answer_is_given_again(registering: Gateway, signing: TokenIssuer) -> None:
+    key = make_request_key()
+    first, second, other = (
+        send_plain(
+            registering.client(claims=lambda: signing.sign("north")),
+            "register",
+            DeviceRegistration(),
+            RegisteredDevice,
+            key=each,
+        )
+        for each in (key, key, make_request_key())
+    )
+    assert first == second
+    assert (other.device, other.publication) == ("ann", PUBLICATION)
+    assert other.token != first.token
+
+
+def test_an_empty_file_registers_again_and_says_what_is_lost(
+    registering: Gateway, signing: TokenIssuer, tmp_path: Path
+) -> None:
+    path, other = tmp_path / "field.db", tmp_path / "other.db"
+    with signed_in(registering, path, [signing.sign("north")]) as tablet:
+        tablet.sync()
+        tablet.sync()
+    with signed_in(registering, other, [signing.sign("north")]) as tablet:
+        with pytest.raises(DeviceHasFile, match="what was changed in the lost one"):
+            tablet.sync()
+        tablet.sync(replace=True)
+        assert rows(other) == [(1, "a", "north")]
+
+
+def test_who_may_not_register_is_refused(registering: Gateway, signing: TokenIssuer, tmp_path: Path) -> None:
+    merge = registering.merged.merge
+    merge.add_device("carl", publication=PUBLICATION, host_name="south")
+    for token, refused in (
+        (signing.sign("north", sub="carl"), DeviceExists),
+        (signing.sign("north", aud="another"), JwtRefused),
+        (signing.sign(None), ClaimMissing),
+    ):
+        with signed_in(registering, tmp_path / "none.db", [token]) as tablet, pytest.raises(refused):
+            tablet.sync()
+    with signed_in(registering, tmp_path / "field.db", [signing.sign("north")]) as tablet:
+        tablet.sync()
+        merge.revoke_device("ann")
+    with signed_in(registering, tmp_path / "again.db", [signing.sign("north")]) as tablet, pytest.raises(DeviceRevoked):
+        tablet.sync()
+
+
+def test_a_gateway_that_takes_codes_alone_says_so(gateway: Gateway, signing: TokenIssuer, tmp_path: Path) -> None:
+    tokens = [signing.sign("north")]
+    with signed_in(gateway, tmp_path / "field.db", tokens) as tablet, pytest.raises(RegistrationNeedsCode):
+        tablet.sync()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import click
@@ -12,11 +14,11 @@ from rowtide.cli.output.rows import notes
 from rowtide.core.options import Argument, Option
 from rowtide.databases.urls import parse_url
 from rowtide.handle import connect
-from rowtide.merge.articles import DeviceLimits, ExchangeType, Partition, Progress
+from rowtide.merge.articles import Partition
 from rowtide.merge.devices.credentials import CODE_HOURS
 
 if TYPE_CHECKING:
-    from rowtide.merge.session.history import Summary
+    from rowtide.gateway.device import Device
 
 app = CommandTable()
 
@@ -105,18 +107,16 @@ def rotate_token(db: HubDb, name: DeviceName, *, code_hours: CodeHours = CODE_HO
     print(code)
 
 
-def sync_device(
-    url: str,
-    subscriber: str,
-    code: str | None,
-    publication: str | None,
-    exchange: ExchangeType,
-    on_progress: Progress,
-    limits: DeviceLimits,
-    *,
-    replaces: bool,
-) -> Summary:
-    """Synchronise a device's file by a gateway, registered first where a code is given."""
+def require_db(db: str | None) -> str:
+    """Return the publisher's database, which is given unless a gateway is."""
+    if db is None:
+        raise click.BadParameter("one of --db and --url is needed", param_hint="--db")
+    return db
+
+
+@contextmanager
+def opening(url: str, subscriber: str, publication: str | None, code: str | None = None) -> Iterator[Device]:
+    """Open a device's file that reaches its hub by a gateway, registered first where a code is given."""
     # The gateway answers with any error.
     import rowtide.errors  # noqa: F401
     from rowtide.handle import device
@@ -127,4 +127,4 @@ def sync_device(
     with device(parsed.database, url, publication=publication) as opened:
         if code is not None:
             opened.register(code)
-        return opened.sync(exchange=exchange, replace=replaces, on_progress=on_progress, limits=limits)
+        yield opened

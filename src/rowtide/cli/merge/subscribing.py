@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.options import HideKeys, HubDb, ListingFormat, Wide, Yes, confirm_loss
+from rowtide.cli.merge.devices import GatewayUrl, opening, require_db
+from rowtide.cli.options import HideKeys, HubDb, ListingFormat, SomeHubDb, Wide, Yes, confirm_loss
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.core.options import Option
 from rowtide.databases.urls import parse_url
@@ -196,9 +197,10 @@ def _list_unsent(merge: MergeReplication, dropped: DroppedSubscription) -> Itera
     " --db postgresql://localhost/shop"
 )
 def reinitialize(
-    db: HubDb,
     wanted: Reinitialization,
+    db: SomeHubDb = None,
     *,
+    url: GatewayUrl = None,
     yes: Yes = False,
     _hide_keys: HideKeys = False,
     limits: DeviceLimits,
@@ -206,17 +208,22 @@ def reinitialize(
     """Copy a subscriber's tables again (SQL Server: sp_reinitmergesubscription).
 
     With --upload-first, all rows are compared with what the subscriber was sent: what was changed while a table had no
-    triggers, because a program had rebuilt it, is uploaded too.
+    triggers, because a program had rebuilt it, is uploaded too. With --url, what is tracked is uploaded alone.
     """
     if wanted.absent_is_delete and not wanted.upload_first:
         raise click.BadParameter("only with --upload-first", param_hint="--absent-is-delete")
     if not wanted.upload_first:
         confirm_loss(f"what was changed at {parse_url(wanted.subscriber)} and not synchronised", yes=yes)
-    merge = connect(db).merge
-    with _copying() as on_progress:
-        summary = merge.reinitialize(
-            replace(wanted, on_progress=on_progress, on_recovered=_print_recovered, limits=limits)
-        )
+    if url is not None:
+        if wanted.absent_is_delete:
+            raise click.BadParameter("not with --url", param_hint="--absent-is-delete")
+        with opening(url, wanted.subscriber, wanted.publication) as device, _copying() as on_progress:
+            summary = device.reinitialize(upload_first=wanted.upload_first, on_progress=on_progress, limits=limits)
+    else:
+        asked = replace(wanted, on_recovered=_print_recovered, limits=limits)
+        merge = connect(require_db(db)).merge
+        with _copying() as on_progress:
+            summary = merge.reinitialize(replace(asked, on_progress=on_progress))
     notes.print("Reinitialized." if summary is None else f"Reinitialized: {summary} before.")
 
 
@@ -225,10 +232,11 @@ def reinitialize(
     " --db postgresql://localhost/shop"
 )
 def validate(
-    db: HubDb,
     wanted: MergeValidation,
+    db: SomeHubDb = None,
     form: ListingFormat = OutputFormat.TABLE,
     *,
+    url: GatewayUrl = None,
     wide: Wide = False,
 ) -> None:
     """Compare a subscriber's rows with the publisher's (SQL Server: sp_validatemergesubscription).
@@ -237,7 +245,11 @@ def validate(
     """
     with notes.status("Comparing ...") as progress:
         watched = replace(wanted, on_progress=lambda article: progress.update(f"Comparing {article} ..."))
-        listed = connect(db).merge.validate(watched)
+        if url is None:
+            listed = connect(require_db(db)).merge.validate(watched)
+        else:
+            with opening(url, wanted.subscriber, wanted.publication) as device:
+                listed = device.validate(checksum=wanted.checksum, on_progress=watched.on_progress)
 
     from rowtide.merge.errors.rows import MergeValidationFailed
     from rowtide.merge.inspection.validating import ArticleValidation

@@ -12,7 +12,7 @@ import click
 
 from rowtide.cli.configured import label_of
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.merge.devices import DeviceCode, GatewayUrl, ReplacesFile, sync_device
+from rowtide.cli.merge.devices import DeviceCode, GatewayUrl, ReplacesFile, opening, require_db
 from rowtide.cli.options import (
     HideKeys,
     HubDb,
@@ -115,16 +115,17 @@ def sync(
     if url is not None:
         if subscriber is None or all_subscribers or dry_run or upgrade:
             raise click.BadParameter("it goes with --subscriber alone", param_hint="--url")
-        with logging_beside(log), _exchanging() as on_progress:
-            summary = sync_device(
-                url, subscriber, code, publication, exchange, on_progress, limits, replaces=replace_file
-            )
+        with (
+            logging_beside(log),
+            _exchanging() as on_progress,
+            opening(url, subscriber, publication, code) as device,
+        ):
+            summary = device.sync(exchange=exchange, replace=replace_file, on_progress=on_progress, limits=limits)
         _print_exchanged(summary, form)
         return
     if code is not None or replace_file:
         raise click.BadParameter("only with --url", param_hint="--code" if code is not None else "--replace")
-    if db is None:
-        raise click.BadParameter("one of --db and --url is needed", param_hint="--db")
+    db = require_db(db)
     _require_subscribers(publication, subscriber, exchange, is_all=all_subscribers)
     if dry_run and upgrade:
         raise click.BadParameter("not with --dry-run", param_hint="--upgrade")

@@ -64,6 +64,12 @@ def is_behind_gateway(subscriber: str) -> bool:
     return subscriber.startswith(BEHIND_GATEWAY)
 
 
+def device_id_of(identity: str) -> str:
+    """Return the ID of a device that somebody else identifies: always the same one."""
+    number = int.from_bytes(hashlib.sha256(identity.encode()).digest())
+    return "".join(ALPHABET[(number >> (5 * place)) % len(ALPHABET)] for place in range(ID_LENGTH))
+
+
 def new_device_id() -> str:
     """Return the ID of a new device."""
     return _random_text(ID_LENGTH)

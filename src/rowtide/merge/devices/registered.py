@@ -13,7 +13,15 @@ from rowtide.core.values import frozen
 from rowtide.merge.articles import Partition
 from rowtide.merge.catalogue import get_publication, list_articles, list_publications
 from rowtide.merge.definitions import device_metadata, devices, publications
-from rowtide.merge.devices.credentials import CODE_HOURS, Credential, is_of, new_code, new_device_id, token_for
+from rowtide.merge.devices.credentials import (
+    CODE_HOURS,
+    Credential,
+    device_id_of,
+    is_of,
+    new_code,
+    new_device_id,
+    token_for,
+)
 from rowtide.merge.errors.devices import (
     CodeRefused,
     DeviceExists,
@@ -53,6 +61,15 @@ class MergeDevice:
     revoked_at: datetime | None
     code_expires: datetime | None
     refused: int
+
+
+@frozen
+class NamedDevice:
+    """A device whose user's issuer vouches for it: its name, what identifies it, and what it may synchronise."""
+
+    name: str
+    identity: str
+    publication: str
 
 
 @frozen
@@ -161,6 +178,38 @@ def register(hub: Node, code: Credential, key: str, client_version: str) -> tupl
             _set(hub.connection, code.device_id, next_digest=token.digest, client_version=version)
         elif not is_of(token, row["next_digest"]):
             raise CodeRefused("another request has used it")
+        return token.as_token, _known(hub.connection, row)
+
+
+def register_named(
+    hub: Node, device: NamedDevice, issued: datetime, key: str, client_version: str
+) -> tuple[str, KnownDevice]:
+    """Register a device without a code, or again; the same key gets the same token until that is used.
+
+    Its ID is made of what identifies it: one that an operator has added has another ID, and is not taken over. Its
+    partition is that of its users' JSON Web Tokens.
+
+    Raises `NameUnfit`, `MergePublicationUnknown`, `DeviceExists`, `DeviceRevoked`, `TokenOfAnother`.
+    """
+    require_name("device", device.name)
+    pubid = get_publication(hub.connection, device.publication).pubid
+    device_id = device_id_of(device.identity)
+    token = token_for(Credential(device_id, device_id), key)
+    with hub.transaction():
+        device_metadata.create_all(hub.connection)
+        row = _by_id(hub.connection, device_id)
+        if row is None:
+            if hub.connection.execute(select(devices.c.name).where(devices.c.name == device.name)).first() is not None:
+                raise DeviceExists(device.name)
+            values = {"device_id": device_id, "name": device.name, "pubid": pubid, "claims_issued": issued}
+            hub.connection.execute(insert(devices).values(values))
+        elif row["revoked_at"] is not None:
+            raise DeviceRevoked(row["name"], f"{as_utc(row['revoked_at']):%Y-%m-%d %H:%M} UTC")
+        elif row["pubid"] != pubid:
+            raise TokenOfAnother(row["name"], device.publication)
+        _set(hub.connection, device_id, next_digest=token.digest, client_version=client_version[:_LONGEST_VERSION])
+        row = _by_id(hub.connection, device_id)
+        assert row is not None
         return token.as_token, _known(hub.connection, row)
 
 

@@ -208,6 +208,19 @@ class UploadNotAgreed(RowtideError, number=8182):
     requests: int
 
 
+class PublicationsShared(Denied, number=8184):
+    """A file of several publications cannot be filled again by requests: each of them knows it by its number."""
+
+    fact = "{subscriber} has other publications beside {publication}, and cannot be filled again over HTTP"
+    hint = "Fill it again with a connection to the publisher's database: give --db in place of --url."
+    subscriber: str
+    publication: str
+
+
+class TooLargeAtOnce(Invalid):
+    """A hub takes less with one request."""
+
+
 class UploadMalformed(Invalid, number=8183):
     """A device has uploaded what no device sends."""
 

@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
-from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Progress
-from rowtide.merge.catalogue import get_publication
-from rowtide.merge.errors.subscribing import SchemaNotFollowed
+from rowtide.merge.articles import (
+    DEFAULT_LIMITS,
+    Article,
+    DeviceLimits,
+    ExchangeType,
+    Progress,
+    Publication,
+    Subscription,
+)
+from rowtide.merge.catalogue import (
+    get_publication,
+    list_articles,
+    list_publications,
+    read_nickname,
+    read_purged,
+    renew_nickname,
+    set_publisher,
+)
+from rowtide.merge.errors.nodes import NodeBusy
+from rowtide.merge.errors.subscribing import PublicationsShared, SchemaNotFollowed
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.table_changes import Omission
+from rowtide.merge.progress import list_subscriptions, put_subscription, remove_retries_of, remove_subscription
 from rowtide.merge.publishing.following import follow_filters, follow_sent
 from rowtide.merge.publishing.publications import finish_drops
 from rowtide.merge.publishing.schema_changes import notice
 from rowtide.merge.publishing.schema_steps import SchemaStep, describe_schema, reading_schema
+from rowtide.merge.publishing.snapshots import FileSnapshot, SnapshotProgress, copying, refill
 from rowtide.merge.session.device_half import DeviceHalf
 from rowtide.merge.session.history import Summary
-from rowtide.merge.session.messages import DeviceState, RowBatch, SyncRequest, Transport
-from rowtide.merge.session.over_transport import synchronise_over
+from rowtide.merge.session.identity_ranges import forget_ranges, read_numberings, take_ranges
+from rowtide.merge.session.messages import DeviceState, GivenRanges, RowBatch, SyncRequest, Transport
+from rowtide.merge.session.over_transport import find_device, synchronise_over
 from rowtide.merge.session.pairing import Pairing
 from rowtide.merge.session.serving import SessionAnswer, meet, serve, serve_upload
 
@@ -41,10 +64,12 @@ def synchronise_device(
     exchange: ExchangeType = ExchangeType.BOTH,
     *,
     defers: bool = True,
+    reinitializes: bool = False,
+    confirmed: Path | None = None,
 ) -> Summary:
     """Synchronise a device; one whose publisher's schema was changed uploads and follows first.
 
-    Raises what `synchronise_over` and `follow` raise.
+    `reinitializes` and `confirmed` are as in `synchronise_over`. Raises what `synchronise_over` and `follow` raise.
     """
     omissions: list[Omission] = []
 
@@ -52,10 +77,86 @@ def synchronise_device(
         follow_sent(device, transport.follow(state), on_omission=omissions.append)
 
     summary = synchronise_over(
-        transport, node, publication, subscriber_name, on_progress, exchange, defers=defers, follow=follow
+        transport,
+        node,
+        publication,
+        subscriber_name,
+        on_progress,
+        exchange,
+        defers=defers,
+        follow=follow,
+        reinitializes=reinitializes,
+        confirmed=confirmed,
     )
     summary.omissions = omissions
     return summary
+
+
+def follow_hub(transport: DeviceTransport, node: Node, publication: str, subscriber_name: str) -> None:
+    """Bring a device to its hub's schema, whether it has uploaded or not. Raises what `follow_sent` raises."""
+    device = find_device(node, publication, subscriber_name)
+    state = device.describe(examines=False)
+    follow_sent(device, transport.follow(replace(state, definitions=device.known)))
+
+
+def fill_again(
+    node: Node,
+    publication: str,
+    subscriber_name: str,
+    fetching: Callable[[], AbstractContextManager[Node]],
+    *,
+    is_uploaded: bool,
+    on_progress: SnapshotProgress = lambda _article, _rows: None,
+) -> None:
+    """Fill a device's tables again from a file that its hub makes for it; that file's subscription becomes its own.
+
+    If its changes were uploaded before, programs wait while the file is fetched, and later changes are not lost:
+    `NodeBusy` is raised. The device gets the file's nickname: it may be a copy, or have been restored.
+
+    Raises `MergeSubscriptionUnknown`, `PublicationsShared`, `SchemaNotFollowed`, `NodeBusy`, `CopiedRowRefused`.
+    """
+    device = find_device(node, publication, subscriber_name)
+    if len(list_publications(node.connection)) > 1:
+        raise PublicationsShared(subscriber_name, publication)
+    with ExitStack() as held:
+        if is_uploaded:
+            held.enter_context(copying(node))
+            if node.rebuilt.is_logged():
+                raise NodeBusy(subscriber_name, "rows were changed after the upload")
+        made = held.enter_context(fetching())
+        if not is_uploaded:
+            held.enter_context(copying(node))
+        publication_there = get_publication(made.connection, publication)
+        articles = list_articles(made.connection, publication_there.pubid)
+        if {each.nickname: each for each in articles} != {each.nickname: each for each in device.known}:
+            raise SchemaNotFollowed(subscriber_name, publication)
+        (subscription,) = list_subscriptions(made.connection, publication_there.pubid)
+        _take_rows(device, made, publication_there, articles, on_progress)
+        _take_subscription(device, read_nickname(made.connection), publication_there, subscription)
+        numbered = read_numberings(made, subscription, articles)
+    ranges = {nickname: GivenRanges(each.owned, each.given) for nickname, each in numbered.items()}
+    take_ranges(node, subscription, articles, ranges)
+
+
+def _take_rows(
+    device: DeviceHalf, made: Node, publication: Publication, articles: Sequence[Article], on_progress: SnapshotProgress
+) -> None:
+    included = {each.nickname: read_purged(made.connection, each.nickname) for each in articles}
+    with made.changes.enumerating() as enumeration:
+        snapshot = FileSnapshot(enumeration, articles, {}, included_there=included)
+        refill(device.node, publication.pubid, publication.publisher, snapshot, on_progress)
+
+
+def _take_subscription(device: DeviceHalf, nickname: int, publication: Publication, subscription: Subscription) -> None:
+    """Store a file's subscription and nickname, in the caller's transaction."""
+    connection = device.node.connection
+    for source in (device.hub, read_nickname(connection)):
+        remove_retries_of(connection, source)
+    renew_nickname(connection, nickname)
+    set_publisher(connection, publication.pubid, publication.publisher)
+    remove_subscription(connection, device.subscription.subid)
+    forget_ranges(connection, device.subscription.subid)
+    put_subscription(connection, subscription)
 
 
 def serve_device(
@@ -69,6 +170,8 @@ def serve_device(
 
     Raises what `serve` and `serve_upload` raise, and `notice`.
     """
+    if request.reinitializes:
+        return serve_upload(hub, request, batches, limits, admit)
     try:
         served = serve(hub, request, batches, limits, admit)
     except SchemaNotFollowed:

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import islice
@@ -143,6 +143,17 @@ class SubscriberSnapshot:
         )
 
 
+@frozen
+class FileSnapshot(SubscriberSnapshot):
+    """The rows of a subscriber's file, for another file that is to be the same subscriber."""
+
+    included_there: Mapping[int, bytes] = field(default_factory=dict)
+    """By the article's nickname, without the generations of the file itself: the other one counts its own."""
+
+    def included(self, article: Article) -> bytes:
+        return self.included_there[article.nickname]
+
+
 def store_memberships(
     hub: Node, subscriber: int, members: Mapping[Article, Sequence[tuple[str, str | None]]], generation: int
 ) -> None:
@@ -235,7 +246,7 @@ def refill(
         for versions in snapshot.versions(article, publisher):
             subscriber.writer.write(article, versions)
         set_definition(subscriber.connection, pubid, snapshot.there(article))
-        set_purged(subscriber.connection, article.nickname, snapshot.enumeration.included(article))
+        set_purged(subscriber.connection, article.nickname, snapshot.included(article))
         subscriber.tables.track(snapshot.there(article))
 
 

@@ -122,6 +122,11 @@ class DeviceHalf:
         definitions = self.known if self.definitions is None else self.definitions
         return tuple(each.receiver for each in map_articles(self.known, definitions).values())
 
+    @property
+    def has_records(self) -> bool:
+        """Whether rows are uploaded in logical records."""
+        return bool(find_record_types(self.at_hub))
+
     def describe(self, *, examines: bool = True) -> DeviceState:
         """Return the device's state; tables are examined before an exchange in both directions. Raises `NodeCopied`."""
         node, own = self.node, self.subscription
@@ -167,13 +172,18 @@ class DeviceHalf:
         self.subscription = replace(self.subscription, session=terms.session)
 
     @contextmanager
-    def read(self, since: int, wanted: RowsByArticle, number: int = 0) -> Iterator[tuple[UploadHeader, Spool]]:
-        """Yield what the device has for the hub after a generation, or in a later round only the rows it wants."""
+    def read(
+        self, since: int, wanted: RowsByArticle, number: int = 0, *, is_whole: bool = False
+    ) -> Iterator[tuple[UploadHeader, Spool]]:
+        """Yield what the device has for the hub after a generation, or in a later round only the rows it wants.
+
+        With `is_whole`, all has been read, and the device may be written to meanwhile.
+        """
         received = self.at_hub
         if number == 0:
             self._hashes = _SentHashes()
         # What additive columns are sent with is stored before, and logical records are put together.
-        is_whole = any(one.additive_column is not None for one in received) or bool(find_record_types(received))
+        is_whole = is_whole or any(one.additive_column is not None for one in received) or self.has_records
         definitions = self.known if self.definitions is None else self.definitions
         request = upload_request(self.known, definitions, since, self.hub, wanted, names_parents=number == 0)
         with read_changes(self.node, request, self._hashes.add, is_whole=is_whole) as (generation, outgoing, spool):

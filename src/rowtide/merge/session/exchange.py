@@ -179,6 +179,12 @@ class Transfer:
         self.refused += self.records.refused
         self.left += self.records.refused
 
+    def run_part(self, spool: Spool) -> list[Part]:
+        """Transfer changes that others of the same upload follow; return what is refused, or requested again."""
+        for parts in self._parts(spool):
+            self._apply_together(parts)
+        return _by_article(list(self._waiting.values()))
+
     def _find_coming(self, spool: Spool) -> list[tuple[Article, Row]]:
         articles, is_upload = self.articles, self.receiver.is_upload
         later = {

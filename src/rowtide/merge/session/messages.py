@@ -135,7 +135,8 @@ class UploadHeader:
 
     `requested` are rows that come because the hub wanted them, the last time for the `round`th time; with `is_rest`
     the batches are these alone. `tops` are the answers to `TopsQuestion`s: top rows by rowguid, by the kind's top
-    article; None if none came.
+    article; None if none came. With `has_more` the batches are a part of the upload, which others follow with headers
+    that differ in this alone.
     """
 
     since: int
@@ -143,6 +144,7 @@ class UploadHeader:
     requested: RowsByArticle = field(default_factory=dict)
     round: int = 0
     is_rest: bool = False
+    has_more: bool = False
     tops: Mapping[int, Mapping[str, str]] | None = None
 
 
@@ -163,7 +165,7 @@ class UploadResult:
 
     `has_refused`: the hub waits for rows of the device. These are `awaited`: the next synchronisation is to send them.
     The device is to repeat the upload with the rows `wanted`, and with the answers to `questions`: nothing comes down
-    before.
+    before. Of a part that others follow, all is committed but the rows `deferred`, which come again with the last part.
     """
 
     generation: int
@@ -171,6 +173,7 @@ class UploadResult:
     refused: Sequence[RefusedUpload] = ()
     wanted: RowsByArticle = field(default_factory=dict)
     questions: Sequence[TopsQuestion] = ()
+    deferred: RowsByArticle = field(default_factory=dict)
     awaited: RowsByArticle = field(default_factory=dict)
     counts: Mapping[str, Counts] = field(default_factory=dict)
     """By the article's name."""
@@ -259,7 +262,8 @@ class Acknowledgement:
 class SyncRequest:
     """A device's first request of a session; the batches of its upload come with it, or follow it.
 
-    `acknowledgement` is that of the session before, unless it was sent. `upload` is None for a download alone.
+    `acknowledgement` is that of the session before, unless it was sent. `upload` is None for a download alone. With
+    `reinitializes` it is the last upload of a device whose tables are filled again then, also of one that has expired.
     """
 
     state: DeviceState
@@ -267,6 +271,7 @@ class SyncRequest:
     upload: UploadHeader | None = None
     numberings: Mapping[int, DeviceNumbering] = field(default_factory=dict)
     acknowledgement: Acknowledgement | None = None
+    reinitializes: bool = False
 
 
 @frozen

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
 
 from rowtide.core.garbage import collecting_rarely
 from rowtide.merge.articles import Article, ExchangeType, Progress, Subscription
@@ -12,7 +14,13 @@ from rowtide.merge.catalogue import find_publication, list_articles
 from rowtide.merge.errors.nodes import NodeRestored
 from rowtide.merge.errors.publishing import MergedTableAltered
 from rowtide.merge.errors.rows import RowsRefused
-from rowtide.merge.errors.subscribing import DownloadLost, MergeSubscriptionUnknown, SchemaNotFollowed, UploadNotAgreed
+from rowtide.merge.errors.subscribing import (
+    DownloadLost,
+    MergeSubscriptionUnknown,
+    SchemaNotFollowed,
+    TooLargeAtOnce,
+    UploadNotAgreed,
+)
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import UnsentColumn
 from rowtide.merge.nodes.rows import Refusal
@@ -26,6 +34,7 @@ from rowtide.merge.session.messages import (
     RefusedUpload,
     RowBatch,
     RowsByArticle,
+    SessionTerms,
     SyncAnswer,
     SyncRequest,
     Transport,
@@ -34,6 +43,7 @@ from rowtide.merge.session.messages import (
 )
 from rowtide.merge.session.pairing import HUB, fingerprint_of
 from rowtide.merge.session.spooling import Spool
+from rowtide.merge.session.upload_parts import ConfirmedRows, PartSize, divide, select
 from rowtide.merge.versions.changes import RowChange
 
 _MOST_REQUESTS = 8
@@ -58,17 +68,31 @@ def synchronise_over(
     *,
     defers: bool = True,
     follow: Follow | None = None,
+    reinitializes: bool = False,
+    confirmed: Path | None = None,
 ) -> Summary:
     """Exchange all changes of a device and its hub, or those of one direction.
 
     With `defers`, an acknowledgement that says nothing but that all has come is left to the next synchronisation.
-    `follow` brings the device to the hub's schema. Raises what the hub raises; `SchemaNotFollowed` without `follow`;
-    `NodeCopied`, `MergeSubscriptionUnknown`, `SessionReplaced`, `NodeBusy`.
+    `follow` brings the device to the hub's schema. `confirmed` is a file for what the hub has confirmed of an upload in
+    several requests: one that was cut goes on after that. `reinitializes` is as in `SyncRequest`.
+
+    Raises what the hub raises; `SchemaNotFollowed` without `follow`; `NodeCopied`, `MergeSubscriptionUnknown`,
+    `SessionReplaced`, `NodeBusy`.
     """
-    device = _find_device(node, publication, subscriber_name)
+    device = find_device(node, publication, subscriber_name)
     summary, clock = Summary(subscriber_name), time.monotonic()
     session = _DeviceSession(
-        transport, device, subscriber_name, exchange, summary, on_progress, defers=defers, follow=follow
+        transport,
+        device,
+        subscriber_name,
+        exchange,
+        summary,
+        on_progress,
+        defers=defers,
+        follow=follow,
+        reinitializes=reinitializes,
+        confirmed=confirmed,
     )
     with collecting_rarely():
         session.run()
@@ -78,7 +102,8 @@ def synchronise_over(
     return summary
 
 
-def _find_device(node: Node, publication: str, subscriber_name: str) -> DeviceHalf:
+def find_device(node: Node, publication: str, subscriber_name: str) -> DeviceHalf:
+    """Return a device as it stores its subscription. Raises `MergeSubscriptionUnknown`."""
     own = find_publication(node.connection, publication) if node.tables.is_prepared() else None
     subscription = None if own is None else _find_subscription(node, own.pubid, own.publisher)
     if own is None or subscription is None:
@@ -105,6 +130,8 @@ class _DeviceSession:
     on_progress: Progress
     defers: bool = field(kw_only=True)
     follow: Follow | None = field(kw_only=True)
+    reinitializes: bool = field(kw_only=True)
+    confirmed: Path | None = field(kw_only=True)
 
     def run(self) -> None:
         """Exchange, and again where the device has followed the hub's schema, or got keys above its ranges."""
@@ -118,7 +145,7 @@ class _DeviceSession:
             except _Followed:
                 if not left:
                     raise SchemaNotFollowed(self.subscriber, self.device.publication) from None
-                self.device = _find_device(self.device.node, self.device.publication, self.subscriber)
+                self.device = find_device(self.device.node, self.device.publication, self.subscriber)
                 continue
             if not self.exchange.downloads or not self.device.is_overtaken:
                 return
@@ -131,7 +158,7 @@ class _DeviceSession:
         self._note_unsent(HUB, answer.unsent)
         uploaded = answer.result
         if uploaded is not None:
-            self._sum_up(uploaded)
+            self.sum_up(uploaded)
         header = answer.download
         if header is None:
             return
@@ -139,7 +166,7 @@ class _DeviceSession:
         phase = Phase()
         parts = self._download(answer, first)
         with Spool(parts) as spool:
-            tell = self._tell("download")
+            tell = self.tell("download")
             device.receive(answer.terms, header, spool, uploaded.generation, phase, tell)
         said = device.confirm(answer.terms, header, uploaded, phase, self.exchange, may_defer=self.defers)
         self.summary.download.add(phase)
@@ -179,7 +206,7 @@ class _DeviceSession:
             if result.is_complete:
                 if result.awaited != awaited:
                     device.keep_awaited(result)
-                if answer.must_follow:
+                if answer.must_follow and not self.reinitializes:
                     self._follow(state)
                 return answer, batches
             given.take(device, result)
@@ -235,18 +262,21 @@ class _DeviceSession:
             definitions=device.known if given.is_defined else None,
             fingerprint=fingerprint_of(device.known),
         )
-        request = SyncRequest(said, self.exchange, numberings=device.number(), acknowledgement=owed)
+        request = SyncRequest(
+            said,
+            self.exchange,
+            numberings=device.number(),
+            acknowledgement=owed,
+            reinitializes=self.reinitializes,
+        )
         if not (self.exchange.uploads or given.uploads):
             answer, batches = self.transport.synchronise(request, lambda: iter(()))
             return answer, batches, None
-        with device.read(given.since, given.requested) as (read, spool):
-            header = replace(read, round=given.rounds, tops=given.tops)
-            request = replace(request, upload=header)
-            answer, batches = self.transport.synchronise(
-                request, lambda: (RowBatch(nickname, changes) for nickname, changes in spool.batches())
-            )
-            self._tell("upload")(spool.changes, spool.changes)
-        return answer, batches, header
+        with device.read(given.since, given.requested, is_whole=True) as (read, spool):
+            request = replace(request, upload=replace(read, round=given.rounds, tops=given.tops))
+            answer, batches = _DividedUpload(self, request, spool).send()
+            self.tell("upload")(spool.changes, spool.changes)
+        return answer, batches, request.upload
 
     def _download(self, answer: SyncAnswer, first: Sequence[RowBatch]) -> Iterator[tuple[Article, Sequence[RowChange]]]:
         """Yield the batches of a download, which are fetched as they are written."""
@@ -261,7 +291,7 @@ class _DeviceSession:
                 yield articles[batch.article], batch.changes
             batches = ()
 
-    def _sum_up(self, result: UploadResult) -> None:
+    def sum_up(self, result: UploadResult) -> None:
         """Add what has become of an upload to the summary."""
         phase = Phase(articles=dict(result.counts))
         articles = {article.nickname: article for article in self.device.at_hub}
@@ -272,8 +302,103 @@ class _DeviceSession:
         self.summary.upload.refusals += [refused for refused, _ in refusals]
         self.summary.upload.refused += [refused for refused, each in refusals if each.is_wanted]
 
-    def _tell(self, phase: str) -> Tell:
+    def tell(self, phase: str) -> Tell:
         return lambda done, all_: self.on_progress(phase, done, all_)
+
+
+@dataclass(slots=True)
+class _DividedUpload:
+    """An upload that is sent in one request or several."""
+
+    session: _DeviceSession
+    request: SyncRequest
+    spool: Spool
+    deferred: dict[int, set[str]] = field(default_factory=dict)
+    tried: int | None = None
+    """The number of deferred rows when they were sent again."""
+    done: int = 0
+
+    def send(self) -> tuple[SyncAnswer, Sequence[RowBatch]]:
+        """Return the answer to the last part, or to the first one that the hub cannot take before it knows more."""
+        device, header = self.session.device, self.header
+        if device.has_records:
+            return self.session.transport.synchronise(self.request, self._batches)
+        own = device.subscription
+        confirmed = ConfirmedRows.read(self.session.confirmed, own.subid, own.sent, self.request.state.proposed)
+        most = PartSize()
+        deletes = sum(counts.deletes for counts in self.spool.counts.values())
+        parts = divide(confirmed.without(self._batches(), header.requested), most, deletes)
+        part = next(parts)
+        while True:
+            following = next(parts, None)
+            if following is None and self._is_to_try_again(part, most):
+                parts = chain(divide(select(self._batches(), self.deferred), most), [part])
+                part = next(parts)
+                continue
+            try:
+                answer, batches = self._send_last(part) if following is None else self._send(part)
+            except TooLargeAtOnce:
+                if not most.halve(part):
+                    raise
+                left = (part,) if following is None else (part, following)
+                parts = chain.from_iterable([*(divide(one, most) for one in left), parts])
+                part = next(parts)
+                continue
+            if answer.terms is None or answer.result is None:
+                return answer, batches
+            if following is None:
+                confirmed.forget()
+                return answer, batches
+            self._take(answer.terms, answer.result, part, confirmed)
+            part = following
+
+    @property
+    def header(self) -> UploadHeader:
+        """What comes with each part."""
+        assert self.request.upload is not None
+        return self.request.upload
+
+    def _is_to_try_again(self, last: Sequence[RowBatch], most: PartSize) -> bool:
+        """Whether what was deferred is sent in parts of its own, as it does not fit into the last one.
+
+        What these rows needed has come since. Rows that need each other are left, and come with the last part.
+        """
+        number = sum(map(len, self.deferred.values()))
+        if number == 0 or (self.tried is not None and number >= self.tried) or most.takes(self._with_deferred(last)):
+            return False
+        self.tried = number
+        return True
+
+    def _with_deferred(self, last: Sequence[RowBatch]) -> Sequence[RowBatch]:
+        return [*select(self._batches(), self.deferred), *last] if self.deferred else last
+
+    def _send(self, part: Sequence[RowBatch]) -> tuple[SyncAnswer, Sequence[RowBatch]]:
+        request = replace(self.request, upload=replace(self.header, has_more=True))
+        return self.session.transport.synchronise(request, lambda: iter(part))
+
+    def _send_last(self, part: Sequence[RowBatch]) -> tuple[SyncAnswer, Sequence[RowBatch]]:
+        batches = self._with_deferred(part)
+        return self.session.transport.synchronise(self.request, lambda: iter(batches))
+
+    def _take(
+        self, terms: SessionTerms, result: UploadResult, part: Sequence[RowBatch], confirmed: ConfirmedRows
+    ) -> None:
+        """Store that the hub has a part."""
+        session = self.session
+        session.device.begin(terms)
+        confirmed.add(part, result.deferred)
+        for batch in part:
+            self.deferred.get(batch.article, set()).difference_update(change.rowguid for change in batch.changes)
+        for nickname, rowguids in result.deferred.items():
+            self.deferred.setdefault(nickname, set()).update(rowguids)
+        state = replace(self.request.state, session=terms.session)
+        self.request = replace(self.request, state=state, acknowledgement=None)
+        session.sum_up(result)
+        self.done += sum(len(batch.changes) for batch in part)
+        session.tell("upload")(self.done, self.spool.changes)
+
+    def _batches(self) -> Iterator[RowBatch]:
+        return (RowBatch(nickname, changes) for nickname, changes in self.spool.batches())
 
 
 @dataclass(slots=True)

@@ -170,7 +170,10 @@ def _exchange(
         if request.upload.since > terms.since:
             return SessionAnswer(SyncAnswer(terms))
         result = _receive(half, request.upload, uploaded, summary)
-        if not result.is_complete:
+        if request.upload.has_more:
+            with in_session(half.node, half.pairing.at_hub):
+                history.put()
+        if request.upload.has_more or not result.is_complete:
             return SessionAnswer(SyncAnswer(terms, result))
     ranges = half.renew_ranges(request.numberings)
     if not request.exchange.downloads:
@@ -192,7 +195,12 @@ def _receive(half: HubHalf, header: UploadHeader, uploaded: UploadedBatches, sum
     """Write an upload; rows that the hub requests again and that have not come are wanted of the device."""
     receipt = half.receive(summary.upload)
     with Spool(_parts(half.pairing, uploaded.batches), uploaded.limits) as spool:
-        if find_record_types(receipt.articles):
+        has_records = bool(find_record_types(receipt.articles))
+        if header.has_more:
+            if has_records:
+                raise UploadMalformed(half.pairing.at_hub.subscriber, "an upload with logical records is divided")
+            return receipt.receive_part(header, spool)
+        if has_records:
             # Logical records are put together.
             spool.complete()
         result = receipt.receive(header, spool, lambda _done, _all: None)

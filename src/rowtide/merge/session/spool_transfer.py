@@ -11,7 +11,7 @@ from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.sending import ChangesRequest
 from rowtide.merge.partitions.belonging import find_record_types
 from rowtide.merge.progress import put_received, set_subscription
-from rowtide.merge.session.exchange import Receiver, Transfer
+from rowtide.merge.session.exchange import Part, Receiver, Transfer
 from rowtide.merge.session.history import Phase
 from rowtide.merge.session.receiving import NodeReceiver
 from rowtide.merge.session.record_transfer import RecordReceiver, RecordTransfer
@@ -83,6 +83,16 @@ def transfer(
     phase.refusals += transferring.refused
     phase.seconds += time.monotonic() - began
     return transferring.is_concluded
+
+
+def transfer_part(spool: Spool, receiver: Receiver, articles: Sequence[Article], phase: Phase) -> Sequence[Part]:
+    """Transfer a spool that others of the same upload follow, and add to the phase's result; return what is left."""
+    began = time.monotonic()
+    left = Transfer(receiver, {article.nickname: article for article in articles}, counts=phase.articles).run_part(
+        spool
+    )
+    phase.seconds += time.monotonic() - began
+    return left
 
 
 def advance(receiver: NodeReceiver, store: Callable[[], None]) -> None:

@@ -78,7 +78,7 @@ def row(*values: object) -> dict[str, Any]:
         (GOOD | {"protocol": True}, "protocol"),
         (GOOD | {"more": 1}, "/"),
         ({name: value for name, value in GOOD.items() if name != "is_last"}, "/"),
-        (GOOD | {"message": {}}, "message"),
+        (GOOD | {"message": None}, "message"),
         (GOOD | {"message": {"code": 5}}, "message.code"),
         (GOOD | {"message": {"code": "x", "host_name": "south"}}, "message"),
         (GOOD | {"batches": {}}, "batches"),

@@ -17,7 +17,7 @@ from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.hub.records import HubRecords, hub_records, read_buried
 from rowtide.merge.session.messages import RefusedUpload, RowsByArticle, TopsQuestion, UploadHeader, UploadResult
 from rowtide.merge.session.pairing import Pairing
-from rowtide.merge.session.spool_transfer import advance, in_session, store_received, transfer
+from rowtide.merge.session.spool_transfer import advance, in_session, store_received, transfer, transfer_part
 from rowtide.merge.session.spooling import Spool
 
 
@@ -71,6 +71,17 @@ class UploadReceipt:
             transfer(spool, receiver, articles, self.phase, tell, self._records)
         self._changes += spool.changes
         return self._end_round(receiver, header.generation)
+
+    def receive_part(self, header: UploadHeader, spool: Spool) -> UploadResult:
+        """Write a part of an upload that others follow; what is refused of it comes again with the last."""
+        if self.claims is not None:
+            self.claims.begin(header.generation)
+        receiver = self._make_receiver()
+        spool.mappings = {nickname: one for nickname, one in self.pairing.mappings.items() if one.is_needed}
+        deferred = transfer_part(spool, receiver, self.articles, self.phase)
+        receiver.conclude()
+        rows = {article.nickname: [change.rowguid for change in changes] for article, changes in deferred}
+        return UploadResult(self.pairing.at_hub.received, deferred=rows, counts=self.phase.articles)
 
     def _end_round(self, receiver: HubReceiver, generation: int) -> UploadResult:
         records = self._records

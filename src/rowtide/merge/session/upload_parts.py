@@ -1,0 +1,207 @@
+"""Parts of an upload by requests: each is committed at the hub as it comes, and a cut upload goes on after the last.
+
+A part is a request. What the hub refuses of one that others follow is deferred, and sent again with the last: a row may
+need one of a later part, or have the unique value of one. All deletes are in the last part if they fit into one: those
+that foreign keys connect are judged together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from rowtide.core.errors import FileNotWritable
+from rowtide.merge.session.messages import RowBatch
+from rowtide.merge.versions.changes import RowChange
+
+_DIGEST_BYTES = 16
+_ROW_OVERHEAD = 100
+"""Bytes of a row beside its values, roughly."""
+_TOMBSTONES_A_ROW = 4
+
+
+@dataclass(slots=True)
+class PartSize:
+    """What a part has at most, but for a single row that is larger; `size` is of values, in characters."""
+
+    rows: float = 20_000
+    size: int = 8 * 1024 * 1024
+
+    def takes(self, batches: Sequence[RowBatch]) -> bool:
+        """Whether batches fit into a part."""
+        rows, size = _weigh_all(batches)
+        return rows <= self.rows and size <= self.size
+
+    def halve(self, part: Sequence[RowBatch]) -> bool:
+        """Take half of a part that was too large, from now on; return whether it has more than one row."""
+        rows, size = _weigh_all(part)
+        self.rows, self.size = min(self.rows, rows / 2), min(self.size, size // 2)
+        return sum(len(batch.changes) for batch in part) > 1
+
+
+@dataclass(slots=True)
+class _Part:
+    batches: list[RowBatch] = field(default_factory=list)
+    rows: float = 0
+    size: int = 0
+
+    def fits(self, rows: float, size: int, most: PartSize) -> bool:
+        return not self.batches or (self.rows + rows <= most.rows and self.size + size <= most.size)
+
+    def add(self, batch: RowBatch, rows: float, size: int) -> None:
+        self.batches.append(batch)
+        self.rows += rows
+        self.size += size
+
+
+def divide(batches: Iterable[RowBatch], most: PartSize, deletes: int = 0) -> Iterator[Sequence[RowBatch]]:
+    """Yield an upload's batches in parts, in their order; there is one at least. `deletes` is the number of deletes.
+
+    `most` may be changed meanwhile.
+    """
+    part, has_deletes = _Part(), False
+    for batch in batches:
+        is_delete = batch.changes[0].row is None
+        if is_delete and not has_deletes:
+            has_deletes = True
+            if part.batches and not part.fits(*_weigh_deletes(deletes), most):
+                yield part.batches
+                part = _Part()
+        for piece in _pieces(batch, most):
+            rows, size = _weigh(piece)
+            if not part.fits(rows, size, most):
+                yield part.batches
+                part = _Part()
+            part.add(piece, rows, size)
+    yield part.batches
+
+
+def _weigh_deletes(number: int) -> tuple[float, int]:
+    return number / _TOMBSTONES_A_ROW, number * _ROW_OVERHEAD
+
+
+def _weigh(batch: RowBatch) -> tuple[float, int]:
+    if batch.changes[0].row is None:
+        return _weigh_deletes(len(batch.changes))
+    return len(batch.changes), sum(map(_size_of, batch.changes))
+
+
+def _weigh_all(batches: Iterable[RowBatch]) -> tuple[float, int]:
+    weights = [_weigh(batch) for batch in batches]
+    return sum(rows for rows, _ in weights), sum(size for _, size in weights)
+
+
+def _size_of(change: RowChange) -> int:
+    return _ROW_OVERHEAD + sum(len(value) for value in change.row or () if value is not None)
+
+
+def _pieces(batch: RowBatch, most: PartSize) -> Iterator[RowBatch]:
+    """Yield a batch in pieces that fit into a part."""
+    rows, size = _weigh(batch)
+    if len(batch.changes) == 1 or (rows <= most.rows and size <= most.size):
+        yield batch
+        return
+    middle = len(batch.changes) // 2
+    for changes in (batch.changes[:middle], batch.changes[middle:]):
+        yield from _pieces(RowBatch(batch.article, changes), most)
+
+
+def select(batches: Iterable[RowBatch], rowguids: Mapping[int, Collection[str]]) -> Iterator[RowBatch]:
+    """Yield the changes of some rows, by the article's nickname."""
+    for batch in batches:
+        wanted = rowguids.get(batch.article, ())
+        changes = [change for change in batch.changes if change.rowguid in wanted]
+        if changes:
+            yield RowBatch(batch.article, changes)
+
+
+@dataclass(slots=True)
+class ConfirmedRows:
+    """The versions of an unfinished upload that the hub has confirmed, in a file beside the device's.
+
+    They are of one session's proposal, `tag`: a file of another one counts for nothing. What is lost of it is sent
+    again, with the same effect.
+    """
+
+    path: Path | None
+    tag: str
+    _known: set[bytes] = field(default_factory=set)
+    _is_begun: bool = False
+
+    @classmethod
+    def read(cls, path: Path | None, *tag: object) -> Self:
+        """Return what is confirmed; nothing where that is not kept. Raises `FileNotWritable`."""
+        own = cls(path, "\n".join(map(str, tag)))
+        try:
+            stored = path.read_bytes() if path is not None and path.exists() else b""
+        except OSError as error:
+            raise FileNotWritable(str(path), error.strerror or str(error)) from error
+        listed = [stored[at : at + _DIGEST_BYTES] for at in range(0, len(stored), _DIGEST_BYTES)]
+        if listed and listed[0] == own._head:
+            own._is_begun = True
+            own._known.update(listed[1:])
+        return own
+
+    @property
+    def _head(self) -> bytes:
+        return _digest(self.tag.encode())
+
+    def without(self, batches: Iterable[RowBatch], wanted: Mapping[int, Collection[str]]) -> Iterator[RowBatch]:
+        """Yield the changes that are not confirmed, and those of rows that the hub requests."""
+        for batch in batches:
+            asked = wanted.get(batch.article, ())
+            left = [
+                change
+                for change in batch.changes
+                if change.rowguid in asked or _digest_of(batch.article, change) not in self._known
+            ]
+            if left:
+                yield RowBatch(batch.article, left)
+
+    def add(self, batches: Iterable[RowBatch], deferred: Mapping[int, Collection[str]]) -> None:
+        """Store that the hub has confirmed all of some batches but what it has deferred. Raises `FileNotWritable`."""
+        if self.path is None:
+            return
+        digests = [
+            _digest_of(batch.article, change)
+            for batch in batches
+            for change in batch.changes
+            if change.rowguid not in deferred.get(batch.article, ())
+        ]
+        if self._is_begun:
+            self._write(b"".join(digests), "ab")
+        else:
+            self._write(b"".join((self._head, *digests)), "wb")
+            self._is_begun = True
+
+    def forget(self) -> None:
+        """Remove the file: the upload is complete. Raises `FileNotWritable`."""
+        try:
+            if self.path is not None:
+                self.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise FileNotWritable(str(self.path), error.strerror or str(error)) from error
+
+    def _write(self, data: bytes, mode: str) -> None:
+        assert self.path is not None
+        try:
+            with open(self.path, mode) as file:
+                file.write(data)
+        except OSError as error:
+            raise FileNotWritable(str(self.path), error.strerror or str(error)) from error
+
+
+def _digest_of(article: int, change: RowChange) -> bytes:
+    said = (change.lineage, change.last, change.columns or b"", b"+" if change.row is None else b"-")
+    return _digest(f"{article} {change.rowguid}".encode(), *said)
+
+
+def _digest(*parts: bytes) -> bytes:
+    made = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    for part in parts:
+        made.update(len(part).to_bytes(4))
+        made.update(part)
+    return made.digest()

@@ -1,0 +1,163 @@
+"""Uploads of devices in several requests, with each kind of hub."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.gateway.served_hubs import Gateway, serving_hub
+from builders.merge.merged_databases import PUBLICATION, Merge
+from rowtide.gateway.client import GatewayClient
+from rowtide.gateway.device import Device
+from rowtide.gateway.errors import BodyTooLarge, GatewayNotReached
+from rowtide.gateway.limits import GatewayLimits
+
+TABLES = (
+    "create table part (id integer primary key, name text not null unique, above integer references part (id))",
+    "create table piece (id integer primary key, part_id integer not null references part (id))",
+)
+FEW = GatewayLimits(rows=10, requests_per_minute=10_000)
+
+
+@pytest.fixture
+def gateway(merged: Merge) -> Iterator[Gateway]:
+    """A gateway that takes ten rows with one request."""
+    merged.hub.execute(*TABLES)
+    merged.merge.add_publication(PUBLICATION)
+    merged.merge.add_article(PUBLICATION, "part")
+    merged.merge.add_article(PUBLICATION, "piece")
+    with serving_hub(merged, limits=FEW) as served:
+        yield served
+
+
+def device_of(gateway: Gateway, path: Path) -> Device:
+    """Return a device with its file."""
+    made = Device(path, gateway.url)
+    made.client.pause = gateway.pauses.append
+    made.register(gateway.merged.merge.add_device("tablet", publication=PUBLICATION))
+    made.sync()
+    return made
+
+
+def another(gateway: Gateway, path: Path) -> Device:
+    """Return the same device in another process."""
+    made = Device(path, gateway.url)
+    made.client.pause = gateway.pauses.append
+    return made
+
+
+@dataclass(slots=True)
+class CutClient(GatewayClient):
+    """A client on a network that is cut after some requests, before or after the last of them has arrived."""
+
+    left: int = 0
+    arrives: bool = False
+
+    def exchange(self, step: str, body: bytes, key: str) -> bytes:
+        if self.left == 0:
+            if self.arrives:
+                GatewayClient.exchange(self, step, body, key)
+            raise GatewayNotReached(self.url, "it was cut")
+        answer = GatewayClient.exchange(self, step, body, key)
+        self.left -= 1
+        return answer
+
+
+def write(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as program:
+        for sql in statements:
+            program.execute(sql)
+        program.commit()
+
+
+def insert(path: Path, first: int, last: int) -> None:
+    numbered = f"with recursive n (id) as (values ({first}) union all select id + 1 from n where id < {last})"
+    write(path, f"{numbered} insert into part (id, name) select id, 'n' || id from n")
+
+
+def rows(path: Path, table: str = "part") -> list[Any]:
+    with closing(sqlite3.connect(path)) as program:
+        return program.execute(f"select * from {table} order by id").fetchall()
+
+
+def at_hub(gateway: Gateway, table: str = "part") -> list[Any]:
+    columns = "id, name, above" if table == "part" else "id, part_id"
+    return sorted(gateway.merged.hub.rows(table, columns))
+
+
+def visible(path: Path, table: str = "part") -> list[Any]:
+    return [row[:3] if table == "part" else row[:2] for row in rows(path, table)]
+
+
+def test_an_upload_of_any_size_goes(gateway: Gateway, tmp_path: Path) -> None:
+    path = tmp_path / "field.db"
+    with device_of(gateway, path) as tablet:
+        insert(path, 1, 40)
+        summary = tablet.sync()
+        assert summary.upload.total.inserts == 40
+        assert not summary.upload.refused
+        assert at_hub(gateway) == visible(path)
+        assert len(at_hub(gateway)) == 40
+        before = tablet.client.requests
+        assert tablet.sync().is_quiet
+        assert tablet.client.requests - before == 1
+
+
+@pytest.mark.parametrize("arrives", [False, True], ids=["request lost", "answer lost"])
+def test_a_cut_upload_goes_on_after_what_was_confirmed(gateway: Gateway, tmp_path: Path, *, arrives: bool) -> None:
+    path = tmp_path / "field.db"
+    with device_of(gateway, path) as tablet:
+        insert(path, 1, 64)
+        tablet._client = CutClient(gateway.url, tablet.client.token, attempts=1, left=6, arrives=arrives)
+        with pytest.raises(GatewayNotReached):
+            tablet.sync()
+    there = len(at_hub(gateway))
+    assert 20 < there < 64
+    write(path, "update part set name = 'again' where id = 1", "delete from part where id = 2")
+    with serving_hub(gateway.merged, limits=FEW) as elsewhere, another(elsewhere, path) as tablet:
+        summary = tablet.sync()
+        # What had come is not sent again, but for the part whose answer was lost.
+        assert summary.upload.total.inserts == 64 - there
+        assert tablet.client.requests < 15
+        assert at_hub(gateway) == visible(path)
+        assert tablet.sync().is_quiet
+    assert not [each for each in tmp_path.iterdir() if each.name.endswith(".sending")]
+
+
+def test_rows_that_need_later_ones_are_not_refused(gateway: Gateway, tmp_path: Path) -> None:
+    path = tmp_path / "field.db"
+    with device_of(gateway, path) as tablet:
+        insert(path, 1, 8)
+        tablet.sync()
+        # Some have the unique value of another; the new ones have a row above them that may come later.
+        write(
+            path,
+            "update part set name = 'x' || id where id < 5",
+            "update part set name = 'n' || (5 - id) where id < 5",
+            "insert into part (id, name) select id + 100, 'new ' || id from part",
+            "update part set above = id + 1 where id between 101 and 107",
+            "insert into piece (id, part_id) select id, id from part",
+        )
+        summary = tablet.sync()
+        assert not summary.upload.refusals
+        assert summary.upload.total.conflicts == 0
+        assert at_hub(gateway) == visible(path)
+        assert at_hub(gateway, "piece") == visible(path, "piece")
+        assert not gateway.merged.merge.list_conflicts(PUBLICATION)
+
+
+def test_one_row_that_is_too_large_is_named(gateway: Gateway, tmp_path: Path) -> None:
+    path = tmp_path / "field.db"
+    small = GatewayLimits(body_bytes=10_000)
+    with device_of(gateway, path), serving_hub(gateway.merged, limits=small) as narrow:
+        insert(path, 1, 3)
+        write(path, "insert into part (id, name) values (4, hex(randomblob(20000)))")
+        with another(narrow, path) as narrowed, pytest.raises(BodyTooLarge):
+            narrowed.sync()
+        assert len(at_hub(gateway)) in (2, 3)
