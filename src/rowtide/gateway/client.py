@@ -198,8 +198,10 @@ class GatewayClient:
                 # The gateway closed an idle connection: that says nothing of a new one.
                 return self._send(path, body, headers)
             raise GatewayNotReached(self.url, _reason(error)) from error
-        if answer.will_close:
+        if answer.length or answer.will_close:
             self.close()
+        # Reading up to a limit does not raise where the connection ends before.
+        self._require_end(answer)
         return answer, content
 
     def _connected(self) -> http.client.HTTPConnection:
