@@ -95,6 +95,14 @@ class FieldWork:
         del self.expected[keys[1]]
         self._add(device.run)
 
+    def add_at_hub(self, region: str, rows: int) -> None:
+        """Insert many rows of a region at the hub."""
+        first, self._last = self._last + 1, self._last + rows
+        added = {key: (region, f"row {key}") for key in range(first, self._last + 1)}
+        values = ", ".join(f"({key}, '{region}', '{name}')" for key, (_, name) in added.items())
+        self.merged.hub.execute(f"insert into item (id, region, name) values {values}")
+        self.expected |= added
+
     def _insert(self, run: Any, region: str) -> int:
         self._last += 1
         name = f"row {self._last}"
