@@ -9,6 +9,7 @@ OBJECT_SERVER := .venv/bin/object-server
 REST_SERVER := .venv/rest-server
 PROMTOOL := .venv/bin/promtool
 PGBOUNCER := .venv/pgbouncer/pgbouncer
+PROXIES := .venv/proxies/caddy
 REWRITTEN := .venv/rewritten
 BENCH_LOCK := benchmarks/requirements.lock
 BENCH_INSTALLED := .venv/installed-bench
@@ -46,10 +47,10 @@ check: install lint ## Lint, check types, and run the tests that need no server
 	$(BIN)/pytest -q $(IN_PARALLEL) -m "$(WITHOUT_SERVERS)" $(wildcard tests/unit tests/properties tests/conformance tests/integration/tracking tests/integration/diagnosis)
 
 test: java go chromium ## Run the tests that a change is judged by
-	@$(MAKE) --no-print-directory --jobs=2 lint $(JARS) $(OBJECT_SERVER) $(REST_SERVER) $(PROMTOOL) $(PGBOUNCER) $(REWRITTEN)
+	@$(MAKE) --no-print-directory --jobs=2 lint $(JARS) $(OBJECT_SERVER) $(REST_SERVER) $(PROMTOOL) $(PGBOUNCER) $(PROXIES) $(REWRITTEN)
 	$(BIN)/pytest $(IN_PARALLEL) -m "not soak and not exhaustive" --durations=10
 
-test-all: java go chromium install lint $(JARS) $(OBJECT_SERVER) $(REST_SERVER) $(PROMTOOL) $(PGBOUNCER) ## Run those that take longer too: every test on every pair of databases
+test-all: java go chromium install lint $(JARS) $(OBJECT_SERVER) $(REST_SERVER) $(PROMTOOL) $(PGBOUNCER) $(PROXIES) ## Run those that take longer too: every test on every pair of databases
 	$(BIN)/pytest $(IN_PARALLEL) -m "not soak" --durations=10
 	$(BIN)/pytest $(IN_PARALLEL) --by-requests -m "not soak and not exhaustive" tests/conformance/merge tests/properties/merge tests/scenarios/merge
 
@@ -132,6 +133,12 @@ $(PROMTOOL): $(BIN)/uv scripts/fetch-prometheus
 $(PGBOUNCER): $(BIN)/uv scripts/fetch-pgbouncer
 	@echo "Fetching PgBouncer for the tests ..."
 	@scripts/fetch-pgbouncer $(@D)
+	@touch $@
+
+# Ten megabytes: nginx and Caddy.
+$(PROXIES): $(BIN)/uv scripts/fetch-proxies
+	@echo "Fetching nginx and Caddy for the tests ..."
+	@scripts/fetch-proxies $(@D)
 	@touch $@
 
 # The tests of a new clone are compiled here, beside the linters: else each of the workers would do it. The run itself

@@ -33,7 +33,9 @@ HEAD = """# Wire protocol, version 1
 
 What a device and a [gateway](../how-to/gateway.md) say to each other, for those who write a client.
 [Recorded requests and answers](wire-protocol-vectors.json) are of a real synchronisation: `code`, then `requests` in
-their order, each with its `step`, `body`, and `answer`.
+their order, each with its `step`, `body`, and `answer`; where the device's file is read or written, also with the file
+`before` and `after`, as SQL that makes the tables below. Several requests of one call have `before` at the first one of
+them, and `after` at the last.
 This page is made from the code by `scripts/wire_reference.py`.
 
 ## Requests
@@ -84,8 +86,51 @@ as long again by chance.
 
 A batch has `article`, its nickname; `versions`, each with `lineage` and `last`, and `columns`, `tombstone`, `priority` and
 `overrules` if there are any; and `rows`, each a list of its rowguid, the place of its version in `versions`, and its values
-in the order of the article's columns, null for a tombstone; `bases` and `parents` follow where there are any. Versions are
-opaque to a client that does not compare them.
+in the order of the article's columns, null for a tombstone; `bases` and `parents` follow where there are any.
+
+## The first file
+
+`file` names a SQLite file, which `GET` fetches gzipped. It has the published tables with their rows, each with a column
+`rowguid`, a UUID in lower case: a new row gets a new one. A client may work with this file as rowtide does, or take from it
+what follows and keep it in tables of its own:
+
+| of a message | in the first file |
+|---|---|
+| `publication`, `hub` | `sysmerge_stored_publications`: `name`, `publisher` |
+| `nickname` | `MSmerge_replinfo`: `nickname`; it is the device's |
+| `subid`, `state`, `session`, `sent`, `received`, `schema_version`, `schema_guid` | `sysmerge_stored_subscriptions`, the row whose `replnickname` is the hub: `subid`, `replicastate`, `session`, `sentgen`, `recgen`, `schemaversion`, `schemaguid` |
+| definitions | `sysmerge_stored_articles`: `definition`, JSON with the article's `nickname`, `table` (`table_in_files` where that is not empty), `columns` in the order of values, each with `name` and `type_text`, `processing_order`, parents first, and `column_tracking` |
+| lineage of a row | `MSmerge_stored_contents`, by `tablenick` and `rowguid`: `lineage`, `colv`; of a row that is not there, `purged_lineage` of its article |
+
+`fingerprint` is the SHA-256 of all definitions, in the order of nicknames, joined by line feeds: its first 32 hexadecimal
+digits. It stands for `definitions`, unless an answer has those of the hub.
+
+## Versions of rows
+
+A change is a node's nickname in 6 bytes and the number of its generation in 4, big-endian. A generation is what a device
+uploads at once; its number is above those before, and `sent` is the last that the hub has. `last` is the change that made
+the version. `lineage` has the last change of each node that the version includes, in the order of nicknames: a device that
+changes or deletes a row puts its own change into the lineage that the row has, in place of its earlier one if there is any;
+a new row has its own change alone. `columns`, of an article with column tracking alone, has for each column that was updated
+its place among the columns, from 0, in 2 bytes, and the last change of it, in the order of places; an insert has none.
+`tombstone` is 1 for a row that a user deleted. What the hub sends replaces what the device has, with its version: the hub
+has compared both.
+
+## A synchronisation
+
+1. The device stores a new mark, the letter r and 32 random hexadecimal digits, as `proposed`; a repeated request has the
+   same one, until the mark is its `state`.
+2. It sends `sync` with its state, and with all changes after `sent` in batches: rows parents first, then tombstones children
+   first. `upload.since` is `sent`; `upload.generation` is the number of these changes, or `sent` where there are none.
+3. An answer without `result`: it sends the changes after `terms.since`. An answer whose `result.wanted` has rows: it repeats
+   its request with these rows too, as `upload.requested`, and `upload.round` one higher. With `must_follow` it asks `follow`
+   for the hub's definitions.
+4. It writes the batches of the answer, and those that `more` brings, until there are `download.batches`. In the same
+   transaction it stores `terms.mark` as its `state`, `terms.session`, `result.generation` as `sent`, and
+   `download.generation` as `received`. A row that a program has changed since step 2 stays as it is: it is uploaded next
+   time, and the hub decides. A lost download (RT-8181) begins again with step 2.
+5. It acknowledges: `session`, `mark`, `received`, and `moves` as they came. Where `moves` has no rows, the acknowledgement
+   may come as `acknowledgement` of the next `sync`; else it is sent by `acknowledge`.
 
 ## Steps
 

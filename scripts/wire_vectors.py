@@ -3,7 +3,8 @@
     .venv/bin/python scripts/wire_vectors.py > docs/reference/wire-protocol-vectors.json
 
 A hub in a file and its device exchange inserts, updates, deletes, rows that enter the device's partition, and a
-conflict that the device loses.
+conflict that the device loses. The first request of each call has the device's file as it was before, and the last one
+as it was after: SQL that makes the published table, and those of the metadata that the page names.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import sqlite3
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,30 @@ _AT_HUB = (
     "insert into item (id, name, price, region) values (5, 'from the hub', 2, 'north')",
     "update item set region = 'north' where id = 3",
 )
+_DUMPED = (
+    "item",
+    "sysmerge_stored_publications",
+    "sysmerge_stored_articles",
+    "sysmerge_stored_subscriptions",
+    "MSmerge_replinfo",
+    "MSmerge_stored_contents",
+    "MSmerge_stored_tombstone",
+)
+
+
+def _dump(file: Path) -> Iterator[str]:
+    """Yield SQL that makes the tables of a device's file that clients read."""
+    if not file.exists():
+        return
+    with closing(sqlite3.connect(file)) as connection:
+        for table in _DUMPED:
+            yield connection.execute("select sql from sqlite_master where name = ?", (table,)).fetchone()[0]
+            columns = ", ".join(
+                f"quote({name})" for (name,) in connection.execute("select name from pragma_table_info(?)", (table,))
+            )
+            # The names are ours.
+            for row in connection.execute(f"select {columns} from {table}"):  # noqa: S608
+                yield f"insert into {table} values ({', '.join(row)})"  # noqa: S608
 
 
 def _run(file: Path, *statements: str) -> None:
@@ -61,22 +87,27 @@ def _record(folder: Path) -> dict[str, Any]:
         recorded.append({"step": step, "key": key, "body": json.loads(body), "answer": json.loads(answer)})
         return answer
 
+    def follow(call: Callable[[], object]) -> None:
+        before, first = list(_dump(file)), len(recorded)
+        call()
+        recorded[first]["before"], recorded[-1]["after"] = before, list(_dump(file))
+
     with (
         patch.object(GatewayClient, "exchange", recording),
         serving_gateway(hubs, Address("127.0.0.1", 0), TlsOptions()) as at,
         Device(file, f"http://{at}/shop") as device,
     ):
         device.register(code)
-        device.sync()
+        follow(device.sync)
         _run(file, *_AT_DEVICE)
         _run(hub, *_AT_HUB)
-        device.sync()
+        follow(device.sync)
         device.wait(0.1)
         _run(file, "update item set name = 'twice' where id = 5")
         _run(hub, "update item set name = 'first' where id = 5")
-        device.sync()
+        follow(device.sync)
         device.list_conflicts()
-        device.sync()
+        follow(device.sync)
         device.logout()
     return {"code": code, "requests": recorded}
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rowtide.core.errors import RowtideError
+from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
 from rowtide.gateway.device_files import DeviceFiles
 from rowtide.gateway.errors import BodyTooLarge, JwtRefused, MessageMalformed, RegistrationNeedsCode
@@ -96,7 +97,9 @@ class Answering:
     async def answer(self, step: str, asked: DeviceRequest) -> Envelope:
         """Return the answer to a request. Raises what the step raises."""
         work = self.steps[step]
-        return await asyncio.wrap_future(self.workers.submit(asked.hub, lambda node: work(node, asked)))
+        envelope = await asyncio.wrap_future(self.workers.submit(asked.hub, lambda node: work(node, asked)))
+        failpoint("gateway_answer.before")
+        return envelope
 
     async def is_ready(self, hub: Hub) -> bool:
         """Return whether a hub's database answers."""

@@ -47,6 +47,8 @@ from rowtide.listening import read_bearer
 from rowtide.merge.devices.credentials import read_token
 
 _LARGEST_OF_STRANGERS = 65_536
+_GONE = 499
+"""As nginx logs it."""
 _PUBLIC = ("/healthz", "/readyz")
 _ALLOWED = ", ".join(
     ("Authorization", "Content-Type", "Content-Encoding", "Idempotency-Key", "Rowtide-Claims", "Rowtide-Client")
@@ -90,6 +92,7 @@ class GatewayApp:
             exception_handlers={
                 HTTPException: _of_starlette,
                 RowtideError: _as_problem,
+                ClientDisconnect: _as_gone,
                 Exception: _as_fault,
             },
         )
@@ -207,8 +210,6 @@ class Door:
 
         try:
             await self._answerer(request, origin)(scope, receive, send_noting)
-        except ClientDisconnect:
-            status = status or 499
         finally:
             if request.url.path not in _PUBLIC:
                 _note(request, status, sent, time.monotonic() - began)
@@ -281,6 +282,11 @@ def _as_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, RowtideError)
     request.state.code = f"RT-{error.number}"
     return problem_response(error)
+
+
+def _as_gone(_request: Request, _error: Exception) -> Response:
+    """Answer a device that has gone before its request had come: for the log of requests."""
+    return Response(status_code=_GONE)
 
 
 def _as_fault(request: Request, error: Exception) -> Response:

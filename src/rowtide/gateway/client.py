@@ -31,12 +31,14 @@ from rowtide.gateway.wire import problems
 from rowtide.gateway.wire.compression import Unfit, pack, unpack
 from rowtide.gateway.wire.envelopes import CONTENT_TYPE, Envelope, parse, read, write
 from rowtide.gateway.wire.typed_json import Misfit
+from rowtide.merge.errors.subscribing import DownloadLost
 
 Answer = TypeVar("Answer")
 CONNECT_S = 10.0
 ANSWER_S = 330.0
 """Longer than a gateway waits for a request, and than a device may wait for changes."""
 MOST_ATTEMPTS = 6
+_MOST_OF_LOST = 2
 _MOST_ANSWER = 1 << 30
 _MOST_PROBLEM = 1 << 16
 _PIECE = 1 << 18
@@ -97,7 +99,9 @@ class GatewayClient:
             try:
                 return read(self._exchange_renewing(step, body, key), kind)
             except Retryable as error:
-                if attempt + 1 == self.attempts:
+                # A proxy may pass the second attempt on to the gateway that has the download; else it begins again.
+                attempts = min(self.attempts, _MOST_OF_LOST) if isinstance(error, DownloadLost) else self.attempts
+                if attempt + 1 >= attempts:
                     raise
                 self.pause(retry_pause_s(problems.retry_after_s(error), attempt, random.random()))  # noqa: S311
         raise AssertionError("no attempt was made")
@@ -199,8 +203,10 @@ class GatewayClient:
                 # The gateway closed an idle connection: that says nothing of a new one.
                 return self._send(path, body, headers)
             raise GatewayNotReached(self.url, _reason(error)) from error
-        if answer.will_close:
+        if answer.length or answer.will_close:
             self.close()
+        # Reading up to a limit does not raise where the connection ends before.
+        self._require_end(answer)
         return answer, content
 
     def _connected(self) -> http.client.HTTPConnection:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Self
 
 from rowtide.core.errors import FileNotWritable
+from rowtide.core.failpoints import failpoint
 from rowtide.databases.passwords import FilePassword
 from rowtide.gateway.client import GatewayClient, make_request_key, read_gateway_url, send_plain
 from rowtide.gateway.errors import DeviceNotRegistered, PublicationUnclear
@@ -28,6 +29,7 @@ from rowtide.gateway.requests import (
 from rowtide.gateway.transport import GatewayTransport
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Progress
 from rowtide.merge.catalogue import get_publication, list_publications, read_nickname
+from rowtide.merge.errors.devices import TokenRefused
 from rowtide.merge.inspection.validating import ArticleValidation, validate_device
 from rowtide.merge.nodes.connecting import open_synchronised
 from rowtide.merge.nodes.node import Node
@@ -104,12 +106,13 @@ class Device:
         `PublicationUnclear`, what `MergeReplication.sync` raises, and what `GatewayClient.ask` raises.
         """
         self._find_token()
+        key_path = self._beside("fetching")
         if not self.path.exists():
-            key_path = self._beside("fetching")
             key = _read_key(key_path) or make_request_key()
             _write_private(key_path, key)
             fetch_first_file(self._client, self.path, key, replaces=replace)
-            key_path.unlink(missing_ok=True)
+        # Also what an interrupted call has left: another file is asked for with another key.
+        key_path.unlink(missing_ok=True)
         with open_synchronised(f"sqlite:///{self.path}", limits) as node:
             return self._exchange(node, exchange, on_progress)
 
@@ -208,7 +211,8 @@ class Device:
     def logout(self) -> None:
         """Let the token be in force no longer, and remove it; what was changed stays in the file."""
         self._find_token()
-        send_plain(self._client, "logout", Done(), Done)
+        with suppress(TokenRefused):  # a request whose answer was lost has done it
+            send_plain(self._client, "logout", Done(), Done)
         self.token_path.unlink(missing_ok=True)
         self._client.token = ""
 
@@ -241,6 +245,8 @@ def _write_private(path: Path, text: str) -> None:
             file.write(f"{text}\n")
             file.flush()
             os.fsync(file.fileno())
+        failpoint("device_token.before")
         os.replace(new, path)
+        failpoint("device_token.after")
     except OSError as error:
         raise FileNotWritable(str(path), error.strerror or str(error)) from error

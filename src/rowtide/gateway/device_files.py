@@ -7,22 +7,23 @@ request that asked for it: repeated, at any gateway that shares the folder, it g
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import hashlib
 import json
 import os
 import re
 import shutil
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import select
 
 from rowtide.core.errors import FileNotWritable
+from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
 from rowtide.gateway.errors import DeviceHasFile, FileBeingMade, GatewayAddressUnknown
 from rowtide.gateway.requests import DeviceFile, FileRequest
@@ -44,8 +45,6 @@ class DeviceFiles:
     """Files of devices in a folder, which all gateways of a hub may share."""
 
     folder: Path
-    _making: set[str] = field(default_factory=set)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def make(self, hub: Node, device: KnownDevice, wanted: FileRequest, key: str) -> DeviceFile:
         """Return the file for a request, made now if the request is new.
@@ -92,7 +91,9 @@ class DeviceFiles:
         (self.folder / f"{name}.json").write_text(json.dumps({"size": found.size, "sha256": found.sha256}))
         replace_subscription(hub, device, made.subid)
         # Last: what is there under its name is complete, and its subscription is the device's.
+        failpoint("gateway_file.before")
         os.replace(packed, self.folder / name)
+        failpoint("gateway_file.after")
         return found
 
     def _read(self, name: str) -> DeviceFile | None:
@@ -109,15 +110,16 @@ class DeviceFiles:
 
     @contextmanager
     def _alone(self, device_id: str) -> Iterator[None]:
-        with self._lock:
-            if device_id in self._making:
-                raise FileBeingMade(_AFTER_S)
-            self._making.add(device_id)
-        try:
+        """Let no other request of a device make its file, here or at another gateway. Raises `FileBeingMade`.
+
+        One whose connection was cut goes on, while the device asks again.
+        """
+        with open(self.folder / f"{device_id}.lock", "ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise FileBeingMade(_AFTER_S) from error
             yield
-        finally:
-            with self._lock:
-                self._making.discard(device_id)
 
 
 @frozen

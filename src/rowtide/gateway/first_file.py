@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 
 from rowtide.core.errors import FileNotWritable, Retryable
+from rowtide.core.failpoints import failpoint
 from rowtide.gateway.client import GatewayClient, send_plain
 from rowtide.gateway.errors import DeviceFileDamaged
 from rowtide.gateway.limits import retry_pause_s
@@ -63,6 +64,8 @@ def _unpack(part: Path, path: Path) -> None:
         target.flush()
         os.fsync(target.fileno())
     # Never over a file that has come there meanwhile.
+    failpoint("first_file.before")
     os.link(whole, path)
+    failpoint("first_file.after")
     whole.unlink()
     part.unlink()

@@ -20,6 +20,9 @@ from rowtide.gateway.limits import DEFAULT_GATEWAY_LIMITS, GatewayLimits
 from rowtide.gateway.tls import TlsOptions
 from rowtide.listening import bound_to, is_loopback, serving_app
 
+_KEPT_S = 75
+"""An idle connection is kept longer than proxies keep theirs: they would send a request while it is being closed."""
+
 
 @contextmanager
 def serving_gateway(
@@ -46,7 +49,7 @@ def serving_gateway(
         settings = {} if tls.certificate is None else {"ssl_certfile": tls.certificate, "ssl_keyfile": tls.key}
         opened.callback(answering.downloads.close)
         opened.enter_context(workers.running())
-        yield opened.enter_context(serving_app(app, bound, **settings))
+        yield opened.enter_context(serving_app(app, bound, timeout_keep_alive=_KEPT_S, **settings))
 
 
 def _make_folder(path: str | None, opened: ExitStack) -> Path:

@@ -126,6 +126,9 @@ CUSTOM_TARGET_FAILPOINTS = ("custom_apply.before", "custom_apply.after")
 MERGE_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("sqlite_merge_commit", "postgres_merge_commit") for side in ("before", "after")
 )
+GATEWAY_FAILPOINTS = ("gateway_file.before", "gateway_file.after", "gateway_answer.before")
+DEVICE_FAILPOINTS = tuple(f"{step}.{side}" for step in ("first_file", "device_token") for side in ("before", "after"))
+"""Of devices behind a gateway."""
 MERGE_SCHEMA_FAILPOINTS = tuple(f"merge_schema_change.{step}" for step in ("noticed", "altered", "filled"))
 
 

@@ -8,14 +8,21 @@ import signal
 import sys
 
 KILLED = -signal.SIGKILL
-_FORKS = multiprocessing.get_context("forkserver")
-_IMPORTED = ["sqlite3", "psycopg", "sqlalchemy.dialects.postgresql", "rowtide.merge.api", "rowtide.tracking"]
-_FORKS.set_forkserver_preload(_IMPORTED)
+FORKS = multiprocessing.get_context("forkserver")
+_IMPORTED = [
+    "sqlite3",
+    "psycopg",
+    "sqlalchemy.dialects.postgresql",
+    "rowtide.merge.api",
+    "rowtide.tracking",
+    "rowtide.gateway.serving",
+]
+FORKS.set_forkserver_preload(_IMPORTED)
 
 
 def run_program(program: str, *arguments: str, failpoint: str) -> int:
     """Run a program as `python -c` would, and kill it at a failpoint; return 0, or `KILLED` if it came there."""
-    process = _FORKS.Process(target=_run, args=(program, arguments, failpoint))
+    process = FORKS.Process(target=_run, args=(program, arguments, failpoint))
     process.start()
     process.join()
     assert process.exitcode in (0, KILLED)

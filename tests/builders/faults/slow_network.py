@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlsplit
@@ -205,11 +205,18 @@ class SlowNetwork:
 def slow_network(database_url: str, *, delay_s: float = 0.0, bytes_per_s: float | None = None) -> Iterator[SlowNetwork]:
     """Run a network to a database of a server on a local socket."""
     network = SlowNetwork(database_url, delay_s, bytes_per_s)
+    with serving_network(network.serve):
+        yield network
+
+
+@contextmanager
+def serving_network(serve: Callable[[Callable[[], None]], Coroutine[None, None, None]]) -> Iterator[None]:
+    """Run a server in a thread during the block, which begins once the server has called its argument."""
     started = threading.Event()
     loop = asyncio.new_event_loop()
 
     def run() -> None:
-        task = loop.create_task(network.serve(started.set))
+        task = loop.create_task(serve(started.set))
         with suppress(asyncio.CancelledError):
             loop.run_until_complete(task)
         while left := asyncio.all_tasks(loop):
@@ -222,7 +229,7 @@ def slow_network(database_url: str, *, delay_s: float = 0.0, bytes_per_s: float 
     thread.start()
     started.wait()
     try:
-        yield network
+        yield
     finally:
         loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(loop)])
         thread.join()

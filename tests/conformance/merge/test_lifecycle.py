@@ -97,7 +97,7 @@ def test_related_tables_are_filled_and_filled_again(merged: Merge) -> None:
 
 def test_an_expired_subscriber_is_refused_and_begins_again(merged: Merge) -> None:
     begin(merged)
-    merged.settle(1)
+    merged.settle(2)
     make_old(merged)
     late = first(merged)
     merged.subscribers[late].execute("update customer set name = 'late'")
@@ -328,10 +328,13 @@ def test_a_row_tells_where_it_is(merged: Merge) -> None:
     assert "came from" in comments["this node"][1]
     assert comments[names[0]] == ("live", "the version is its own")
     assert comments[names[1]][0] == "pending"
-    merged.sync(1)
+    for _ in range(2):
+        # By requests, the hub learns with the next one what a device has got.
+        merged.sync(1)
     assert [row.state for row in merged.merge.list_row_replicas("customer", rowguid)] == ["live", "live", "live"]
 
 
+@pytest.mark.direct(reason="a hub that is asked by requests counts an insert that it sends as an update")
 def test_sessions_are_listed_by_article(merged: Merge) -> None:
     begin(merged)
     merged.hub.execute("insert into customer (id) values (2)")

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from builders.gateway.strangers_client import entry, with_columns, with_entry, written
 from rowtide.gateway import requests
 from rowtide.gateway.wire.envelopes import read, write
 from rowtide.merge.session.messages import Acknowledgement, SyncAnswer, SyncRequest
@@ -47,3 +52,102 @@ def test_recorded_messages_have_each_kind_of_row() -> None:
     assert any(row[2] is None for row in rows)
     assert any(row[2] is not None and None in row[2] for row in rows)
     assert any(one["step"] == "conflicts" and one["answer"]["message"]["conflicts"] for one in RECORDED)
+
+
+class RecordedFile:
+    """A device's file as it was recorded."""
+
+    def __init__(self, statements: Sequence[str]) -> None:
+        self.file = sqlite3.connect(":memory:")
+        for statement in statements:
+            self.file.execute(statement)
+
+    def one(self, sql: str) -> tuple[Any, ...]:
+        found: tuple[Any, ...] = self.file.execute(sql).fetchone()
+        return found
+
+    @property
+    def rows(self) -> dict[str, list[str | None]]:
+        """The rows of the published table by rowguid, as they are sent."""
+        columns = ", ".join(self.columns)
+        found = self.file.execute(f"select rowguid, {columns} from item")
+        return {rowguid: [written(value) for value in row] for rowguid, *row in found}
+
+    @property
+    def columns(self) -> list[str]:
+        return [column["name"] for column in json.loads(self.definition)["columns"]]
+
+    @property
+    def definition(self) -> str:
+        return str(self.one("select definition from sysmerge_stored_articles")[0])
+
+    def version(self, rowguid: str) -> tuple[bytes, bytes]:
+        """Return the lineage of a row and of its columns."""
+        sql = "select lineage, colv from MSmerge_stored_contents where rowguid = ?"
+        found = self.file.execute(sql, (rowguid,)).fetchone()
+        return self.one("select purged_lineage, x'' from sysmerge_stored_articles") if found is None else found
+
+
+def calls() -> Iterator[tuple[RecordedFile, list[dict[str, Any]], RecordedFile]]:
+    """Yield the file before, the synchronisation's requests, and the file after, by call; the first has none before."""
+    asked: list[dict[str, Any]] = []
+    for one in RECORDED:
+        asked = [one] if "before" in one else [*asked, one]
+        if "after" in one:
+            yield RecordedFile(asked[0]["before"]), asked, RecordedFile(one["after"])
+
+
+def test_recorded_states_are_those_of_the_files() -> None:
+    _, *later = calls()
+    assert later
+    for before, asked, after in later:
+        state = asked[0]["body"]["message"]["state"]
+        names = "subid, replicastate, session, sentgen, recgen, schemaversion, schemaguid"
+        said = [state[name] for name in ("subid", "state", "session", "sent", "received")]
+        said += [state["schema_version"], state["schema_guid"]]
+        assert before.one(f"select {names} from sysmerge_stored_subscriptions") == tuple(said)
+        assert before.one("select nickname from MSmerge_replinfo") == (state["nickname"],)
+        assert state["fingerprint"] == hashlib.sha256(before.definition.encode()).hexdigest()[:32]
+        answer = asked[-1]["answer"]["message"]
+        stored = after.one("select replicastate, session, sentgen, recgen from sysmerge_stored_subscriptions")
+        terms, generations = answer["terms"], (answer["result"]["generation"], answer["download"]["generation"])
+        assert stored == (terms["mark"], terms["session"], *generations)
+
+
+def test_recorded_uploads_are_what_changed_in_the_files() -> None:
+    uploaded = 0
+    (_, _, former), *later = calls()
+    for before, asked, after in later:
+        was, now = former.rows, before.rows
+        (own,) = before.one("select nickname from MSmerge_replinfo")
+        change = entry(own, asked[0]["body"]["message"]["upload"]["generation"])
+        sent = {
+            rowguid: (values, batch["versions"][place])
+            for batch in asked[0]["body"]["batches"]
+            for rowguid, place, values, *_ in batch["rows"]
+        }
+        assert {rowguid: values for rowguid, (values, _) in sent.items()} == {
+            rowguid: now.get(rowguid) for rowguid in was.keys() | now.keys() if was.get(rowguid) != now.get(rowguid)
+        }
+        for rowguid, (values, version) in sent.items():
+            lineage, columns = before.version(rowguid)
+            assert base64.b64decode(version["last"]) == change
+            assert base64.b64decode(version["lineage"]) == with_entry(lineage, change)
+            both = zip(was.get(rowguid, values or ()), values or (), strict=False)
+            changed = {place for place, (old, new) in enumerate(both) if old != new}
+            assert base64.b64decode(version["columns"]) == with_columns(columns, changed, change)
+            uploaded += 1
+        former = after
+    assert uploaded >= 4
+
+
+def test_recorded_downloads_make_the_files_that_follow() -> None:
+    _, *later = calls()
+    for before, asked, after in later:
+        rows = before.rows
+        for batch in (batch for one in asked for batch in one["answer"]["batches"]):
+            for rowguid, _, values, *_ in batch["rows"]:
+                rows.pop(rowguid, None)
+                if values is not None:
+                    rows[rowguid] = values
+        assert rows == after.rows

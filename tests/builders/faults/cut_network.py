@@ -1,0 +1,90 @@
+"""A network to several servers that delays, limits the rate, and cuts connections at a byte; any protocol over TCP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from builders.faults.slow_network import serving_network
+
+_PIECE_BYTES = 1 << 14
+
+
+@dataclass
+class CutNetwork:
+    """Leads each new connection to the next server of 127.0.0.1; one that refuses it, refuses it."""
+
+    ports: Sequence[int]
+    delay_s: float = 0.0
+    """Of each piece."""
+    bytes_per_s: float | None = None
+    passed: int = 0
+    """The number of bytes, in both directions together."""
+    cut_at: int | None = None
+    """The connection that passes this byte is cut, once: an even one is closed, an odd one reset."""
+    cuts: int = 0
+    port: int = 0
+    connections: int = 0
+
+    def cut_after(self, count: int) -> None:
+        """Cut a connection once so many more bytes have passed."""
+        self.cut_at = self.passed + count
+
+    async def serve(self, started: Callable[[], None]) -> None:
+        """Accept connections until cancelled; call `started` once it does."""
+        server = await asyncio.start_server(self._lead, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        started()
+        async with server:
+            await server.serve_forever()
+
+    async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        port = self.ports[self.connections % len(self.ports)]
+        self.connections += 1
+        try:
+            server_reader, server_writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            writer.transport.abort()
+            return
+        passing = [
+            asyncio.ensure_future(self._pass(reader, server_writer)),
+            asyncio.ensure_future(self._pass(server_reader, writer)),
+        ]
+        try:
+            done, _ = await asyncio.wait(passing, return_when=asyncio.FIRST_COMPLETED)
+            if any(task.result() for task in done):
+                writer.transport.abort()
+        except asyncio.CancelledError:
+            pass
+        finally:
+            for task in passing:
+                task.cancel()
+            writer.close()
+            server_writer.close()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Pass bytes on until the end, or the cut; return whether the connection is to be reset."""
+        with suppress(ConnectionError):
+            while piece := await reader.read(_PIECE_BYTES):
+                await asyncio.sleep(self.delay_s + (len(piece) / self.bytes_per_s if self.bytes_per_s else 0.0))
+                cut = self.cut_at
+                if cut is not None and cut < self.passed + len(piece):
+                    piece = piece[: max(0, cut - self.passed)]
+                    self.cut_at, self.cuts = None, self.cuts + 1
+                    writer.write(piece)
+                    await writer.drain()
+                    return cut % 2 == 1
+                self.passed += len(piece)
+                writer.write(piece)
+                await writer.drain()
+        return False
+
+
+@contextmanager
+def cut_network(*ports: int) -> Iterator[CutNetwork]:
+    """Run a network to servers."""
+    network = CutNetwork(ports)
+    with serving_network(network.serve):
+        yield network

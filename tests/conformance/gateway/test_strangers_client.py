@@ -1,0 +1,97 @@
+"""A client that was written from the page of the wire protocol, and imports nothing of rowtide, synchronises."""
+
+from __future__ import annotations
+
+import ast
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.gateway.served_hubs import Gateway, serving_hub
+from builders.merge.merged_databases import PUBLICATION, Merge
+
+SCRIPT = Path(__file__).parents[2] / "builders" / "gateway" / "strangers_client.py"
+TABLE = "create table item (id integer primary key, name varchar(20), price numeric, region varchar(10))"
+ROWS = """insert into item values (1, 'a', 1.5, 'north'), (2, 'b', null, 'north'), (3, 'c', 3, 'south'),
+    (4, '', 4, 'north')"""
+COLUMNS = "id, name, region"
+
+
+@pytest.fixture
+def gateway(merged: Merge) -> Iterator[Gateway]:
+    """A gateway, with one publication that is filtered."""
+    merged.hub.execute(TABLE, ROWS)
+    merged.merge.add_publication(PUBLICATION)
+    merged.merge.add_article(PUBLICATION, "item", where="region = host_name()", column_tracking=True)
+    merged.hub.execute("update item set name = 'changed' where id = 4")
+    with serving_hub(merged) as served:
+        yield served
+
+
+class Stranger:
+    """Runs the client."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def run(self, *arguments: str) -> None:
+        command = [sys.executable, "-I", str(SCRIPT), str(self.path), *arguments]
+        ended = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert ended.returncode == 0, ended.stderr
+
+    def write(self, *statements: str) -> list[Any]:
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as program:
+            return [program.execute(sql).fetchall() for sql in statements][-1]
+
+    def rows(self) -> list[Any]:
+        return self.write(f"select {COLUMNS} from item order by id")
+
+
+def test_it_imports_nothing_but_the_standard_library() -> None:
+    nodes = list(ast.walk(ast.parse(SCRIPT.read_text())))
+    imported = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    imported |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    assert {str(name).partition(".")[0] for name in imported} <= sys.stdlib_module_names
+
+
+def test_a_strangers_client_synchronises(gateway: Gateway, tmp_path: Path) -> None:
+    hub, merge = gateway.merged.hub, gateway.merged.merge
+    stranger = Stranger(tmp_path / "stranger.db")
+    code = merge.add_device("stranger", publication=PUBLICATION, host_name="north")
+    stranger.run("register", gateway.url, code)
+    stranger.run("begin")
+    assert stranger.rows() == [(1, "a", "north"), (2, "b", "north"), (4, "changed", "north")]
+
+    stranger.write(
+        "update item set name = 'mine' where id = 1",
+        "update item set price = 7 where id = 4",
+        "delete from item where id = 2",
+        "insert into item (id, name, price, region) values (10, 'new', 1.25, 'north')",
+    )
+    theirs = "insert into item (id, name, price, region) values (5, 'theirs', 5, 'north')"
+    hub.execute(theirs, "update item set name = 'both' where id = 4")
+    stranger.run("sync")
+    rows = [(1, "mine", "north"), (4, "both", "north"), (5, "theirs", "north"), (10, "new", "north")]
+    assert stranger.rows() == rows
+    assert sorted(hub.execute(f"select {COLUMNS} from item where region = 'north'")) == rows
+    assert hub.execute("select price from item where id = 4") == stranger.write("select price from item where id = 4")
+
+    hub.execute("update item set region = 'south' where id = 1", "update item set name = 'hub' where id = 10")
+    stranger.write("update item set name = 'loses' where id = 10")
+    stranger.run("sync")
+    assert stranger.rows() == [(4, "both", "north"), (5, "theirs", "north"), (10, "hub", "north")]
+    (conflict,) = gateway.merged.conflicts()
+    assert '"loses"' in conflict[2]
+
+    hub.execute("delete from item where id = 5")
+    for _ in range(2):
+        stranger.run("sync")
+    assert stranger.rows() == [(4, "both", "north"), (10, "hub", "north")]
+    assert len(hub.execute("select 1 from item where region = 'north'")) == 2
+    assert next(one.client_version for one in merge.list_devices()) == "stranger/1"
