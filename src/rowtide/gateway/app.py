@@ -120,11 +120,11 @@ class GatewayApp:
             with self._places.place():
                 asked = _asked(request, hub, await self._read(request))
                 request.state.device = asked.who
-                await self._served.answering.know(asked)
+                device = await self._served.answering.know(asked)
             wanted: Wait = read(asked.body, Wait).message
             if hub.name not in self._watches:
                 self._watches[hub.name] = HeadWatch(partial(self._served.answering.run, hub))
-            has_changes = await self._watches[hub.name].wait(wanted.generation, wanted.wait_s)
+            has_changes = await self._watches[hub.name].wait(device.subid, wanted.generation, wanted.wait_s)
         return _respond(request, Envelope(Waited(has_changes)))
 
     def _find_hub(self, request: Request) -> Hub:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, cast, select
 
 from rowtide.gateway.requests import DeviceConflict, DeviceConflicts
 from rowtide.merge.catalogue import get_publication, list_articles
@@ -50,7 +50,7 @@ def _is_there(hub: Node, pubid: str, nickname: ColumnElement[int]) -> ColumnElem
     is_member = (
         (members.replnickname == nickname)
         & (members.tablenick == conflicts_info.c.tablenick)
-        & (members.rowguid == conflicts_info.c.rowguid)
+        & (members.rowguid == cast(conflicts_info.c.rowguid, members.rowguid.type))
         & (members.generation >= 0)
         & ~members.is_leaving
     )
