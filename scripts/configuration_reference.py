@@ -62,6 +62,24 @@ Any option of a command, by its own name, without the dashes before it: `max-lat
 `spark-conf = ["spark.driver.memory=4g"]`. It holds for each command that has the option. An option that no command has
 is an error. `yes` and `once` are given on the command line only.
 
+## `[gateway]`
+
+Any option of `rowtide gateway serve`, by its own name, as in `[defaults]`, which it precedes there: its hubs, where it
+listens, limits, the issuer of users' tokens. An option of the command line precedes it, and `ROWTIDE_DB` precedes `db`.
+
+```toml
+[gateway]
+db = ["shop"]
+listen = "127.0.0.1:8090"
+publication = ["orders"]
+origin = ["https://app.example"]
+issuer = "https://login.example"
+audience = "rowtide"
+jwks = "https://login.example/.well-known/jwks.json"
+host-name-claim = "region"
+max-requests-per-minute = 60
+```
+
 ## Passwords
 
 | written | is |

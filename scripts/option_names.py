@@ -22,13 +22,23 @@ _NAMES = """
 {names}
 """
 OPTION_NAMES = frozenset(_NAMES.split())
+_OF_GATEWAY = """
+{of_gateway}
+"""
+GATEWAY_OPTION_NAMES = frozenset(_OF_GATEWAY.split())
 '''
 
 
 def page() -> str:
     """Return the module's text."""
-    names = sorted({name for option in _options(app) if (name := option.name_in_file) is not None})
-    return PAGE.format(names=textwrap.fill(" ".join(names), 118, break_on_hyphens=False))
+    gateway = app.commands["gateway"]
+    assert isinstance(gateway, click.Group)
+    return PAGE.format(names=_list_names(app), of_gateway=_list_names(gateway.commands["serve"]))
+
+
+def _list_names(command: click.Command) -> str:
+    names = sorted({name for option in _options(command) if (name := option.name_in_file) is not None})
+    return textwrap.fill(" ".join(names), 118, break_on_hyphens=False)
 
 
 def _options(command: click.Command) -> Iterator[CliOption]:

@@ -55,6 +55,9 @@ def list_settings(read: Configuration, environment: Mapping[str, str]) -> Iterat
             yield EffectiveSetting(show_path(path), redact(environment[variable]), variable)
         elif option in read.defaults:
             yield EffectiveSetting(show_path(path), _write(read.defaults[option]), _place(read, path))
+    for option, value in read.gateway.items():
+        path = ("gateway", option)
+        yield EffectiveSetting(show_path(path), _write(value), _place(read, path))
     for name, database in read.databases.items():
         yield from _of_section(read, ("databases", name), database)
 

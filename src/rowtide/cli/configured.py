@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _DB = "--db"
 DB_VARIABLE = "ROWTIDE_DB"
+_GATEWAY = "gateway serve"
+"""The command that has a section of its own."""
 _read: list[Configuration] = []
 
 
@@ -30,10 +32,10 @@ def configure(named: str | None) -> None:
 
 def load(path: str, origin: str) -> Configuration:
     """Return what a configuration file says. Raises as `configure`."""
-    from rowtide.cli.option_names import OPTION_NAMES
+    from rowtide.cli.option_names import GATEWAY_OPTION_NAMES, OPTION_NAMES
     from rowtide.configuration.parsing import parse_configuration
 
-    return parse_configuration(read_file(path), path, origin, OPTION_NAMES)
+    return parse_configuration(read_file(path), path, origin, OPTION_NAMES, GATEWAY_OPTION_NAMES)
 
 
 def use(configuration: Configuration) -> None:
@@ -105,12 +107,23 @@ def label_of(url: str) -> str:
     return database.name
 
 
-def defaults_for(parameters: Mapping[str, str], arguments: Sequence[str]) -> dict[str, Any]:
+def section_of(command: str, option: str) -> str:
+    """Return the section of the file that gives an option of a command: its own, or `defaults`."""
+    is_own = command == _GATEWAY and bool(_read) and option in _read[0].gateway
+    return "gateway" if is_own else "defaults"
+
+
+def defaults_for(parameters: Mapping[str, str], arguments: Sequence[str], command: str = "") -> dict[str, Any]:
     """Return the file's values of a command's options, given their names by the names of parameters.
 
     A database's lake is its commands' `--lake`.
     """
     found = {name: find_default(option) for name, option in parameters.items()}
+    if command == _GATEWAY and _read:
+        own = _read[0].gateway
+        found |= {name: own[option] for name, option in parameters.items() if option in own}
+        if os.environ.get(DB_VARIABLE):
+            found.pop("db", None)
     settings = find_settings(find_database(arguments))
     if settings is not None and settings.lake is not None:
         found |= {name: settings.lake for name, option in parameters.items() if option == "lake"}

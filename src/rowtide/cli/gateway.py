@@ -7,13 +7,14 @@ from typing import Annotated
 
 from rowtide.cli.configured import database_url
 from rowtide.cli.groups import CommandTable
+from rowtide.cli.output.metrics import MetricsOptions, measuring
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.watching import watching
 from rowtide.core.exports import naming_extras
 from rowtide.core.options import Option
 from rowtide.events.configuration import LogOptions
 from rowtide.gateway.issuers import IssuerOptions
-from rowtide.gateway.limits import GatewayLimits
+from rowtide.gateway.limits import GatewayLimits, Places
 from rowtide.gateway.tls import TlsOptions
 from rowtide.systemd.notifying import ServiceManager
 
@@ -35,18 +36,23 @@ ServedDb = Annotated[
 @app.command(epilog="Example: rowtide gateway serve --db shop --listen 127.0.0.1:8090")
 def serve(
     db: ServedDb,
-    listen: Annotated[str, Option("--listen", metavar="HOST:PORT", help="Where it listens.")] = "127.0.0.1:8090",
+    address: Annotated[str, Option("--listen", metavar="HOST:PORT", help="Where it listens.")] = "127.0.0.1:8090",
     *,
+    publication: Annotated[
+        list[str],
+        Option("--publication", metavar="NAME", help="Serve this publication alone; may be repeated. Default: all."),
+    ],
     tls: TlsOptions,
     issuer: IssuerOptions,
     limits: GatewayLimits,
+    metrics: MetricsOptions,
     log: LogOptions,
 ) -> None:
     """Let devices synchronise with hubs over HTTP, until stopped: they need an address and a token, no database login.
 
     `rowtide merge add-device` makes a device's registration code. The address that devices are given is
     https://HOST/HUB, HUB being the database's name. /healthz answers while the gateway works, /readyz says whether each
-    hub's database answers.
+    hub's database answers. The section [gateway] of the configuration file has its options.
     """
     with naming_extras():
         import rowtide.errors  # noqa: F401 - devices are told any error
@@ -58,12 +64,22 @@ def serve(
     given = db or [url for url in (os.environ.get("ROWTIDE_DB", ""),) if url]
     hubs = name_hubs(given, database_url)
     manager = ServiceManager.from_environment(os.environ, os.getpid())
+    waiting = Places(limits.waiting, "waiting devices")
     with (
         watching("Serving ...", log, "", "gateway", manager=manager) as stop,
-        serving_gateway(hubs, Address.parse(listen), tls, limits=limits, issuer=make_issuer(issuer)) as address,
+        measuring(metrics, "", "gateway", lambda: {"rowtide_gateway_waiting_devices": float(waiting.taken)}),
+        serving_gateway(
+            hubs,
+            Address.parse(address),
+            tls,
+            limits=limits,
+            issuer=make_issuer(issuer),
+            waiting=waiting,
+            publications=publication,
+        ) as bound,
     ):
         scheme = "http" if tls.certificate is None else "https"
-        status = f"Serving {', '.join(f'{scheme}://{address}/{name}' for name in hubs)}"
+        status = f"Serving {', '.join(f'{scheme}://{bound}/{name}' for name in hubs)}"
         notes.print(status, soft_wrap=True)
         manager.report_status(status)
         while not stop.wait(_BEAT_S):

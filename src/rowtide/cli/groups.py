@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rowtide.cli.commands import COMMANDS
-from rowtide.cli.configured import configuration, defaults_for
+from rowtide.cli.configured import configuration, defaults_for, section_of
 from rowtide.cli.parameters import CliOption, parameters_of, taking_options
 
 if TYPE_CHECKING:
@@ -77,14 +77,16 @@ class CliCommand(click.Command):
         names = {name: one.name_in_file for name, one in options.items() if one.name_in_file is not None}
         extra["default_map"] = {
             name: (value,) if options[name].multiple and isinstance(value, str) else value
-            for name, value in defaults_for(names, args).items()
+            for name, value in defaults_for(names, args, _path_of(info_name, parent)).items()
         }
         try:
             return super().make_context(info_name, args, parent, **extra)
         except click.BadParameter as error:
             if error.param is None or not _is_default_of_file(error.param, error.ctx):
                 raise
-            message = f"{error.message} (defaults.{error.param.opts[0].removeprefix('--')} of {configuration().path})"
+            option = error.param.opts[0].removeprefix("--")
+            section = section_of(_path_of(info_name, parent), option)
+            message = f"{error.message} ({section}.{option} of {configuration().path})"
             raise click.BadParameter(message, error.ctx, error.param) from error
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -198,6 +200,11 @@ class FeatureGroup(CliGroup):
 
             with spark_loss_named():
                 raise
+
+
+def _path_of(name: str | None, parent: click.Context | None) -> str:
+    """Return the name of a command with that of its group."""
+    return " ".join(one for one in (None if parent is None else parent.info_name, name) if one)
 
 
 def _is_default_of_file(parameter: click.Parameter, context: click.Context | None) -> bool:

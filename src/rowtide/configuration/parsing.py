@@ -79,17 +79,20 @@ def _paths_of(parsed: Mapping[str, Any]) -> Iterator[KeyPath]:
             yield from ((name, *path) for path in _paths_of(value))
 
 
-SECTIONS = ("log", "monitor", "defaults", "databases")
+SECTIONS = ("log", "monitor", "gateway", "defaults", "databases")
 PASSWORD_KINDS = ("env", "file", "command")
 _LONGEST_NAME = 128
 _NOT_IN_A_NAME = {":", "=", "/"}
 """What distinguishes a URL from a name, and may not be in the name of a service unit."""
 
 
-def parse_configuration(text: str, path: str, origin: str, option_names: Collection[str]) -> Configuration:
+def parse_configuration(
+    text: str, path: str, origin: str, option_names: Collection[str], gateway_options: Collection[str] = ()
+) -> Configuration:
     """Return what a file says. Raises `ConfigurationNotRead` if it is not TOML, `ConfigurationInvalid`.
 
-    `option_names` are those that commands have and that may stand in `[defaults]`.
+    `option_names` are those that commands have and that may stand in `[defaults]`, `gateway_options` those that may
+    stand in `[gateway]`.
     """
     try:
         document = tomllib.loads(text)
@@ -103,7 +106,8 @@ def parse_configuration(text: str, path: str, origin: str, option_names: Collect
         origin=origin,
         log=reading.read_section(LogSettings, ("log",), sections["log"]),
         monitor=reading.read_section(MonitorSettings, ("monitor",), sections["monitor"]),
-        defaults=reading.read_defaults(sections["defaults"], option_names),
+        defaults=reading.read_options("defaults", sections["defaults"], option_names),
+        gateway=reading.read_options("gateway", sections["gateway"], gateway_options),
         databases=reading.read_databases(sections["databases"]),
         lines=lines,
     )
@@ -161,19 +165,19 @@ class _FileReading:
         self.problems += [(at, f"[{show_path(at)}] has no {name}") for name in missing]
         return kind(**values, **dict.fromkeys(missing))
 
-    def read_defaults(self, given: Mapping[str, Any], known: Collection[str]) -> Mapping[str, OptionValue]:
-        """Return values of options by their names."""
+    def read_options(self, section: str, given: Mapping[str, Any], known: Collection[str]) -> Mapping[str, OptionValue]:
+        """Return a section's values of options by their names."""
         found: dict[str, OptionValue] = {}
         for name, value in given.items():
             if name not in known:
-                self.problems.append((("defaults", name), f"{_unknown('option', name, known)} in [defaults]"))
+                self.problems.append(((section, name), f"{_unknown('option', name, known)} in [{section}]"))
             elif isinstance(value, str | int | float):
                 found[name] = value
             elif isinstance(value, list) and all(isinstance(one, str) for one in value):
                 found[name] = tuple(value)
             else:
-                problem = f"{show_path(('defaults', name))}: write a text, a number, true, false, or a list of texts"
-                self.problems.append((("defaults", name), problem))
+                problem = f"{show_path((section, name))}: write a text, a number, true, false, or a list of texts"
+                self.problems.append(((section, name), problem))
         return found
 
     def read_databases(self, given: Mapping[str, Any]) -> Mapping[str, DatabaseSettings]:

@@ -6,6 +6,7 @@ The parser, `rowtide config show` and docs/reference/configuration.md are made f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -142,6 +143,8 @@ class Configuration:
     monitor: MonitorSettings = MonitorSettings()
     defaults: Mapping[str, OptionValue]
     """Values of options, by the names that they have on the command line, without dashes before."""
+    gateway: Mapping[str, OptionValue] = field(default_factory=dict)
+    """Values of options of `gateway serve`, which precede those of `defaults` there."""
     databases: Mapping[str, DatabaseSettings]
     lines: Mapping[tuple[str, ...], int]
     """The lines of keys and section headers."""

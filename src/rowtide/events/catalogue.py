@@ -714,14 +714,21 @@ class TokensNotRead(Event):
 
 @frozen
 class GatewayAnswered(Event):
-    """The gateway has answered a request of a device. `code` is the number of the error that the answer has, if any."""
+    """The gateway has answered a request of a device. `code` is the number of the error that the answer has, if any.
+
+    `hub` and `step` are those of the address, if the gateway has them; `rows_up` and `rows_down` came and went with it.
+    """
 
     level = Level.INFO
     path: str
+    hub: str
+    step: str
     device: str
     status: Count
     code: str
     sent: Bytes
+    rows_up: Count
+    rows_down: Count
     seconds: Seconds
 
 

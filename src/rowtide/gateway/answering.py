@@ -11,7 +11,13 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
 from rowtide.gateway.device_files import DeviceFiles
-from rowtide.gateway.errors import BodyTooLarge, JwtRefused, MessageMalformed, RegistrationNeedsCode
+from rowtide.gateway.errors import (
+    BodyTooLarge,
+    JwtRefused,
+    MessageMalformed,
+    PublicationNotServed,
+    RegistrationNeedsCode,
+)
 from rowtide.gateway.hubs import Hub, Workers
 from rowtide.gateway.jwt_identity import Claims, Issuer
 from rowtide.gateway.limits import DEFAULT_GATEWAY_LIMITS
@@ -78,6 +84,8 @@ class Answering:
     issuer: Issuer | None = None
     most_rows: int = DEFAULT_GATEWAY_LIMITS.rows
     downloads: Downloads = field(default_factory=Downloads)
+    publications: frozenset[str] = frozenset()
+    """Those that are served; none: all."""
 
     @property
     def steps(self) -> Mapping[str, Callable[[Node, DeviceRequest], Envelope]]:
@@ -118,6 +126,7 @@ class Answering:
         if code is None or not has_devices(node.connection):
             raise CodeRefused("it is unknown, or was used")
         token, device = register(node, code, asked.key, asked.client)
+        self._require_served(device)
         return Envelope(RegisteredDevice(token, device.name, device.publication))
 
     def _register_named(self, node: Node, asked: DeviceRequest) -> Envelope:
@@ -128,6 +137,7 @@ class Answering:
             raise JwtRefused("none was sent as Rowtide-Claims")
         claims = self.issuer.read(asked.claims)
         token, device = register_named(node, self.issuer.name_device(claims), claims.issued, asked.key, asked.client)
+        self._require_served(device)
         return Envelope(RegisteredDevice(token, device.name, device.publication))
 
     def _logout(self, node: Node, asked: DeviceRequest) -> Envelope:
@@ -230,7 +240,13 @@ class Answering:
             raise TokenRefused(_NO_TOKEN)
         if not has_devices(node.connection):
             raise TokenRefused("it is unknown")
-        return know_device(node, read_token(asked.token), asked.client)
+        device = know_device(node, read_token(asked.token), asked.client)
+        self._require_served(device)
+        return device
+
+    def _require_served(self, device: KnownDevice) -> None:
+        if self.publications and device.publication not in self.publications:
+            raise PublicationNotServed(device.publication)
 
 
 def _is_complete(upload: UploadHeader, result: UploadResult | None) -> bool:

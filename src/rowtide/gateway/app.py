@@ -9,9 +9,11 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -29,6 +31,7 @@ from rowtide.gateway.answering import Answering, DeviceRequest
 from rowtide.gateway.errors import (
     BodyTooLarge,
     GatewayAddressUnknown,
+    GatewayBusy,
     GatewayFailed,
     MessageMalformed,
     MethodNotThere,
@@ -37,7 +40,15 @@ from rowtide.gateway.errors import (
     TooManyRequests,
 )
 from rowtide.gateway.hubs import Hub
-from rowtide.gateway.limits import GatewayLimits, Places, RequestMeter
+from rowtide.gateway.limits import (
+    BUSY_S,
+    DevicePlaces,
+    GatewayLimits,
+    Places,
+    Refusals,
+    RequestMeter,
+    address_of,
+)
 from rowtide.gateway.requests import CLAIMS_HEADER, CLIENT_HEADER, KEY_HEADER, PROTOCOL_HEADER, Wait, Waited
 from rowtide.gateway.waiting import HeadWatch
 from rowtide.gateway.wire import problems
@@ -45,10 +56,12 @@ from rowtide.gateway.wire.compression import Unfit, pack, unpack
 from rowtide.gateway.wire.envelopes import CONTENT_TYPE, VERSION, Envelope, read, write
 from rowtide.listening import read_bearer
 from rowtide.merge.devices.credentials import read_token
+from rowtide.merge.session.messages import SyncAnswer
 
+Result = TypeVar("Result")
 _LARGEST_OF_STRANGERS = 65_536
 _GONE = 499
-"""As nginx logs it."""
+"""The status, in the log alone, of a request whose client has gone, as nginx has it."""
 _PUBLIC = ("/healthz", "/readyz")
 _ALLOWED = ", ".join(
     ("Authorization", "Content-Type", "Content-Encoding", "Idempotency-Key", "Rowtide-Claims", "Rowtide-Client")
@@ -65,18 +78,23 @@ class ServedHubs:
     answering: Answering
     limits: GatewayLimits
     origins: frozenset[str] = frozenset()
+    is_proxied: bool = False
+    """Whether another machine is the proxy, whose headers are believed."""
 
 
 class GatewayApp:
     """Answers requests of devices."""
 
-    def __init__(self, served: ServedHubs) -> None:
+    def __init__(self, served: ServedHubs, waiting: Places | None = None) -> None:
+        """`waiting` are the places of devices that wait, for who counts them."""
         self._served = served
         self._meter = RequestMeter(served.limits.requests_per_minute)
+        self._refusals = Refusals(RequestMeter(served.limits.refusals_per_minute, "refused tokens of its address"))
+        self._device_places = DevicePlaces(served.limits.device_requests)
         # As many again may wait for a thread: what comes beyond is told to come back.
         self._places = Places(4 * served.limits.sessions, "requests")
         self._watches: dict[str, HeadWatch] = {}
-        self._waiting = Places(served.limits.waiting, "waiting devices")
+        self._waiting = waiting or Places(served.limits.waiting, "waiting devices")
 
     def make(self) -> ASGIApp:
         """Return the application."""
@@ -109,26 +127,44 @@ class GatewayApp:
 
     async def _file(self, request: Request) -> Response:
         """Send a device's file, or the part of it that is asked for."""
-        hub = self._find_hub(request)
-        with self._places.place():
-            asked = _asked(request, hub, b"")
-            request.state.device = asked.who
+        asked = self._begin(request, "files")
+        with self._admitted(request, asked), self._places.place():
             path = await self._served.answering.find_file(asked, request.path_params["name"])
         return FileResponse(path, media_type="application/octet-stream")
 
     async def _wait(self, request: Request) -> Response:
         """Answer once a device's hub has something, or after a while."""
-        hub = self._find_hub(request)
-        with self._waiting.place():
+        asked = self._begin(request, "wait")
+        with self._admitted(request, asked), self._waiting.place():
             with self._places.place():
-                asked = _asked(request, hub, await self._read(request))
-                request.state.device = asked.who
-                await self._served.answering.know(asked)
+                asked = replace(asked, body=await self._read(request))
+                device = await self._served.answering.know(asked)
             wanted: Wait = read(asked.body, Wait).message
-            if hub.name not in self._watches:
-                self._watches[hub.name] = HeadWatch(partial(self._served.answering.run, hub))
-            has_changes = await self._watches[hub.name].wait(wanted.generation, wanted.wait_s)
+            if asked.hub.name not in self._watches:
+                self._watches[asked.hub.name] = HeadWatch(partial(self._served.answering.run, asked.hub))
+            waiting = self._watches[asked.hub.name].wait(device.subid, wanted.generation, wanted.wait_s)
+            has_changes = await _unless_gone(request, waiting)
         return _respond(request, Envelope(Waited(has_changes)))
+
+    def _begin(self, request: Request, step: str) -> DeviceRequest:
+        """Return a request without its body, and note of whom it is for the log. Raises `GatewayAddressUnknown`."""
+        hub = self._find_hub(request)
+        asked = _asked(request, hub, b"")
+        request.state.hub, request.state.step, request.state.device = hub.name, step, asked.who
+        return asked
+
+    @contextmanager
+    def _admitted(self, request: Request, asked: DeviceRequest) -> Iterator[None]:
+        """Count a request, and a refusal of it. Raises `TooManyRequests`."""
+        peer = "" if request.client is None else request.client.host
+        forwarded = request.headers.get("x-forwarded-for", "")
+        address, now_s = address_of(peer, forwarded, is_proxied=self._served.is_proxied), time.monotonic()
+        with self._refusals.counted(address, asked.token, now_s), ExitStack() as held:
+            if asked.who:
+                device = f"{asked.hub.name} {asked.who}"
+                self._meter.require(device, now_s)
+                held.enter_context(self._device_places.place(device))
+            yield
 
     def _find_hub(self, request: Request) -> Hub:
         hub = self._served.hubs.get(request.path_params["hub"])
@@ -138,13 +174,17 @@ class GatewayApp:
 
     def _step(self, step: str) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            hub = self._find_hub(request)
-            with self._places.place():
-                asked = _asked(request, hub, await self._read(request))
-                request.state.device = asked.who
-                if asked.who:
-                    self._meter.require(f"{hub.name} {asked.who}", time.monotonic())
-                envelope = await self._served.answering.answer(step, asked)
+            asked, limit_s = self._begin(request, step), self._served.limits.request_s
+            with self._admitted(request, asked), self._places.place():
+                asked = replace(asked, body=await self._read(request))
+                try:
+                    async with asyncio.timeout(limit_s):
+                        envelope = await self._served.answering.answer(step, asked)
+                except TimeoutError as error:
+                    raise GatewayBusy(f"the request takes longer than {limit_s:g} seconds", BUSY_S) from error
+            request.state.rows_down = sum(len(batch.changes) for batch in envelope.batches)
+            if isinstance(envelope.message, SyncAnswer) and envelope.message.result is not None:
+                request.state.rows_up = sum(counts.moved for counts in envelope.message.result.counts.values())
             return _respond(request, envelope)
 
         return answer
@@ -210,6 +250,7 @@ class Door:
 
         try:
             await self._answerer(request, origin)(scope, receive, send_noting)
+            status = status or _GONE
         finally:
             if request.url.path not in _PUBLIC:
                 _note(request, status, sent, time.monotonic() - began)
@@ -289,6 +330,24 @@ def _as_gone(_request: Request, _error: Exception) -> Response:
     return Response(status_code=_GONE)
 
 
+async def _unless_gone(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
+    """Return the result of work, cancelled when the client closes its connection. Raises `ClientDisconnect`."""
+
+    async def watch() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    working, watching = asyncio.create_task(work), asyncio.create_task(watch())
+    try:
+        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        working.cancel()
+        watching.cancel()
+
+
 def _as_fault(request: Request, error: Exception) -> Response:
     incident = secrets.token_hex(4)
     request.state.code = incident
@@ -301,10 +360,14 @@ def _note(request: Request, status: int, sent: int, seconds: float) -> None:
     emit(
         GatewayAnswered(
             path=request.url.path[:200],
+            hub=state.get("hub", ""),
+            step=state.get("step", ""),
             device=state.get("device", ""),
             status=status,
             code=state.get("code", ""),
             sent=sent,
+            rows_up=state.get("rows_up", 0),
+            rows_down=state.get("rows_down", 0),
             seconds=round(seconds, 3),
         )
     )

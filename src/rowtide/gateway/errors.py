@@ -75,6 +75,14 @@ class GatewayAddressUnknown(NotFound, number=8417):
     path: str
 
 
+class PublicationNotServed(Denied, number=8444):
+    """The gateway serves some publications of a hub, and not that of the device."""
+
+    fact = "this gateway does not serve publication {publication}"
+    hint = "Use the address of a gateway that does; its operator lists publications by --publication."
+    publication: str
+
+
 class OriginNotListed(Denied, number=8418):
     """A page of an origin that the configuration does not list asks the gateway."""
 

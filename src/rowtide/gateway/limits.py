@@ -5,16 +5,20 @@ Each gateway counts for itself: behind a proxy with two of them a device may sen
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
+from ipaddress import ip_address, ip_network
 from threading import Lock
 from typing import Annotated
 
 from rowtide.core.options import Option
 from rowtide.core.values import frozen
 from rowtide.gateway.errors import GatewayBusy, TooManyRequests
+from rowtide.listening import is_loopback
+from rowtide.merge.errors.devices import CodeRefused, TokenRefused
 
 _MINUTE_S = 60.0
 _MOST_REMEMBERED = 100_000
@@ -38,6 +42,18 @@ class GatewayLimits:
     requests_per_minute: Annotated[
         int, Option("--max-requests-per-minute", min=1, help="Of a device, on average over a minute.")
     ] = 120
+    device_requests: Annotated[
+        int, Option("--max-device-requests", min=1, help="Of a device, at a time; waiting is one, too.")
+    ] = 4
+    refusals_per_minute: Annotated[
+        int,
+        Option(
+            "--max-refusals-per-minute", min=1, help="Of tokens and codes that are not in force, of a client's address."
+        ),
+    ] = 60
+    request_s: Annotated[
+        float, Option("--max-request-seconds", metavar="SECONDS", min=1, help="Until a request is answered.")
+    ] = 300.0
     body_s: Annotated[
         float, Option("--max-body-seconds", metavar="SECONDS", min=1, help="Until a request has come in.")
     ] = 300.0
@@ -48,24 +64,109 @@ DEFAULT_GATEWAY_LIMITS = GatewayLimits()
 
 @dataclass(slots=True)
 class RequestMeter:
-    """Counts the requests of each device: a bucket that holds a minute's, and fills evenly."""
+    """Counts the requests of each device, or address: a bucket that holds a minute's, and fills evenly."""
 
     per_minute: int
+    what: str = "requests"
     _buckets: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
 
     def require(self, device: str, now_s: float) -> None:
         """Count a request. Raises `TooManyRequests`."""
         with self._lock:
-            left, at = self._buckets.pop(device, (float(self.per_minute), now_s))
-            left = min(float(self.per_minute), left + (now_s - at) * self.per_minute / _MINUTE_S)
+            left = self._fill(device, now_s)
             self._buckets[device] = (left - 1 if left >= 1 else left, now_s)
             if len(self._buckets) > _MOST_REMEMBERED:
                 # The one that was silent longest is full again, or will be soon.
                 self._buckets.popitem(last=False)
+        self._require(left)
+
+    def require_left(self, device: str, now_s: float) -> None:
+        """Raise `TooManyRequests` if a request would be refused; count none."""
+        with self._lock:
+            left = self._fill(device, now_s)
+            if device in self._buckets:
+                self._buckets[device] = left, now_s
+        self._require(left)
+
+    def _fill(self, device: str, now_s: float) -> float:
+        left, at = self._buckets.get(device, (float(self.per_minute), now_s))
+        if device in self._buckets:
+            self._buckets.move_to_end(device)
+        return min(float(self.per_minute), left + (now_s - at) * self.per_minute / _MINUTE_S)
+
+    def _require(self, left: float) -> None:
         if left < 1:
             after_s = round((1 - left) * _MINUTE_S / self.per_minute, 1)
-            raise TooManyRequests(f"{self.per_minute} requests a minute", max(after_s, 0.1))
+            raise TooManyRequests(f"{self.per_minute} {self.what} a minute", max(after_s, 0.1))
+
+
+@dataclass(slots=True)
+class DevicePlaces:
+    """The requests that are under way of each device."""
+
+    most: int
+    _taken: Counter[str] = field(default_factory=Counter)
+    _lock: Lock = field(default_factory=Lock)
+
+    @contextmanager
+    def place(self, device: str) -> Iterator[None]:
+        """Take a place of a device during the block. Raises `TooManyRequests`."""
+        with self._lock:
+            if self._taken[device] >= self.most:
+                raise TooManyRequests(f"{self.most} requests at a time", BUSY_S)
+            self._taken[device] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._taken[device] -= 1
+                if not self._taken[device]:
+                    del self._taken[device]
+
+
+@dataclass(slots=True)
+class Refusals:
+    """Counts the tokens and codes of each address that are refused.
+
+    A token that was in force lately is not refused unread: many devices may share an address with one that tries.
+    """
+
+    meter: RequestMeter
+    _known: OrderedDict[bytes, None] = field(default_factory=OrderedDict)
+
+    @contextmanager
+    def counted(self, address: str, token: str, now_s: float) -> Iterator[None]:
+        """Count the block if a token or a code is refused in it. Raises `TooManyRequests`."""
+        digest = sha256(token.encode()).digest() if token else b""
+        if digest not in self._known:
+            self.meter.require_left(address, now_s)
+        try:
+            yield
+        except (TokenRefused, CodeRefused):
+            self._known.pop(digest, None)
+            self.meter.require(address, now_s)
+            raise
+        if token:
+            self._known[digest] = None
+            self._known.move_to_end(digest)
+            if len(self._known) > _MOST_REMEMBERED:
+                self._known.popitem(last=False)
+
+
+def address_of(peer: str, forwarded: str, *, is_proxied: bool) -> str:
+    """Return whose requests are counted together: a client's address, of IPv6 its network of 64 bits.
+
+    A proxy's header is believed from this machine, and with `is_proxied`; its last address is the one that the proxy
+    has seen.
+    """
+    last = forwarded.rpartition(",")[2].strip()
+    chosen = last if last and (is_proxied or is_loopback(peer)) else peer
+    try:
+        found = ip_address(chosen)
+    except ValueError:
+        return peer
+    return str(ip_network((found, 64), strict=False)) if found.version == 6 else str(found)
 
 
 @dataclass(slots=True)

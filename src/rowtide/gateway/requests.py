@@ -50,7 +50,10 @@ class Waited:
 
 @frozen
 class DeviceConflict:
-    """A conflict of a device's change, as the hub keeps it; rows are JSON of columns and texts, null for a delete."""
+    """A conflict of a device's change, as the hub keeps it; rows are JSON of columns and texts, null for a delete.
+
+    `winning_row` is null, too, where the device does not have the row.
+    """
 
     conflict_id: str
     article: str

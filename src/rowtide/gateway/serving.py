@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +16,7 @@ from rowtide.gateway.device_files import DeviceFiles
 from rowtide.gateway.errors import CertificateNotRead, GatewayOpen
 from rowtide.gateway.hubs import Hub, Workers
 from rowtide.gateway.jwt_identity import Issuer
-from rowtide.gateway.limits import DEFAULT_GATEWAY_LIMITS, GatewayLimits
+from rowtide.gateway.limits import DEFAULT_GATEWAY_LIMITS, GatewayLimits, Places
 from rowtide.gateway.tls import TlsOptions
 from rowtide.listening import bound_to, is_loopback, serving_app
 
@@ -32,8 +32,12 @@ def serving_gateway(
     *,
     limits: GatewayLimits = DEFAULT_GATEWAY_LIMITS,
     issuer: Issuer | None = None,
+    waiting: Places | None = None,
+    publications: Collection[str] = (),
 ) -> Iterator[Address]:
     """Serve hubs until the block ends; yield where.
+
+    `waiting` are the places of devices that wait, for who counts them. Without `publications`, all are served.
 
     Raises `GatewayOpen`, `CertificateNotRead`, `ListeningFailed`, `FileNotWritable`.
     """
@@ -44,8 +48,9 @@ def serving_gateway(
     with ExitStack() as opened:
         bound = opened.enter_context(bound_to(listen))
         folder = _make_folder(tls.files, opened)
-        answering = Answering(workers, DeviceFiles(folder), issuer, limits.rows)
-        app = GatewayApp(ServedHubs(hubs, answering, limits, frozenset(tls.origins))).make()
+        answering = Answering(workers, DeviceFiles(folder), issuer, limits.rows, publications=frozenset(publications))
+        served = ServedHubs(hubs, answering, limits, frozenset(tls.origins), tls.behind_proxy)
+        app = GatewayApp(served, waiting).make()
         settings = {} if tls.certificate is None else {"ssl_certfile": tls.certificate, "ssl_keyfile": tls.key}
         opened.callback(answering.downloads.close)
         opened.enter_context(workers.running())

@@ -23,7 +23,7 @@ from rowtide.merge.nodes.node import Node
 from rowtide.merge.publishing.device_requests import serve_device, serve_schema
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncRequest
-from rowtide.merge.session.pairing import Pairing
+from rowtide.merge.session.pairing import Pairing, require_met
 from rowtide.merge.session.serving import SessionAnswer, acknowledge, meet
 
 ROWS_EACH = 20_000
@@ -111,7 +111,7 @@ def answer_sync(
     """
     request: SyncRequest = given.message
     require_publication(device, request.state.publication)
-    served = serve_device(hub, request, given.batches, limits, partial(_admit, hub, device))
+    served = serve_device(hub, request, given.batches, limits, partial(_admit, hub, device, request.state))
     served.purge_if_due()
     answer = served.answer
     if answer.download is None or answer.terms is None:
@@ -161,7 +161,7 @@ def answer_acknowledgement(
 def answer_schema(hub: Node, device: KnownDevice, state: DeviceState) -> SchemaStep:
     """Return what a device needs to follow the hub's schema. Raises what `serve_schema` raises, and `answer_sync`."""
     require_publication(device, state.publication)
-    return serve_schema(hub, state, partial(_admit, hub, device))
+    return serve_schema(hub, state, partial(_admit, hub, device, state))
 
 
 def answer_validation(hub: Node, device: KnownDevice, request: ValidateRequest) -> ValidateAnswer:
@@ -170,18 +170,20 @@ def answer_validation(hub: Node, device: KnownDevice, request: ValidateRequest) 
     found = meet(hub, request.state)
     if not isinstance(found, Pairing):
         raise UploadMalformed(device.name, "it does not say its definitions")
-    _admit(hub, device, found)
+    _admit(hub, device, request.state, found)
     return serve_validation(hub, found, request)
 
 
-def _admit(hub: Node, device: KnownDevice, pairing: Pairing) -> None:
+def _admit(hub: Node, device: KnownDevice, state: DeviceState, pairing: Pairing) -> None:
     """Take a file's subscription for the device's, if it is of the partition of the device's token.
 
-    From then on the subscription says what the partition is. Raises `DeviceFileDiffers`.
+    From then on the subscription says what the partition is. A device that only knows a subscription's ID, and not the
+    mark of its last synchronisation, does not get it. Raises `DeviceFileDiffers`, `NodeRestored`, `GenerationRefused`.
     """
     at_hub = pairing.at_hub
     if device.subid == at_hub.subid:
         return
     if device.subid is not None or (at_hub.partition or Partition()) != device.partition:
         raise DeviceFileDiffers(device.name)
+    require_met(state, pairing)
     bind_subscription(hub, device, at_hub.subid)

@@ -20,6 +20,7 @@ from rowtide.events.catalogue import (
     ArticleValidated,
     BatchDelivered,
     CyclePublished,
+    GatewayAnswered,
     JobEnded,
     JobFailed,
     SubscriptionRetries,
@@ -34,6 +35,9 @@ from rowtide.monitor.tallies import Histogram
 AgentSeries = tuple[str, tuple[str, ...]]
 """A metric's name, and the values of its labels in their order, the database first."""
 _CAPTURE = "capture"
+_WAIT = "wait"
+"""A request that takes as long as a device waits."""
+_NO_TOKEN = 401
 
 
 @frozen
@@ -103,6 +107,11 @@ class AgentCounter:
             case ArticleValidated(publication, subscriber, article, is_equal):
                 labels = (publication, without_users(subscriber), article)
                 self._set("rowtide_validation_failed", labels, float(not is_equal))
+            case GatewayAnswered(hub=hub, step=step, status=status, rows_up=up, rows_down=down, seconds=seconds):
+                self._count_request(hub, step, status, seconds)
+                for direction, rows in (("up", up), ("down", down)):
+                    if rows:
+                        self._add("rowtide_gateway_rows_total", (direction,), rows, hub)
             case JobEnded(RunOutcome.SUCCEEDED):
                 self._end(job, has_failed=False, at=emitted.time)
             case AgentRetries(_, error):
@@ -112,6 +121,14 @@ class AgentCounter:
                 self._end(job, has_failed=True, at=emitted.time)
             case _:
                 pass
+
+    def _count_request(self, hub: str, step: str, status: int, seconds: float) -> None:
+        """Count a request of a device; of addresses that the gateway does not have, all are one series."""
+        self._add("rowtide_gateway_requests_total", (step, str(status)), 1, hub)
+        if status == _NO_TOKEN:
+            self._add("rowtide_gateway_refused_tokens_total", (), 1, hub)
+        if step != _WAIT:
+            self._measure("rowtide_gateway_request_duration_seconds", (step,), seconds, hub)
 
     def _count_capture_error(self, job: str, error: Exception) -> None:
         if job == _CAPTURE:
@@ -125,12 +142,12 @@ class AgentCounter:
     def _set(self, name: str, labels: tuple[str, ...], value: float) -> None:
         self._values[name, (self._database, *labels)] = value
 
-    def _add(self, name: str, labels: tuple[str, ...], amount: float) -> None:
-        series = name, (self._database, *labels)
+    def _add(self, name: str, labels: tuple[str, ...], amount: float, database: str | None = None) -> None:
+        series = name, (self._database if database is None else database, *labels)
         self._values[series] = self._values.get(series, 0.0) + amount
 
-    def _measure(self, name: str, labels: tuple[str, ...], seconds: float) -> None:
-        series = name, (self._database, *labels)
+    def _measure(self, name: str, labels: tuple[str, ...], seconds: float, database: str | None = None) -> None:
+        series = name, (self._database if database is None else database, *labels)
         self._histograms[series] = self._histograms.get(series, Histogram()).add(seconds)
 
 

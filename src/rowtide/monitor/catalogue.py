@@ -492,6 +492,36 @@ _VALIDATION_FAILED = Metric(
 _JOB_FAILED = Metric(
     "rowtide_job_failed", _GAUGE, "", "1 if the last run of a job, or of the command, failed, else 0.", ("job",)
 )
+_OF_GATEWAYS: tuple[Metric, ...] = (
+    Metric(
+        "rowtide_gateway_requests_total",
+        _COUNTER,
+        "",
+        "Requests of devices that a gateway has answered, by the status of the answer; the database is the hub.",
+        ("step", "status"),
+    ),
+    Metric(
+        "rowtide_gateway_request_duration_seconds",
+        _HISTOGRAM,
+        "seconds",
+        "How long requests of devices took, those that wait for changes aside.",
+        ("step",),
+    ),
+    Metric(
+        "rowtide_gateway_rows_total",
+        _COUNTER,
+        "rows",
+        "Rows that devices have uploaded and the hub has written, and rows that were sent down.",
+        ("direction",),
+    ),
+    Metric(
+        "rowtide_gateway_refused_tokens_total",
+        _COUNTER,
+        "",
+        "Requests whose token or code was missing or not in force.",
+    ),
+    Metric("rowtide_gateway_waiting_devices", _GAUGE, "", "Devices that wait for changes, of all hubs together."),
+)
 _OF_AGENTS = frozenset(
     {
         "rowtide_job_last_success_timestamp_seconds",
@@ -508,6 +538,7 @@ AGENT_METRICS: tuple[Metric, ...] = (
     *(metric for metric in METRICS if metric.name in _OF_AGENTS),
     _JOB_FAILED,
     _VALIDATION_FAILED,
+    *_OF_GATEWAYS,
 )
 """What commands tell of themselves, with `--metrics-listen` and `--metrics-file`."""
 

@@ -8,6 +8,7 @@ from rowtide.configuration.parsing import parse_configuration
 from rowtide.configuration.settings import Configuration
 
 OPTIONS = ("db", "group", "retention", "max-latency", "spark-conf")
+GATEWAY_OPTIONS = ("listen", "max-rows")
 
 
 def write_file(folder: Path, text: str) -> Path:
@@ -29,4 +30,4 @@ def write_secret(path: Path, secret: str | bytes) -> Path:
 
 def parse(text: str) -> Configuration:
     """Return what a file says."""
-    return parse_configuration(text, "/etc/rowtide/rowtide.toml", "--config", OPTIONS)
+    return parse_configuration(text, "/etc/rowtide/rowtide.toml", "--config", OPTIONS, GATEWAY_OPTIONS)

@@ -79,11 +79,14 @@ def serving_hub(
     issuer: Issuer | None = None,
     origins: tuple[str, ...] = (),
     files: str | None = None,
+    publications: tuple[str, ...] = (),
 ) -> Iterator[Gateway]:
     """Serve the hub of a merge during the block."""
     hubs = {HUB: Hub(HUB, merged.hub.url)}
     options = TlsOptions(origins=origins, files=files)
-    with serving_gateway(hubs, Address("127.0.0.1", 0), options, limits=limits, issuer=issuer) as address:
+    with serving_gateway(
+        hubs, Address("127.0.0.1", 0), options, limits=limits, issuer=issuer, publications=publications
+    ) as address:
         yield Gateway(address, merged)
 
 

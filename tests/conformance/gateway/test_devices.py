@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,9 +14,10 @@ from sqlalchemy import select, update
 from builders.gateway.served_hubs import HUB, Gateway, serving_hub
 from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.gateway.client import GatewayClient, make_request_key, send_plain
+from rowtide.gateway.errors import PublicationNotServed
 from rowtide.gateway.limits import GatewayLimits
-from rowtide.gateway.requests import DeviceRegistration, Done, More, MoreRequest, RegisteredDevice
-from rowtide.gateway.wire.envelopes import Envelope
+from rowtide.gateway.requests import DeviceRegistration, Done, More, MoreRequest, RegisteredDevice, Wait
+from rowtide.gateway.wire.envelopes import Envelope, write
 from rowtide.merge.definitions import devices
 from rowtide.merge.devices.credentials import read_token
 from rowtide.merge.errors.devices import (
@@ -201,3 +204,48 @@ def test_health_and_readiness_are_answered(gateway: Gateway) -> None:
     assert gateway.send("GET", "/healthz")[0] == 200
     status, _, body = gateway.send("GET", "/readyz")
     assert (status, json.loads(body)) == (200, {"ready": True, "hubs": {HUB: True}})
+
+
+def test_an_address_with_many_wrong_tokens_is_told_to_wait(merged: Merge) -> None:
+    merged.hub.execute(TABLE)
+    merged.merge.add_publication(PUBLICATION)
+    merged.merge.add_article(PUBLICATION, "item")
+    with serving_hub(merged, limits=GatewayLimits(refusals_per_minute=2)) as served:
+        known = served.add("tablet")
+        assert is_known(known)
+        wrong = {"Authorization": "Bearer rtd_0123456789_" + "A" * 43}
+        answers = [served.send("POST", f"/{HUB}/logout", b"{}", wrong) for _ in range(3)]
+        assert [status for status, _, _ in answers] == [401, 401, 429]
+        assert int(answers[-1][1]["retry-after"]) >= 1
+        assert served.send("POST", f"/{HUB}/logout", b"{}", wrong | {"X-Forwarded-For": "203.0.113.5"})[0] == 401
+        assert is_known(known)
+
+
+def test_a_device_that_waits_much_is_told_to_come_back(merged: Merge) -> None:
+    merged.hub.execute(TABLE)
+    merged.merge.add_publication(PUBLICATION)
+    merged.merge.add_article(PUBLICATION, "item")
+    with serving_hub(merged, limits=GatewayLimits(device_requests=1, requests_per_minute=10_000)) as served:
+        client = served.add("tablet")
+        assert is_known(client)
+        token = {"Authorization": f"Bearer {client.token}"}
+        long, short = (write(Envelope(Wait(2**40, wait_s))) for wait_s in (60.0, 0.0))
+        sender = http.client.HTTPConnection(served.address.host, served.address.port, timeout=20)
+        with closing(sender):
+            sender.request("POST", f"/{HUB}/wait", long, token)
+            while (answer := served.send("POST", f"/{HUB}/wait", short, token))[0] == 200:
+                pass
+        assert (answer[0], json.loads(answer[2])["code"]) == (429, "RT-8413")
+        while served.send("POST", f"/{HUB}/wait", short, token)[0] == 429:
+            pass
+
+
+def test_a_gateway_serves_the_publications_that_it_is_told_to(merged: Merge) -> None:
+    merged.hub.execute(TABLE)
+    for name in (PUBLICATION, "second"):
+        merged.merge.add_publication(name)
+    merged.merge.add_article(PUBLICATION, "item")
+    with serving_hub(merged, publications=("second",)) as served:
+        with pytest.raises(PublicationNotServed):
+            served.add("tablet")
+        served.register(merged.merge.add_device("other", publication="second"))

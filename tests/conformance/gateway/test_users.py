@@ -22,6 +22,7 @@ from rowtide.gateway.jwt_identity import make_issuer
 from rowtide.gateway.requests import DeviceRegistration, RegisteredDevice
 from rowtide.merge.articles import ExchangeType
 from rowtide.merge.errors.devices import DeviceExists, DeviceRevoked
+from rowtide.merge.errors.nodes import NodeRestored
 
 TABLE = "create table item (id integer primary key, name varchar(20), region varchar(10))"
 ROWS = "insert into item (id, name, region) values (1, 'a', 'north'), (2, 'b', 'south')"
@@ -241,3 +242,33 @@ def test_a_gateway_that_takes_codes_alone_says_so(gateway: Gateway, signing: Tok
     tokens = [signing.sign("north")]
     with signed_in(gateway, tmp_path / "field.db", tokens) as tablet, pytest.raises(RegistrationNeedsCode):
         tablet.sync()
+
+
+def test_a_conflict_shows_no_row_of_others(plain: Gateway, tmp_path: Path) -> None:
+    path, of_south = tmp_path / "field.db", plain.merged.hub.rowguid("item", 2)
+    with begin(plain, path) as tablet:
+        rows(path, f"insert into item (id, name, region, rowguid) values (50, 'x', 'north', '{of_south}')")
+        tablet.sync()
+        (conflict,) = tablet.list_conflicts()
+    assert conflict.rowguid == of_south
+    assert '"x"' in str(conflict.losing_row)
+    assert conflict.winning_row is None
+
+
+def test_a_subscription_is_taken_by_its_mark_alone(plain: Gateway, tmp_path: Path) -> None:
+    merged, copy = plain.merged, tmp_path / "copy.db"
+    member = next(one for one in merged.subscribers if one.url.startswith("sqlite"))
+    path = Path(member.url.removeprefix("sqlite:///"))
+    merged.merge.add_subscription(PUBLICATION, member.url, host_name="north")
+    member.execute(f"vacuum into '{copy}'")
+    for _ in range(2):
+        merged.merge.sync(PUBLICATION, member.url)
+    devices = []
+    for name, of_device in (("thief", copy), ("tablet", path)):
+        devices.append(Device(of_device, plain.url, publication=PUBLICATION))
+        devices[-1].register(merged.merge.add_device(name, publication=PUBLICATION, host_name="north"))
+    thief, tablet = devices
+    with thief, pytest.raises(NodeRestored):
+        thief.sync()
+    with tablet:
+        assert tablet.sync().is_quiet

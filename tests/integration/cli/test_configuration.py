@@ -166,3 +166,18 @@ def test_the_names_of_options_are_those_of_the_commands() -> None:
 
     assert (ROOT / "src" / "rowtide" / "cli" / "option_names.py").read_text() == made.stdout
     assert {"group", "retention", "db"} <= OPTION_NAMES
+
+
+def test_the_gateway_has_a_section_of_its_own(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = '[gateway]\ndb = ["nowhere"]\nlisten = "nonsense"\nmax-rows = 0\n[defaults]\nmax-rows = 5\n'
+    file.write_text(text)
+    assert {name: one for name, one in show().items() if name.startswith("gateway.")} == {
+        "gateway.db": ("nowhere", f"{file}:2"),
+        "gateway.listen": ("nonsense", f"{file}:3"),
+        "gateway.max-rows": ("0", f"{file}:4"),
+    }
+    assert f"gateway.max-rows of {file}" in rowtide("gateway", "serve").errors
+    rowtide("gateway", "serve", "--max-rows", "7").require_error(1163)
+    # The environment's database precedes the file's.
+    monkeypatch.setenv("ROWTIDE_DB", "sqlite:////gone.db")
+    assert "nonsense" in rowtide("gateway", "serve", "--max-rows", "7").errors

@@ -24,6 +24,9 @@ destination = "/var/log/rowtide.log"
 listen = "[::1]:9187"
 auth = { file = "/run/secrets/token" }
 values = "operators"
+[gateway]
+listen = "127.0.0.1:9000"
+max-rows = 500
 [defaults]
 group = true
 retention = 4320
@@ -60,6 +63,7 @@ def test_a_whole_file_is_read() -> None:
         listen="[::1]:9187", auth=FilePassword("/run/secrets/token"), values=MonitorValues.OPERATORS
     )
     assert read.defaults == {"group": True, "retention": 4320, "max-latency": 2.5, "spark-conf": ("a=b", "c=d")}
+    assert read.gateway == {"listen": "127.0.0.1:9000", "max-rows": 500}
     assert list(read.databases) == ["shop", "it's a.b", "東京"]
     assert read.databases["shop"] == DatabaseSettings(
         url=parse_url("postgresql://rowtide@pooler:6432/shop"),
@@ -76,7 +80,7 @@ def test_a_whole_file_is_read() -> None:
     ]
     assert read.databases["東京"].password == CommandPassword(("pass", "東京"))
     assert read.databases["東京"].run == (AgentJob.CAPTURE, AgentJob.CLEANUP, AgentJob.TARGETS)
-    assert read.lines["databases", "it's a.b", "url"] == 24
+    assert read.lines["databases", "it's a.b", "url"] == 27
 
 
 def test_an_empty_file_has_the_defaults() -> None:
@@ -105,6 +109,7 @@ def test_everything_that_is_wrong_is_listed_with_its_line() -> None:
         ('[log]\ndestination = "rowtide.log"', "line 2: log.destination: write stderr, journal, or a path"),
         ("log = 1", "line 1: log must be a section"),
         ("[[log]]", "line 1: log must be a section"),
+        ("[gateway]\nmax-row = 5", 'line 2: unknown option "max-row"; did you mean "max-rows"? in [gateway]'),
         ('[monitor]\nlisten = "9187"', "line 2: monitor.listen: write host:port"),
         ('[monitor]\nlisten = "h:70000"', "line 2: monitor.listen: write host:port"),
         ('[monitor]\nvalues = "all"', 'line 2: monitor.values: unknown value "all"; write one of hidden, operators'),

@@ -18,6 +18,7 @@ from rowtide.events.catalogue import (
     ArticleValidated,
     BatchDelivered,
     CyclePublished,
+    GatewayAnswered,
     JobEnded,
     JobFailed,
     SubscriptionRetries,
@@ -159,3 +160,31 @@ def test_hostile_names_are_values_in_both_formats(name: str) -> None:
         families = parse(render_agent(counter.copy(), accept)[0].decode())
         found = [one for family in families for one in family.samples if one.name == "rowtide_validation_failed"]
         assert [(one.labels["article"], one.labels["database"]) for one in found] == [(name, name)]
+
+
+def answered(step: str, status: int = 200, hub: str = "hub", seconds: float = 0.2) -> GatewayAnswered:
+    return GatewayAnswered(
+        path=f"/{hub}/{step}",
+        hub=hub,
+        step=step,
+        device="",
+        status=status,
+        code="",
+        sent=1,
+        rows_up=3 if step == "sync" else 0,
+        rows_down=0,
+        seconds=seconds,
+    )
+
+
+def test_requests_of_devices_are_counted_by_hub() -> None:
+    counter = counted(answered("sync"), answered("sync", 401), answered("wait", seconds=60), answered("", 404, ""))
+    found = {(name, *sorted(labels)): amount for (name, labels), amount in samples(counter).items()}
+    of_hub = ("database", "hub")
+    requests = "rowtide_gateway_requests_total"
+    assert found[requests, of_hub, ("status", "200"), ("step", "sync")] == 1
+    assert found[requests, ("database", ""), ("status", "404"), ("step", "")] == 1
+    assert found["rowtide_gateway_refused_tokens_total", of_hub] == 1
+    assert found["rowtide_gateway_rows_total", of_hub, ("direction", "up")] == 6
+    assert found["rowtide_gateway_request_duration_seconds_count", of_hub, ("step", "sync")] == 2
+    assert ("rowtide_gateway_request_duration_seconds_count", of_hub, ("step", "wait")) not in found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -69,20 +69,27 @@ class MetricsOptions(MetricsFile):
 
 
 @contextmanager
-def measuring(options: MetricsFile, database: str, job: str) -> Iterator[None]:
+def measuring(
+    options: MetricsFile, database: str, job: str, gauges: Callable[[], Mapping[str, float]] = dict
+) -> Iterator[None]:
     """Count what a command does during the block, and publish it as its options say; the file also after an error.
 
-    `database` is what its metrics are labelled with.
+    `database` is what its metrics are labelled with, and values of `gauges` that are read when they are published.
     Raises `ListeningFailed`, `FileNotWritable`, `ExtraMissing`.
     """
     if not options.is_asked:
         yield
         return
     with naming_extras():
-        from rowtide.monitor.agent_figures import AgentCounter
+        from rowtide.monitor.agent_figures import AgentCounter, AgentFigures, AgentSeries, merge_figures
     counter = AgentCounter(database, job)
     has_failed = True
-    with listening(counter.note), publishing(options, counter.copy, lambda: counter.note_end(has_failed=has_failed)):
+
+    def read() -> AgentFigures:
+        now: dict[AgentSeries, float] = {(name, (database,)): value for name, value in gauges().items()}
+        return merge_figures([counter.copy(), AgentFigures(now, {})])
+
+    with listening(counter.note), publishing(options, read, lambda: counter.note_end(has_failed=has_failed)):
         yield
         has_failed = False
 

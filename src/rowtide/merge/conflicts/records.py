@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from enum import IntEnum
 from uuid import uuid4
 
-from sqlalchemy import Connection, RowMapping, delete, insert, inspect, literal, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, inspect, literal, select, update
 
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
@@ -23,6 +23,7 @@ from rowtide.merge.definitions import (
     notes_metadata,
     replinfo,
     retries,
+    subscriptions,
 )
 from rowtide.merge.errors.rows import ConflictUnknown
 from rowtide.merge.nodes.node import Node
@@ -67,10 +68,17 @@ _REASONS = {
 AS_WON: Row = ()
 """Stands for the winning row; no row is without columns."""
 _INVALID = re.compile("[\ud800-\udfff]")
-_FAILURES = tuple(
-    int(conflict_type)
-    for conflict_type in ConflictType
-    if conflict_type not in _REASONS and conflict_type is not ConflictType.UPLOAD_ROW_NOT_HELD
+REFUSALS = (
+    ConflictType.DOWNLOAD_INSERT_FAILED,
+    ConflictType.DOWNLOAD_UPDATE_FAILED,
+    ConflictType.DOWNLOAD_DELETE_FAILED,
+)
+"""What a subscriber says of the hub's rows."""
+_FAILURES = (
+    *REFUSALS,
+    ConflictType.UPLOAD_INSERT_FAILED,
+    ConflictType.UPLOAD_UPDATE_FAILED,
+    ConflictType.UPLOAD_DELETE_FAILED,
 )
 
 
@@ -132,11 +140,48 @@ def names_lost(article: Article, lost: RowVersion, won: RowVersion | None) -> tu
     return None if places is None else tuple(article.columns[place].name for place in sorted(places))
 
 
-def settle_failures(connection: Connection, article: Article, rowguids: Sequence[str]) -> None:
-    """Mark conflicts of refused rows as settled once the rows were accepted, in the caller's transaction."""
-    of_rows = (conflicts_info.c.tablenick == article.nickname) & conflicts_info.c.rowguid.in_(rowguids)
-    is_open = conflicts_info.c.resolved_time.is_(None) & conflicts_info.c.conflict_type.in_(_FAILURES)
-    connection.execute(update(conflicts_info).where(of_rows & is_open).values(resolved_time=datetime.now(UTC)))
+def identify_refusal(rowguid: str, losing_lineage: bytes, code: str, subid: str) -> str:
+    """Return the id, at the hub, of a subscriber's refusal of a row: it tells whose refusal it is."""
+    return identify(rowguid, losing_lineage, code.encode(), subid.encode())
+
+
+def settle_failures(connection: Connection, article: Article, rowguids: Sequence[str], source: int) -> None:
+    """Mark conflicts of rows as settled that this node refused of `source`, and has accepted since.
+
+    In the caller's transaction.
+    """
+    is_open = _is_open_failure(article, rowguids) & (conflicts_info.c.origin_datasource_id == source)
+    connection.execute(update(conflicts_info).where(is_open).values(resolved_time=datetime.now(UTC)))
+
+
+def settle_refusals(connection: Connection, article: Article, rowguids: Sequence[str], subid: str) -> None:
+    """Mark conflicts of rows as settled that a subscriber refused, and has accepted since; those of no other one.
+
+    In the caller's transaction.
+    """
+    c = conflicts_info.c
+    is_open = _is_open_failure(article, rowguids) & c.conflict_type.in_(REFUSALS)
+    listed = connection.execute(select(c.conflict_id, c.rowguid, c.losing_lineage, c.reason_code).where(is_open)).all()
+    if not listed:
+        return
+    others = connection.execute(select(subscriptions.c.subid).where(subscriptions.c.subid != subid)).scalars().all()
+    settled = [
+        row.conflict_id
+        for row in listed
+        # Earlier versions recorded one conflict for all who refuse a version.
+        if all(
+            row.conflict_id != identify_refusal(row.rowguid, bytes(row.losing_lineage), row.reason_code, other)
+            for other in others
+        )
+    ]
+    of_ids = c.conflict_id.in_(settled)
+    connection.execute(update(conflicts_info).where(of_ids).values(resolved_time=datetime.now(UTC)))
+
+
+def _is_open_failure(article: Article, rowguids: Sequence[str]) -> ColumnElement[bool]:
+    c = conflicts_info.c
+    of_rows = (c.tablenick == article.nickname) & c.rowguid.in_(rowguids)
+    return of_rows & c.resolved_time.is_(None) & c.conflict_type.in_(_FAILURES)
 
 
 def record(connection: Connection, conflict: ConflictRecord) -> None:

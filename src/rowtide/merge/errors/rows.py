@@ -137,6 +137,17 @@ class IdentityRangeExhausted(RowtideError, number=8053):
     table: str
 
 
+class IdentityRangeDoubtful(Denied, number=8443):
+    """A device that synchronises over HTTP says that it has numbers above all that its publisher has given."""
+
+    fact = "{subscriber} says that it numbers rows of {table} up to {last}, which the publisher has not given"
+    hint = """After the publisher was restored from a backup, run `rowtide merge restore-identity-range PUBLICATION
+        TABLE`; otherwise look for a client other than rowtide. What the device has uploaded was accepted."""
+    subscriber: str
+    table: str
+    last: int
+
+
 class IdentityRangeMissing(Invalid, number=8054):
     """A node has no numbers of a table that it could give to subscribers."""
 

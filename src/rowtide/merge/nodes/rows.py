@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 from rowtide.core.values import frozen
 from rowtide.databases.types.registry import find_type
 from rowtide.databases.types.value_type import TypeKind
-from rowtide.merge.articles import Article, ArticleColumn
+from rowtide.merge.articles import Article, ArticleColumn, Partition
 from rowtide.merge.errors.rows import RowsRefused
 from rowtide.merge.identity_range_policy import IdentityRange, Numbering
 from rowtide.merge.partitions.belonging import Link
@@ -30,6 +30,11 @@ class Rows(Protocol):
 
     def find_belonging(self, row_filter: RowFilter, rowguids: Sequence[str]) -> Set[str]:
         """Return those of an article's rows that are in a partition."""
+
+    def find_partitions(
+        self, row_filter: RowFilter, rowguids: Sequence[str], partitions: Sequence[Partition]
+    ) -> Set[int]:
+        """Return the places of the partitions that have any of an article's rows; the filter is one of each."""
 
     def find_key_holder(self, article: Article, row: Row) -> str | None:
         """Return the rowguid of the local row with the same primary key as a received row."""

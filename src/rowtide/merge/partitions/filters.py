@@ -149,15 +149,16 @@ def require_values(publication: Publication, articles: Iterable[Article], given:
 
 
 def bind_articles(
-    articles: Sequence[Article], partition: Partition | None, *, realigns: bool = True
+    articles: Sequence[Article], partition: Partition | None, *, realigns: bool = True, of_each: bool = False
 ) -> dict[int, RowFilter]:
     """Return a partition's filters, by article nickname; unfiltered articles are omitted.
 
-    Raises `StoredFilterRefused`.
+    Those `of_each` partition are evaluated by `Rows.find_partitions`. Raises `StoredFilterRefused`.
     """
+    bound = None if of_each else partition or Partition()
     named = {article.name: article for article in articles}
     with _stored():
-        levels = [_bind_level(article, named, partition or Partition()) for article in articles]
+        levels = [_bind_level(article, named, bound) for article in articles]
     by_nickname = {level.article.nickname: level for level in levels}
     reach = {nickname: frozenset(_followed(by_nickname, nickname) | {nickname}) for nickname in by_nickname}
     return {
@@ -172,13 +173,27 @@ def bind_articles(
     }
 
 
-def bind(expression: Expression, partition: Partition) -> str:
-    """Return a filter as SQL, with a partition's values as literals."""
+def bind(expression: Expression, partition: Partition | None) -> str:
+    """Return a filter as SQL, with a partition's values as literals; without one, as columns of `PARTITION`."""
+    if partition is None:
+        return as_sql(expression, None)
     given = {
         SubscriberValue.HOST_NAME: partition.host_name or "",
         SubscriberValue.SUSER_NAME: partition.suser_name or "",
     }
     return as_sql(expression, given)
+
+
+def fits(articles: Iterable[Article], partition: Partition) -> bool:
+    """Return whether a partition's values are of the types that filters convert them to."""
+    with _stored():
+        filters = [expression for article in articles if (expression := read_filter(article)) is not None]
+    casts = [part for each in filters for part in parts_of(each) if isinstance(part, Cast)]
+    return all(
+        literal(getattr(partition, cast.operand.value) or "", cast.type_name) is not None
+        for cast in casts
+        if isinstance(cast.operand, SubscriberValue)
+    )
 
 
 def scope_of(*tables: tuple[str, Article]) -> NameScope:
@@ -211,7 +226,7 @@ def _stored() -> Iterator[None]:
         raise StoredFilterRefused(error.article, error.condition, error.reason) from None
 
 
-def _bind_level(article: Article, named: Mapping[str, Article], partition: Partition) -> FilterLevel:
+def _bind_level(article: Article, named: Mapping[str, Article], partition: Partition | None) -> FilterLevel:
     expression = read_filter(article)
     condition = None if expression is None else bind(expression, partition)
     return FilterLevel(article, condition, tuple(_bind_join(article, join, named) for join in article.filtering_joins))

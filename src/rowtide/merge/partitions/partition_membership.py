@@ -124,6 +124,15 @@ def list_members(connection: Connection, subscriber: int, article: Article) -> d
     return {row.rowguid: row.parent for row in connection.execute(listed.where(_of(subscriber, article, ())))}
 
 
+def find_members(connection: Connection, subscriber: int, article: Article, rowguids: Sequence[str]) -> set[str]:
+    """Return those of some rows that a subscriber has, or has written to."""
+    found: set[str] = set()
+    for chunk in _chunks(rowguids):
+        listed = select(partition_mappings.c.rowguid).where(_of(subscriber, article, chunk))
+        found.update(connection.execute(listed).scalars())
+    return found
+
+
 def remove_all_members(connection: Connection, subscriber: int, articles: Iterable[Article]) -> None:
     """Remove all rows of articles from a subscriber's membership."""
     for article in articles:

@@ -11,12 +11,25 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, select
 
 from rowtide.merge.articles import Article, ExchangeType
-from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, record, settle_failures
+from rowtide.merge.conflicts.records import (
+    REFUSALS,
+    ConflictRecord,
+    ConflictType,
+    identify_refusal,
+    record,
+    settle_refusals,
+)
 from rowtide.merge.definitions import subscriptions
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.sending import ChangesRequest
 from rowtide.merge.partitions.candidates import CandidateMemberships
-from rowtide.merge.partitions.partition_membership import confirm_members, keep_stayed, mark, part_members
+from rowtide.merge.partitions.partition_membership import (
+    confirm_members,
+    find_members,
+    keep_stayed,
+    mark,
+    part_members,
+)
 from rowtide.merge.progress import (
     SELECT_NODE,
     SELECT_RETRIES,
@@ -189,24 +202,32 @@ class HubHalf:
 
     def _judge(self, nickname: int, moves: MembershipMoves) -> MembershipMoves:
         row_filter = self.pairing.filters.get(nickname)
-        if row_filter is None or not moves.returned:
-            return replace(moves, returned=())
-        belonging = self.node.rows.find_belonging(row_filter, moves.returned)
-        return replace(moves, returned=[rowguid for rowguid in moves.returned if rowguid in belonging])
+        if row_filter is None:
+            return MembershipMoves(moves.gone)
+        belonging = self.node.rows.find_belonging(row_filter, moves.returned) if moves.returned else ()
+        returned = [rowguid for rowguid in moves.returned if rowguid in belonging]
+        return MembershipMoves(moves.gone, returned, () if row_filter.realigns else moves.stayed)
 
     def _report(self, said: Acknowledgement) -> None:
         """Record, in the caller's transaction, the rows that the device refused or has accepted since."""
         articles = {article.nickname: article for article in self.pairing.articles}
-        for refused in said.refused:
-            if refused.article in articles:
-                record(self.node.connection, self._conflict(refused, articles[refused.article]))
+        connection, at_hub = self.node.connection, self.pairing.at_hub
+        for article in articles.values():
+            refused = [one for one in said.refused if one.article == article.nickname and one.conflict_type in REFUSALS]
+            if refused and article.nickname in self.pairing.filters:
+                # Of rows that it was never sent, it has nothing to say.
+                sent = find_members(connection, at_hub.nickname, article, [one.rowguid for one in refused])
+                refused = [one for one in refused if one.rowguid in sent]
+            for one in refused:
+                record(connection, self._conflict(one, article))
         for nickname, accepted in said.accepted.items():
             if nickname in articles:
-                settle_failures(self.node.connection, articles[nickname], accepted)
+                settle_refusals(connection, articles[nickname], accepted, at_hub.subid)
 
     def _conflict(self, refused: RefusedDownload, article: Article) -> ConflictRecord:
+        version = refused.losing_lineage, refused.reason_code
         return ConflictRecord(
-            conflict_id=refused.conflict_id,
+            conflict_id=identify_refusal(refused.rowguid, *version, self.pairing.at_hub.subid),
             pubid=self.pairing.publication.pubid,
             article=article,
             rowguid=refused.rowguid,

@@ -3,7 +3,7 @@
 The publisher's pool of a table's numbers only grows. A node gets its ranges when it subscribes, and further ones at
 synchronisations, once it has used those that it has. A crash between both ends leaves the publisher's row newer, which
 the next synchronisation takes over. Ranges of a subscriber above the pool mean that the publisher was restored: the
-pool follows.
+pool follows, but for a device that only sends requests.
 
 SQL Server enforces ranges by a check constraint that rows of other nodes pass (`not for replication`). A check of
 PostgreSQL or SQLite would refuse those rows, so a sequence's bounds do it there, and in files ranges above all keys.
@@ -21,7 +21,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, Publication, SubscriberType, Subscription
 from rowtide.merge.definitions import identity_ranges, publications
-from rowtide.merge.errors.rows import IdentityRangeExhausted, IdentityRangeMissing
+from rowtide.merge.errors.rows import IdentityRangeDoubtful, IdentityRangeExhausted, IdentityRangeMissing
 from rowtide.merge.errors.subscribing import IdentityRangeUnfit
 from rowtide.merge.identity_range_policy import IdentityRange, Numbering, largest_number, renew
 from rowtide.merge.nodes.node import Node, transact_at
@@ -129,6 +129,26 @@ def renew_ranges(
             transact_at(hub, partial(_renew_publisher, hub, publication.pubid, article, numbering))
         given[article.nickname] = _give(hub, publication, article, subscription, there[article.nickname], numbering)
     return given
+
+
+def require_given(
+    hub: Node,
+    publication: Publication,
+    articles: Sequence[Article],
+    subscriber: str,
+    there: Mapping[int, DeviceNumbering],
+) -> None:
+    """Raise `IdentityRangeDoubtful` if a device says that it has numbers which the publisher never gave.
+
+    A device that only sends requests is not believed: the pool would follow, and be used up at once.
+    """
+    for article in articles:
+        claimed = there.get(article.nickname)
+        if not article.identity_range or claimed is None or claimed.owned is None:
+            continue
+        pool = _find(hub.connection, publication.pubid, article)
+        if pool is not None and pool.is_own and (pool.owned.max_used or 0) < claimed.owned.next_end:
+            raise IdentityRangeDoubtful(subscriber, article.qualified_name, claimed.owned.next_end)
 
 
 def take_ranges(

@@ -128,7 +128,7 @@ class NodeReceiver:
         done = [change.rowguid for change in changes if change.rowguid in asked]
         if done:
             drop_retries(self.node.connection, self.source, article.nickname, done)
-            settle_failures(self.node.connection, article, done)
+            settle_failures(self.node.connection, article, done, self.source)
             self.asking.difference_update((article.nickname, rowguid) for rowguid in done)
 
     def write(

@@ -15,7 +15,7 @@ from itertools import islice
 
 from rowtide.core.garbage import collecting_rarely
 from rowtide.core.values import frozen
-from rowtide.merge.articles import DEFAULT_LIMITS, Article, DeviceLimits, ExchangeType
+from rowtide.merge.articles import DEFAULT_LIMITS, Article, DeviceLimits, ExchangeType, SubscriberType
 from rowtide.merge.errors.nodes import GenerationRefused
 from rowtide.merge.errors.publishing import DefinitionsDiffer
 from rowtide.merge.errors.subscribing import (
@@ -30,9 +30,11 @@ from rowtide.merge.progress import read_purge, set_subscription
 from rowtide.merge.session.history import History, Summary, recorded
 from rowtide.merge.session.hub.parents import SELECT_GENERATIONS, read_generations
 from rowtide.merge.session.hub_half import HubHalf, exchanged
+from rowtide.merge.session.identity_ranges import require_given
 from rowtide.merge.session.messages import (
     Acknowledgement,
     DeviceState,
+    RefusedDownload,
     RowBatch,
     RowsByArticle,
     SessionTerms,
@@ -175,6 +177,8 @@ def _exchange(
                 history.put()
         if request.upload.has_more or not result.is_complete:
             return SessionAnswer(SyncAnswer(terms, result))
+    pairing = half.pairing
+    require_given(half.node, pairing.publication, pairing.articles, pairing.at_hub.subscriber, request.numberings)
     ranges = half.renew_ranges(request.numberings)
     if not request.exchange.downloads:
         half.conclude_upload(history.put)
@@ -217,6 +221,7 @@ def _receive(half: HubHalf, header: UploadHeader, uploaded: UploadedBatches, sum
 def _parts(pairing: Pairing, batches: Iterable[RowBatch]) -> Iterator[tuple[Article, Sequence[RowChange]]]:
     """Yield an upload's batches with the device's definitions. Raises `UploadMalformed`."""
     known = {mapping.sender.nickname: mapping.sender for mapping in pairing.mappings.values()}
+    is_server = pairing.at_hub.subscriber_type is SubscriberType.SERVER
     for batch in batches:
         article = known.get(batch.article)
         if article is None:
@@ -229,7 +234,12 @@ def _parts(pairing: Pairing, batches: Iterable[RowBatch]) -> Iterator[tuple[Arti
         ):
             reason = f"a batch of {article.name} is empty, has rows beside tombstones, or a rowguid that is none"
             raise UploadMalformed(pairing.at_hub.subscriber, reason)
-        yield article, batch.changes
+        yield article, batch.changes if is_server else [_unweighted(change) for change in batch.changes]
+
+
+def _unweighted(change: RowChange) -> RowChange:
+    """Return a change without a weight of its own: a client's changes have that of its subscription."""
+    return change if change.priority is None else change._replace(priority=None)
 
 
 def acknowledge(hub: Node, publication: str, subid: str, said: Acknowledgement) -> None:
@@ -263,9 +273,24 @@ def _acknowledge(half: HubHalf, said: Acknowledgement) -> None:
         for nickname, each in said.moves.items()
     }
     refused = [each for each in said.refused if are_rowguids([each.rowguid])]
+    _require_shape(half.pairing, refused)
     checked = replace(said, moves=moves, refused=refused, accepted=_checked(said.accepted))
     # It may come long after the upload, whose date is stored with the answer.
     half.acknowledge(checked, dated=ExchangeType.DOWNLOAD)
+
+
+def _require_shape(pairing: Pairing, refused: Sequence[RefusedDownload]) -> None:
+    """Raise `UploadMalformed` if rows that a device has refused are not of their articles."""
+    articles = {article.nickname: article for article in pairing.articles}
+    for each in refused:
+        article = articles.get(each.article)
+        if article is None:
+            continue
+        names = {column.name for column in article.columns}
+        rows = [row for row in (each.losing_row, each.winning_row) if row is not None]
+        if any(len(row) != len(article.columns) for row in rows) or not names.issuperset(each.losing_columns or ()):
+            reason = f"a row of {article.name} that it has refused has other columns"
+            raise UploadMalformed(pairing.at_hub.subscriber, reason)
 
 
 def _rowguids(listed: Iterable[str]) -> list[str]:

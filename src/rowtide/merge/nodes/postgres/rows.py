@@ -11,7 +11,7 @@ import psycopg
 from psycopg import sql
 
 from rowtide.databases.postgres.quoting import quote, quote_qualified
-from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.articles import ROWGUID, Article, Partition
 from rowtide.merge.definitions import SCHEMA, articles, replinfo
 from rowtide.merge.nodes.postgres.array_texts import array_of
 from rowtide.merge.nodes.postgres.metadata import row_metadata
@@ -35,6 +35,7 @@ from rowtide.merge.nodes.postgres.stored_tables import REQUESTS, table_requests
 from rowtide.merge.nodes.rows import Holder
 from rowtide.merge.nodes.untyped_values import as_stored_by_server, server_type
 from rowtide.merge.partitions.belonging import ROW, Link, belongs
+from rowtide.merge.partitions.expressions import PARTITION
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import KnownVersion, Row
 from rowtide.merge.versions.composition import Composer
@@ -75,6 +76,18 @@ class PostgresRows:
         belonging = escaped(f"from {table_of(row_filter.article)} as {ROW} where {belongs(row_filter, FILTERING)}")
         query = f"select {ROW}.{ROWGUID} {belonging} and {ROW}.{ROWGUID} = any(%s::uuid[])"
         return {rowguid for (rowguid,) in self._read(query, [uuid_array(rowguids)])}
+
+    @here
+    def find_partitions(
+        self, row_filter: RowFilter, rowguids: Sequence[str], partitions: Sequence[Partition]
+    ) -> Set[int]:
+        rows = f"select from {table_of(row_filter.article)} as {ROW} where {belongs(row_filter, FILTERING)}"
+        given = f"unnest(%s::text[], %s::text[]) with ordinality {PARTITION} (host_name, suser_name, place)"
+        of_rows = f"exists ({escaped(rows)} and {ROW}.{ROWGUID} = any(%s::uuid[]))"
+        values = ([one.host_name or "" for one in partitions], [one.suser_name or "" for one in partitions])
+        query = f"select {PARTITION}.place from {given} where {of_rows}"
+        found = self._read(query, [*map(array_of, values), uuid_array(rowguids)])
+        return {int(place) - 1 for (place,) in found}
 
     @here
     def find_key_holder(self, article: Article, row: Row) -> str | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 
 from rowtide.databases.sqlite.sql_text import quote
 from rowtide.databases.sqlite.values import OF_ANOTHER_CLASS, from_text, reader, value_of_literal
 from rowtide.databases.types.value_type import SqliteValue
-from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.articles import ROWGUID, Article, Partition
 from rowtide.merge.catalogue import read_nickname, read_purged
 from rowtide.merge.errors.nodes import HandlerFailed
 from rowtide.merge.nodes.rows import Holder
@@ -26,6 +27,7 @@ from rowtide.merge.nodes.sqlite.metadata.row_metadata import (
 from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, TOMBSTONE
 from rowtide.merge.nodes.sqlite.session import SqliteSession
 from rowtide.merge.partitions.belonging import ROW, Link, belongs
+from rowtide.merge.partitions.expressions import PARTITION, SubscriberValue
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import KnownVersion, Row
 from rowtide.merge.versions.composition import Composer
@@ -66,6 +68,18 @@ class SqliteRows:
         listed = f"{ROWGUID} in (select value from json_each(?)) and {belongs(row_filter, FILTERING)}"
         query = f"select {ROWGUID} from {table_of(row_filter.article)} as {ROW} where {listed}"
         return {rowguid for (rowguid,) in read_asked(self._session, query, rowguids)}
+
+    def find_partitions(
+        self, row_filter: RowFilter, rowguids: Sequence[str], partitions: Sequence[Partition]
+    ) -> Set[int]:
+        functions = ", ".join(f"json_extract(value, '$.{each.value}') as {each.value}" for each in SubscriberValue)
+        listed = f"{ROWGUID} in (select value from json_each(?)) and {belongs(row_filter, FILTERING)}"
+        rows = f"select 1 from {table_of(row_filter.article)} as {ROW} where {listed}"
+        given = f"(select key as place, {functions} from json_each(?)) as {PARTITION}"
+        values = [{each.value: getattr(one, each.value) or "" for each in SubscriberValue} for one in partitions]
+        query = f"select place from {given} where exists ({rows})"
+        arguments = (json.dumps(values), json.dumps([*rowguids]))
+        return {place for (place,) in self._session.execute(query, arguments).fetchall()}
 
     def find_key_holder(self, article: Article, row: Row) -> str | None:
         values = {column.name: value for column, value in zip(article.columns, row, strict=True)}

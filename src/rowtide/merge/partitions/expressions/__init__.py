@@ -2,6 +2,7 @@
 
 from rowtide.merge.partitions.expressions.grammar import NameScope, ScopeTable, read_expression, rename_columns
 from rowtide.merge.partitions.expressions.tree import (
+    PARTITION,
     Cast,
     ColumnExpression,
     Expression,
@@ -15,6 +16,7 @@ from rowtide.merge.partitions.expressions.tree import (
 )
 
 __all__ = [
+    "PARTITION",
     "Cast",
     "ColumnExpression",
     "Expression",

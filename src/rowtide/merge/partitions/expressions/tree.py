@@ -213,8 +213,15 @@ _LITERALS: Mapping[str, Callable[[str], str]] = {
 }
 
 
-def as_sql(expression: Expression, values: Mapping[SubscriberValue, str]) -> str:
-    """Return one operand as SQL; `values` are the subscription's values of filter functions."""
+PARTITION = "rowtide_partition"
+"""Alias of the partitions that a filter is evaluated for at once, with a column for each filter function."""
+
+
+def as_sql(expression: Expression, values: Mapping[SubscriberValue, str] | None) -> str:
+    """Return one operand as SQL; `values` are the subscription's values of filter functions.
+
+    Without `values` they are columns of `PARTITION`.
+    """
     write = partial(as_sql, values=values)
     match expression:
         case ColumnExpression(table, name):
@@ -224,8 +231,8 @@ def as_sql(expression: Expression, values: Mapping[SubscriberValue, str]) -> str
         case ConstantExpression(_, text):
             return text
         case SubscriberValue():
-            return quoted(values.get(expression, ""))
-        case Cast(SubscriberValue() as function, type_name):
+            return f"{PARTITION}.{expression.value}" if values is None else quoted(values.get(expression, ""))
+        case Cast(SubscriberValue() as function, type_name) if values is not None:
             return literal(values.get(function, ""), type_name) or f"cast(null as {type_name})"
         case Cast(operand, type_name):
             return f"cast({write(operand)} as {type_name})"

@@ -1,0 +1,184 @@
+"""A device that means harm: nothing that it says in a request reaches beyond its own subscription."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pytest
+from sqlalchemy import select
+
+from builders.merge.loopback import Loopback
+from builders.merge.merged_databases import PUBLICATION, Merge
+from rowtide.merge.articles import DEFAULT_LIMITS
+from rowtide.merge.catalogue import list_merged
+from rowtide.merge.conflicts.records import ConflictType
+from rowtide.merge.definitions import partition_mappings
+from rowtide.merge.errors.rows import IdentityRangeDoubtful
+from rowtide.merge.errors.subscribing import UploadMalformed
+from rowtide.merge.identity_range_policy import IdentityRange
+from rowtide.merge.nodes.connecting import address, open_node, open_synchronised
+from rowtide.merge.partitions.candidates import STAYED
+from rowtide.merge.publishing.device_requests import synchronise_device
+from rowtide.merge.session.messages import (
+    Acknowledgement,
+    DeviceNumbering,
+    MembershipMoves,
+    RefusedDownload,
+    RowBatch,
+    SyncAnswer,
+    SyncRequest,
+)
+
+ITEM = "create table item (id integer primary key, name varchar(40))"
+VISIT = "create table visit (id integer primary key, technician varchar(20), note varchar(40))"
+VISITS = "insert into visit values (1, 'ann', 'a'), (2, 'ben', 'b')"
+OWNERS = [{"host_name": "ann"}, {"host_name": "ben"}]
+NUMBERED = {
+    "FileMember": "create table thing (id integer primary key autoincrement, made_by text)",
+    "ServerMember": "create table thing (id serial primary key, made_by text)",
+}
+
+
+@dataclass
+class Hostile(Loopback):
+    """A device that changes what it says."""
+
+    bend_request: Callable[[SyncRequest], SyncRequest] = lambda request: request
+    bend_said: Callable[[Acknowledgement], Acknowledgement] = lambda said: said
+    got: Sequence[RowBatch] = ()
+
+    def synchronise(
+        self, request: SyncRequest, batches: Callable[[], Iterator[RowBatch]]
+    ) -> tuple[SyncAnswer, Sequence[RowBatch]]:
+        answer, self.got = super().synchronise(self.bend_request(request), batches)
+        return answer, self.got
+
+    def acknowledge(self, said: Acknowledgement) -> None:
+        super().acknowledge(self.bend_said(said))
+
+
+def sync(merged: Merge, number: int = 0, **bends: object) -> Hostile:
+    """Synchronise the device of a number, which lies."""
+    device = merged.subscribers[number]
+    hostile = Hostile(partial(open_node, merged.hub.url), PUBLICATION, **bends)  # type: ignore[arg-type]
+    with closing(hostile), open_synchronised(device.url, DEFAULT_LIMITS) as node:
+        synchronise_device(hostile, node, PUBLICATION, address(device.url), defers=False)
+    return hostile
+
+
+def nickname(merged: Merge) -> int:
+    with open_node(merged.hub.url) as hub:
+        (found,) = [article.nickname for article in list_merged(hub.connection)]
+    return found
+
+
+def open_conflicts(merged: Merge) -> list[str]:
+    listed = merged.merge.list_conflicts(PUBLICATION)
+    return [one.conflict for one in listed if one.resolved_time is None]
+
+
+def test_a_device_settles_no_failure_of_another(merged: Merge) -> None:
+    merged.begin(ITEM, "insert into item (id, name) values (1, 'first')", item={})
+    merged.subscribers[1].execute("create unique index one_name on item (name)")
+    merged.hub.execute("insert into item (id, name) values (2, 'first')")
+    sync(merged, 1)
+    assert open_conflicts(merged) == ["download insert failed"]
+    accepted = {nickname(merged): [merged.hub.rowguid("item", 2)]}
+
+    sync(merged, 0, bend_said=lambda said: replace(said, accepted=accepted))
+    sync(merged, 0, bend_said=lambda said: replace(said, accepted=accepted))
+    assert open_conflicts(merged) == ["download insert failed"]
+    merged.subscribers[1].execute("drop index one_name")
+    sync(merged, 1)
+    assert open_conflicts(merged) == []
+
+
+def test_a_device_settles_no_refusal_of_the_hub(merged: Merge) -> None:
+    merged.begin(ITEM, "insert into item (id, name) values (1, 'first')", item={})
+    merged.hub.execute("create unique index one_name on item (name)")
+    merged.subscribers[1].execute("insert into item (id, name) values (2, 'first')")
+    sync(merged, 1)
+    assert open_conflicts(merged) == ["upload insert failed"]
+    accepted = {nickname(merged): [merged.subscribers[1].rowguid("item", 2)]}
+
+    sync(merged, 0, bend_said=lambda said: replace(said, accepted=accepted))
+    assert open_conflicts(merged) == ["upload insert failed"]
+
+
+def forged(merged: Merge, rowguid: str, kind: ConflictType, *, width: int = 3) -> RefusedDownload:
+    row = tuple(str(number) for number in range(width))
+    of_article = nickname(merged)
+    return RefusedDownload(of_article, rowguid, "0" * 32, int(kind), "x", "made up", row, None, b"lineage")
+
+
+def test_a_device_makes_up_no_conflict(merged: Merge) -> None:
+    merged.begin(VISIT, VISITS, visit={"where": "technician = host_name()"}, subscriber_options=OWNERS)
+    own, of_ben = (merged.hub.rowguid("visit", number) for number in (1, 2))
+    made_up = [
+        forged(merged, of_ben, ConflictType.DOWNLOAD_UPDATE_FAILED),
+        forged(merged, own, ConflictType.UPDATE_CONFLICT),
+    ]
+    sync(merged, bend_said=lambda said: replace(said, refused=made_up))
+    assert open_conflicts(merged) == []
+    unfit = [forged(merged, own, ConflictType.DOWNLOAD_UPDATE_FAILED, width=2)]
+    with pytest.raises(UploadMalformed, match="has other columns"):
+        sync(merged, bend_said=lambda said: replace(said, refused=unfit))
+    true = [forged(merged, own, ConflictType.DOWNLOAD_UPDATE_FAILED)]
+    sync(merged, bend_said=lambda said: replace(said, refused=true))
+    assert open_conflicts(merged) == ["download update failed"]
+
+
+def test_a_device_is_sent_no_row_of_others(merged: Merge) -> None:
+    merged.begin(VISIT, VISITS, visit={"where": "technician = host_name()"}, subscriber_options=OWNERS)
+    wanted = {nickname(merged): [merged.hub.rowguid("visit", 2)]}
+
+    def ask(request: SyncRequest) -> SyncRequest:
+        return replace(request, state=replace(request.state, refused=wanted))
+
+    got = sync(merged, bend_request=ask).got
+    assert [change.row for batch in got for change in batch.changes if change.row is not None] == []
+
+
+def test_a_device_keeps_no_row_that_left(merged: Merge) -> None:
+    merged.begin(VISIT, VISITS, visit={"where": "technician = host_name()"}, subscriber_options=OWNERS)
+    rowguid, of_article = merged.hub.rowguid("visit", 1), nickname(merged)
+    merged.hub.execute("update visit set technician = 'ben' where id = 1")
+    moves = {of_article: MembershipMoves(stayed=[rowguid])}
+    sync(merged, bend_said=lambda said: replace(said, moves=moves))
+
+    with open_node(merged.hub.url) as hub:
+        stayed = select(partition_mappings.c.rowguid).where(partition_mappings.c.generation == STAYED)
+        assert hub.connection.execute(stayed).all() == []
+
+
+def test_a_device_has_no_weight_of_its_own(merged: Merge) -> None:
+    merged.begin(ITEM, "insert into item (id, name) values (1, 'first')", item={})
+    merged.subscribers[0].execute("update item set name = 'device' where id = 1")
+    merged.hub.execute("update item set name = 'hub' where id = 1")
+
+    def weigh(batch: RowBatch) -> RowBatch:
+        return replace(batch, changes=[change._replace(priority=1e9) for change in batch.changes])
+
+    sync(merged, bend=weigh)
+    assert merged.hub.execute("select name from item where id = 1") == [("hub",)]
+
+
+def test_a_device_uses_up_no_numbers_of_others(merged: Merge) -> None:
+    merged.begin(NUMBERED[type(merged.hub).__name__], thing={"identity_range": 10, "threshold": 80})
+    of_article, most = nickname(merged), (1 << 31) - 1
+
+    def claim(request: SyncRequest) -> SyncRequest:
+        numbering = request.numberings[of_article].numbering
+        owned = IdentityRange(most - 20, most - 11, most - 10, most)
+        return replace(request, numberings={of_article: DeviceNumbering(replace(numbering, last=most), owned)})
+
+    before = [one.max_used for one in merged.merge.list_identity_ranges()]
+    merged.subscribers[0].execute("insert into thing (made_by) values ('kept')")
+    with pytest.raises(IdentityRangeDoubtful, match="restore-identity-range"):
+        sync(merged, bend_request=claim)
+    assert [one.max_used for one in merged.merge.list_identity_ranges()] == before
+    assert merged.hub.execute("select made_by from thing") == [("kept",)]
+    sync(merged)
