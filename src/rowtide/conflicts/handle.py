@@ -19,7 +19,16 @@ from rowtide.conflicts.inbox import (
     group,
     winner_of,
 )
-from rowtide.conflicts.sources import DecidableConflict, DecisionOptions, comment, read_delivery, read_merge, read_notes
+from rowtide.conflicts.sources import (
+    DecidableConflict,
+    DecisionOptions,
+    comment,
+    find_merge,
+    read_delivery,
+    read_delivery_notes,
+    read_merge,
+    written_versions,
+)
 from rowtide.core.errors import RowtideError
 from rowtide.core.options import member_of, takes
 from rowtide.core.values import frozen
@@ -94,10 +103,14 @@ class ConflictInbox:
 
     def show(self, conflict_id: str) -> ConflictDetail:
         """Return a conflict with its columns at both sides, comments and decisions. Raises `InboxConflictUnknown`."""
-        for one in self._choose(conflict_id, settled_too=True):
+        merged = find_merge(self.url, conflict_id)
+        if merged is not None:
+            conflict = merged.held.conflict
+            return ConflictDetail(conflict, compare_versions(conflict), merged.notes, merged.written)
+        for one in read_delivery(self.url)[0]:
             if one.conflict.conflict_id == conflict_id:
-                notes = read_notes(self.url, one.conflict)
-                return ConflictDetail(one.conflict, compare_versions(one.conflict), tuple(notes))
+                notes, written = read_delivery_notes(self.url, one.conflict), written_versions(one.conflict)
+                return ConflictDetail(one.conflict, compare_versions(one.conflict), tuple(notes), tuple(written))
         raise InboxConflictUnknown(conflict_id)
 
     def comment(self, name: str, note: str, *, noted_by: str) -> int:
@@ -114,6 +127,9 @@ class ConflictInbox:
 
     def _choose(self, name: str, *, settled_too: bool) -> Sequence[DecidableConflict]:
         """Return a conflict, or those of a cause that are open. Raises `InboxConflictUnknown`."""
+        merged = find_merge(self.url, name)
+        if merged is not None:
+            return [merged.held]
         held, _ = self._read()
         chosen = [one for one in held if name in (one.conflict.conflict_id, one.conflict.cause)]
         if not chosen:

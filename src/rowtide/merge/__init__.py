@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         Waiting,
     )
     from rowtide.merge.conflicts.notes import ConflictNote
-    from rowtide.merge.conflicts.records import KeptConflict
+    from rowtide.merge.conflicts.records import DescribedConflict, KeptConflict, VersionWriter
     from rowtide.merge.conflicts.resolution import Winner
     from rowtide.merge.conflicts.resolving import ResolutionPreview, ResolvedRow
     from rowtide.merge.devices.registered import MergeDevice
@@ -84,6 +84,7 @@ __all__ = [
     "ArticleValidation",
     "ConflictNote",
     "Counts",
+    "DescribedConflict",
     "DeviceLimits",
     "DocumentedTable",
     "DroppedSubscription",
@@ -153,6 +154,7 @@ __all__ = [
     "Unsent",
     "UnsentColumn",
     "UploadOptions",
+    "VersionWriter",
     "Waiting",
     "Winner",
 ]
@@ -176,7 +178,9 @@ _HOMES = {
     "FileKind": "rowtide.merge.publishing.snapshots",
     "FilterType": "rowtide.merge.articles",
     "JoinFilter": "rowtide.merge.articles",
+    "DescribedConflict": "rowtide.merge.conflicts.records",
     "KeptConflict": "rowtide.merge.conflicts.records",
+    "VersionWriter": "rowtide.merge.conflicts.records",
     "MergeArticle": "rowtide.merge.inspection.listings",
     "MergeArticleChanges": "rowtide.merge.publishing.requests",
     "MergeDevice": "rowtide.merge.devices.registered",

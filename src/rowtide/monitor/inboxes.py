@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from rowtide.conflicts.handle import ConflictInbox
-from rowtide.conflicts.inbox import Choice, ConflictDetail, DecisionPreview, InboxConflict
+from rowtide.conflicts.inbox import (
+    Choice,
+    ConflictDetail,
+    ConflictGroup,
+    DecisionPreview,
+    InboxConflict,
+    InboxState,
+    group,
+)
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.monitor.labels import without_users
@@ -39,6 +47,49 @@ class UnreadPlace:
     reason: str
 
 
+ANY = "any"
+"""The conflicts of each state."""
+
+
+@frozen
+class ConflictIndex:
+    """Conflicts as pages ask for them: made once for each reading, since each of thousands costs time.
+
+    `listed` has those of a state, or of `ANY`, oldest first, and `causes` their groups. `texts` is what a search looks
+    at, by conflict_id: no value of a row, of which the search would tell whoever may not see it.
+    """
+
+    listed: Mapping[str, Sequence[InboxConflict]]
+    causes: Mapping[str, Sequence[ConflictGroup]]
+    texts: Mapping[str, str]
+    tables: frozenset[str]
+    kinds: frozenset[str]
+
+    @classmethod
+    def make(cls, conflicts: Iterable[InboxConflict]) -> ConflictIndex:
+        """Return the index of conflicts."""
+        ordered = sorted(conflicts, key=lambda one: one.created)
+        listed: dict[str, Sequence[InboxConflict]] = {
+            state: [one for one in ordered if one.state is state] for state in InboxState
+        }
+        listed[ANY] = ordered
+        return cls(
+            listed,
+            {state: group(several) for state, several in listed.items()},
+            {one.conflict_id: _searched(one) for one in ordered},
+            frozenset(one.table for one in ordered),
+            frozenset(one.kind for one in ordered),
+        )
+
+    def list_of_cause(self, cause: str) -> Sequence[InboxConflict]:
+        """Return the conflicts of a cause."""
+        return [one for one in self.listed[ANY] if one.cause == cause]
+
+
+def _searched(one: InboxConflict) -> str:
+    return "\n".join((one.publication, one.table, one.node, one.conflict_id, one.cause)).casefold()
+
+
 @frozen
 class InboxReading:
     """What was read of a database's conflicts; `failure` says why the last try to read them failed.
@@ -50,6 +101,10 @@ class InboxReading:
     unread: tuple[UnreadPlace, ...] = ()
     read_at: datetime | None = None
     failure: str | None = None
+    index: ConflictIndex = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "index", ConflictIndex.make(self.conflicts))
 
 
 class Inboxes(Protocol):
@@ -86,7 +141,10 @@ class ReadInboxes:
     def show(self, database: str, conflict_id: str) -> ConflictDetail:
         """See `Inboxes`."""
         found = self._inboxes[database].show(conflict_id)
-        return replace(found, conflict=_without_users(found.conflict))
+        written = (
+            replace(one, node=without_users(one.node) if one.node is not None else None) for one in found.written
+        )
+        return replace(found, conflict=_without_users(found.conflict), written=tuple(written))
 
     def preview(self, database: str, name: str, choice: Choice) -> Sequence[DecisionPreview]:
         """See `Inboxes`."""
@@ -122,7 +180,7 @@ class _Reader:
             self._last = _as_reading(self._inbox.list_conflicts())
         except RowtideError as error:
             before = self._last
-            self._last = InboxReading(before.conflicts, before.unread, before.read_at, without_users(str(error)))
+            self._last = replace(before, failure=without_users(str(error)))
         self._ended_at = self._now()
 
 

@@ -19,6 +19,7 @@ from rowtide.conflicts.inbox import (
     InboxNote,
     InboxState,
     PreviewedRow,
+    WrittenVersion,
     compare_versions,
     differing,
     winner_of,
@@ -112,7 +113,12 @@ class MadeInboxes:
         notes = [InboxNote(NOW, "ben@desk", "Ask <b>the branch</b> first.", None)]
         if one.settled_at is not None:
             notes.append(InboxNote(one.settled_at, one.settled_by or "", None, one.decided))
-        return ConflictDetail(one, compare_versions(one), tuple(notes))
+        before = one.created - timedelta(hours=1)
+        written = (
+            WrittenVersion("publisher", None, one.created, one.created),
+            WrittenVersion("subscriber", one.node, before, one.created),
+        )
+        return ConflictDetail(one, compare_versions(one), tuple(notes), written)
 
     def preview(self, database: str, name: str, choice: Choice) -> Sequence[DecisionPreview]:
         self.asked.append((name, choice))

@@ -57,15 +57,17 @@ def add_note(
         )
 
 
-def list_notes(connection: Connection) -> Mapping[str, Sequence[ConflictNote]]:
-    """Return the notes of each conflict that has any, oldest first."""
+def list_notes(connection: Connection, conflict_id: str | None = None) -> Mapping[str, Sequence[ConflictNote]]:
+    """Return the notes of each conflict that has any, or of one, oldest first."""
     found: dict[str, list[ConflictNote]] = {}
     if not _is_made(connection):
         return found
     c = conflict_notes.c
     columns = (c.conflict_id, c.noted_at, c.noted_by, c.winner, c.note)
-    for conflict_id, noted_at, *rest in connection.execute(select(*columns).order_by(c.noted_at, c.note_id)):
-        found.setdefault(conflict_id, []).append(ConflictNote(conflict_id, as_utc(noted_at), *rest))
+    noted = select(*columns).order_by(c.noted_at, c.note_id)
+    wanted = noted if conflict_id is None else noted.where(c.conflict_id == conflict_id)
+    for of_conflict, noted_at, *rest in connection.execute(wanted):
+        found.setdefault(of_conflict, []).append(ConflictNote(of_conflict, as_utc(noted_at), *rest))
     return found
 
 

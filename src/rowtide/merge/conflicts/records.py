@@ -18,12 +18,19 @@ from sqlalchemy import Connection, RowMapping, delete, insert, literal, select, 
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
 from rowtide.merge.catalogue import find_article, get_publication, list_articles, list_publications
-from rowtide.merge.definitions import LACKS_CHARACTERS, conflicts_info, retries
+from rowtide.merge.definitions import LACKS_CHARACTERS, conflicts_info, genhistory, replinfo, retries, subscriptions
 from rowtide.merge.errors.rows import ConflictUnknown
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.progress import as_utc
 from rowtide.merge.versions.changes import Row, RowChange
-from rowtide.merge.versions.comparison import ConcurrentChangeKind, Conflict, RowVersion, columns_lost
+from rowtide.merge.versions.comparison import (
+    ConcurrentChangeKind,
+    Conflict,
+    Lineage,
+    NodeChange,
+    RowVersion,
+    columns_lost,
+)
 
 Stored = Mapping[str, str | None] | list[str] | None
 """What a conflict's JSON holds: a row by column name, names of columns, or the absence of a row."""
@@ -264,6 +271,66 @@ def get_conflict(node: Node, conflict_id: str) -> KeptConflict:
     if row is None:
         raise ConflictUnknown(conflict_id)
     return as_kept(row, names)
+
+
+@frozen
+class VersionWriter:
+    """The node that wrote a version of a row, None for the hub, and the synchronisations between which it did."""
+
+    subscriber: str | None
+    earliest: datetime | None
+    latest: datetime
+
+
+@frozen
+class DescribedConflict:
+    """A stored conflict, and who wrote its versions, where that is known."""
+
+    conflict: KeptConflict
+    loser: VersionWriter | None
+    winner: VersionWriter | None
+
+
+def describe_conflict(node: Node, conflict_id: str) -> DescribedConflict:
+    """Return a stored conflict with the writers of its versions. Raises `ConflictUnknown`."""
+    kept = get_conflict(node, conflict_id)
+    return DescribedConflict(kept, *find_writers(node, kept))
+
+
+def find_writers(node: Node, kept: KeptConflict) -> tuple[VersionWriter | None, VersionWriter | None]:
+    """Return who wrote the losing and the winning version, and when, as far as the node still knows the generations.
+
+    A conflict's id is a digest of both versions' last changes: of the known generations, the winner's is the one that
+    gives the id.
+    """
+    lost = NodeChange(kept.origin, Lineage.decode(kept.losing_lineage).version_of(kept.origin))
+    closed: dict[int, dict[int, datetime]] = {}
+    for nickname, generation, at in node.connection.execute(
+        select(genhistory.c.nickname, genhistory.c.generation, genhistory.c.coldate)
+    ):
+        closed.setdefault(nickname, {})[generation] = as_utc(at)
+    known = (NodeChange(nickname, generation) for nickname, times in closed.items() for generation in times)
+    won = next((change for change in known if kept.conflict_id in _ids_of(kept.rowguid, lost, change)), None)
+    own = node.connection.scalar(select(replinfo.c.nickname))
+    names = dict(node.connection.execute(select(subscriptions.c.replnickname, subscriptions.c.subscriber_server)).all())
+
+    def describe(change: NodeChange | None) -> VersionWriter | None:
+        times = closed.get(change.nickname, {}) if change is not None else {}
+        if change is None or change.version not in times or (change.nickname != own and change.nickname not in names):
+            return None
+        earlier = max((one for one in times if one < change.version), default=None)
+        return VersionWriter(
+            names[change.nickname] if change.nickname != own else None,
+            times[earlier] if earlier is not None else None,
+            times[change.version],
+        )
+
+    return describe(lost), describe(won)
+
+
+def _ids_of(rowguid: str, lost: NodeChange, won: NodeChange) -> tuple[str, str]:
+    """Return the ids of a conflict that the subscriber, or the hub, has lost."""
+    return identify(rowguid, lost.encode(), won.encode()), identify(rowguid, won.encode(), lost.encode())
 
 
 def as_kept(row: RowMapping, names: dict[str, str]) -> KeptConflict:
