@@ -125,7 +125,7 @@ def decide(
 ) -> None:
     """Decide about a conflict, or all open ones of a cause, each in a transaction of its own."""
     from rowtide.conflicts.errors import DecisionsFailed
-    from rowtide.conflicts.handle import DecisionResult
+    from rowtide.conflicts.handle import DecisionResult, list_refused
 
     results = []
     with notes.status("Deciding ...") as progress:
@@ -141,7 +141,7 @@ def decide(
     print_listed(DecisionResult, results, form)
     failed = sum(result.failure is not None for result in results)
     if failed:
-        raise DecisionsFailed(failed, len(results))
+        raise DecisionsFailed(failed, len(results), list_refused(results))
 
 
 def _describe(found: ConflictDetail) -> Iterator[str]:

@@ -59,6 +59,17 @@ class DecisionResult:
     failure: str | None = None
 
 
+_MOST_NAMED = 10
+
+
+def list_refused(results: Sequence[DecisionResult]) -> str:
+    """Return which decisions were refused, with the errors' numbers; nothing if none was."""
+    refused = [one for one in results if one.failure is not None]
+    named = [f"{one.conflict_id} ({(one.failure or '').partition(':')[0]})" for one in refused[:_MOST_NAMED]]
+    more = len(refused) - len(named)
+    return ", ".join([*named, *([f"{more:,} more"] if more else [])])
+
+
 class ConflictInbox:
     """The conflicts of merge that a node keeps, and those of delivery to a publisher's subscribers."""
 

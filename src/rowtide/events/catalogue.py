@@ -710,6 +710,18 @@ class TokensNotRead(Event):
     error: RowtideError
 
 
+@frozen
+class ActionEnded(Event):
+    """An action that the monitor was asked for has ended: done, failed, or refused where it was not begun."""
+
+    level = Level.INFO
+    database: str
+    action: str
+    actor: str
+    outcome: str
+    code: str
+
+
 # The gateway.
 
 

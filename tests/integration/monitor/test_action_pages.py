@@ -80,7 +80,7 @@ def operated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operated]:
     shown = MergeView(HUB, 0, (MergeSubscriptionView(HUB, device, "healthy", 60.0, 86_400.0, 0),))
     polls = MadePolls([make_database("hub", merges=[shown]), replace(HEALTHY, name="shop")])
     access = Access(read_tokens=lambda: {TOKEN: "anna"}, operators=frozenset({"anna"}))
-    operating = Operating(urls={"hub": hub}, allows_actions=True, shows_values=True)
+    operating = Operating(urls={"hub": hub}, own_urls={"shop": device}, allows_actions=True, shows_values=True)
     with serving_pages(place / "ring", polls, access, operating) as server:
         yield Operated(server, device, place)
 

@@ -124,7 +124,7 @@ def test_a_cause_is_one_decision_that_is_previewed(page: Page, pages: PageServer
     assert inboxes.asked == [(CAUSE, Choice.OTHERWISE)]
     shown = page.locator(".preview").inner_text()
     assert "It would overwrite later changes of 1 row." in shown
-    assert "The first 20 conflicts are shown" in shown
+    assert "The first 20 of 24 open conflicts are shown, 4 more are decided alike" in shown
     assert "2.90 → 3.50" in shown
     over = page.get_by_role("link", name="Decide over later changes …").get_attribute("href")
     assert over == f"/db/shop/act/conflicts/decide?name={quote_plus(CAUSE)}&choice=otherwise&over_later_changes=1"

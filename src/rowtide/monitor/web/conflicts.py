@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from heapq import merge
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from starlette.exceptions import HTTPException
@@ -40,6 +40,7 @@ from rowtide.monitor.labels import without_users
 from rowtide.monitor.web.guard import viewer_of
 from rowtide.monitor.web.listing import PAGE_ROWS, Listed, choose_page
 from rowtide.monitor.web.operating import HIDDEN_VALUE, Operating
+from rowtide.monitor.web.sections import Render
 
 SECTION = "conflicts"
 AGES = {
@@ -51,12 +52,6 @@ AGES = {
 """How old conflicts are: a word of the query, what the page says, the age, and whether older ones are meant."""
 _MOST_CAUSES = 50
 _ROWS = frozenset({"key", "publisher_row", "subscriber_row", "base_row"})
-
-
-class Render(Protocol):
-    """Makes a page of a template."""
-
-    def __call__(self, request: Request, template: str, **found: Any) -> Response: ...
 
 
 @frozen
@@ -262,7 +257,6 @@ class ConflictPages:
             "sees": sees,
             "choice": choice if sees else None,
             "previews": previews,
-            "most_previewed": MOST_PREVIEWED,
             "path": path_of(database, name),
             # A preview is not made again and again while its page is open.
             "refreshes": choice is None,

@@ -128,6 +128,10 @@ class Pages:
             "states": lambda merge: count_states(merge).items(),
         }
 
+    def count_actions(self) -> Mapping[tuple[str, str, str], int]:
+        """Return how many actions have ended here, by database, action and result."""
+        return self._actions.count()
+
     def routes(self) -> list[BaseRoute]:
         """Return the routes of all pages."""
         return [
