@@ -26,6 +26,7 @@ from rowtide.conflicts.inbox import (
 )
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
+from rowtide.monitor.errors import OperatorUrlMissing
 from rowtide.monitor.labels import without_users
 
 if TYPE_CHECKING:
@@ -130,17 +131,22 @@ class ReadInboxes:
     """The conflicts of those databases whose URLs of operators are known."""
 
     def __init__(self, urls: Mapping[str, str]) -> None:
-        self._inboxes = {name: ConflictInbox(url) for name, url in urls.items()}
-        self._readers = {name: _Reader(inbox) for name, inbox in self._inboxes.items()}
+        self._urls = urls
+        self._readers: dict[str, _Reader] = {}
 
     def read(self, database: str) -> InboxReading | None:
         """See `Inboxes`."""
-        reader = self._readers.get(database)
-        return reader.read() if reader is not None else None
+        url, known = self._urls.get(database), self._readers.get(database)
+        if url is None:
+            return None
+        # Of two requests that come first, each may make a reader, and both read.
+        if known is None or known.inbox.url != url:
+            known = self._readers[database] = _Reader(ConflictInbox(url))
+        return known.read()
 
     def show(self, database: str, conflict_id: str) -> ConflictDetail:
         """See `Inboxes`."""
-        found = self._inboxes[database].show(conflict_id)
+        found = self._inbox_of(database).show(conflict_id)
         written = (
             replace(one, node=without_users(one.node) if one.node is not None else None) for one in found.written
         )
@@ -148,14 +154,20 @@ class ReadInboxes:
 
     def preview(self, database: str, name: str, choice: Choice) -> Sequence[DecisionPreview]:
         """See `Inboxes`."""
-        return list(islice(self._inboxes[database].preview(name, choice), MOST_PREVIEWED))
+        return list(islice(self._inbox_of(database).preview(name, choice), MOST_PREVIEWED))
+
+    def _inbox_of(self, database: str) -> ConflictInbox:
+        """Return the conflicts of a database that `read` has read. Raises `OperatorUrlMissing`."""
+        if database not in self._urls:
+            raise OperatorUrlMissing(database)
+        return ConflictInbox(self._urls[database])
 
 
 class _Reader:
     """Reads the conflicts of one database, never twice at a time."""
 
     def __init__(self, inbox: ConflictInbox, now: Callable[[], float] = time.monotonic) -> None:
-        self._inbox = inbox
+        self.inbox = inbox
         self._now = now
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -177,7 +189,7 @@ class _Reader:
 
     def _read(self) -> None:
         try:
-            self._last = _as_reading(self._inbox.list_conflicts())
+            self._last = _as_reading(self.inbox.list_conflicts())
         except RowtideError as error:
             before = self._last
             self._last = replace(before, failure=without_users(str(error)))

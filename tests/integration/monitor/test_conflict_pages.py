@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -137,6 +138,19 @@ def test_a_conflict_says_who_wrote_which_version(page: Page, pages: PageServer) 
     publisher, subscriber = page.locator("table.versions tfoot td").all_inner_texts()[:2]
     assert publisher == f"{ONE.created:%Y-%m-%d %H:%M:%S} UTC"
     assert subscriber.startswith(f"at {ONE.node}, between the synchronisations of ")
+
+
+def test_a_conflict_is_json_without_values_for_viewers(pages: PageServer) -> None:
+    path = f"/api/v1/databases/shop/conflicts/{ONE.conflict_id}"
+    told, hidden = (json.loads(read(pages, path, token).body) for token in (ANNA, BEN))
+    assert [one["side"] for one in told["written"]] == ["publisher", "subscriber"]
+    assert {one["column"]: one["base"] for one in told["columns"]}["price"] == "3.20"
+    assert [one["differs"] for one in hidden["columns"]] == [one["differs"] for one in told["columns"]]
+    for value in ("Glass", "3.50", "2.90", "branch"):
+        assert value in str(told)
+        assert value not in str(hidden)
+    assert read(pages, "/api/v1/databases/shop/conflicts/absent").status == 404
+    assert read(pages, "/api/v1/databases/absent/conflicts/c1").status == 404
 
 
 def test_thousands_of_conflicts_have_pages_and_causes(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import io
 import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from heapq import merge
@@ -20,11 +20,12 @@ from urllib.parse import quote, urlencode
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from rowtide.conflicts.errors import InboxConflictUnknown
 from rowtide.conflicts.inbox import (
     Choice,
+    ConflictDetail,
     ConflictGroup,
     ConflictSource,
     DecisionPreview,
@@ -33,10 +34,11 @@ from rowtide.conflicts.inbox import (
     compare_versions,
     group,
 )
-from rowtide.core.errors import RowtideError
+from rowtide.core.errors import NotFound, RowtideError
 from rowtide.core.values import frozen
 from rowtide.monitor.inboxes import ANY, MOST_PREVIEWED, ConflictIndex, Inboxes, InboxReading
 from rowtide.monitor.labels import without_users
+from rowtide.monitor.web.api import to_json
 from rowtide.monitor.web.guard import viewer_of
 from rowtide.monitor.web.listing import PAGE_ROWS, Listed, choose_page
 from rowtide.monitor.web.operating import HIDDEN_VALUE, Operating
@@ -171,6 +173,18 @@ class ConflictPages:
         of_cause = reading.index.list_of_cause(name)
         return self._show_cause(request, database, of_cause) if of_cause else self._show_one(request, database, name)
 
+    def describe(self, request: Request) -> Response:
+        """Return a conflict with its columns, notes and who wrote its versions, as JSON."""
+        database = request.path_params["name"]
+        if database not in self._list_databases():
+            raise HTTPException(404)
+        try:
+            detail = self._inboxes.show(database, request.path_params["id"])
+        except RowtideError as error:
+            status = 404 if isinstance(error, InboxConflictUnknown) else 409 if isinstance(error, NotFound) else 503
+            return JSONResponse({"error": without_users(str(error))}, status_code=status)
+        return JSONResponse(to_json(detail if self._sees(request) else _without_values(detail)))
+
     def _show_list(self, request: Request, databases: Sequence[str], **shown: Any) -> Response:
         everything = self._read(databases)
         read = {name: reading for name, reading in everything.items() if reading is not None}
@@ -268,6 +282,30 @@ class ConflictPages:
 
     def _read(self, databases: Sequence[str]) -> Mapping[str, InboxReading | None]:
         return {name: self._inboxes.read(name) for name in databases}
+
+
+def _without_values(detail: ConflictDetail) -> ConflictDetail:
+    """Return a conflict as those see it who see no values of rows; what is not there, and what differs, is known."""
+
+    def hide(value: str | None) -> str | None:
+        return None if value is None else HIDDEN_VALUE
+
+    one = detail.conflict
+    return replace(
+        detail,
+        conflict=replace(
+            one,
+            key=hide(one.key),
+            publisher_row=hide(one.publisher_row),
+            subscriber_row=hide(one.subscriber_row),
+            base_row=hide(one.base_row),
+            reason=reason_of(one, sees=False),
+        ),
+        columns=tuple(
+            replace(each, publisher=HIDDEN_VALUE, subscriber=HIDDEN_VALUE, base=HIDDEN_VALUE) for each in detail.columns
+        ),
+        notes=tuple(replace(note, note=hide(note.note)) for note in detail.notes),
+    )
 
 
 def path_of(database: str, name: str) -> str:

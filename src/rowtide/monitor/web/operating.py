@@ -55,7 +55,7 @@ def require_asked(access: Access, operating: Operating) -> None:
         return
     if not access.asks_who:
         raise ActionsOpen("it asks nobody for a token, and any local user may open its port")
-    if not access.operators:
+    if not (access.operators or access.read_operators()):
         raise ActionsOpen("nobody is an operator")
 
 

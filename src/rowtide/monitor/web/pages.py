@@ -137,6 +137,7 @@ class Pages:
         return [
             Route(f"{PREFIX}/databases/{{name:names}}/actions", self._actions.post_action, methods=["POST"]),
             Route(f"{PREFIX}/databases/{{name:names}}/actions", self._actions.list_actions),
+            Route(f"{PREFIX}/databases/{{name:names}}/conflicts/{{id}}", self._conflicts.describe),
             *Api(self._views).routes(),
             Route("/", self.show_overview),
             Route("/topology", self.show_topology),
