@@ -22,11 +22,11 @@ from rowtide.conflicts.inbox import (
 from rowtide.conflicts.sources import (
     DecidableConflict,
     DecisionOptions,
+    MergedConflicts,
     comment,
     find_merge,
     read_delivery,
     read_delivery_notes,
-    read_merge,
     written_versions,
 )
 from rowtide.core.errors import RowtideError
@@ -75,6 +75,7 @@ class ConflictInbox:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self._merged = MergedConflicts(url)
 
     @takes(ConflictFilter)
     def list_conflicts(self, wanted: ConflictFilter) -> Inbox:
@@ -150,7 +151,7 @@ class ConflictInbox:
 
     def _read(self) -> tuple[Sequence[DecidableConflict], tuple[UnreadSubscriber, ...]]:
         delivered, unread = read_delivery(self.url)
-        return [*read_merge(self.url), *delivered], unread
+        return [*self._merged.read(), *delivered], unread
 
 
 def _decide(one: DecidableConflict, choice: Choice, asked: DecisionOptions) -> DecisionResult:

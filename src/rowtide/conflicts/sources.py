@@ -23,8 +23,14 @@ from rowtide.core.values import frozen
 from rowtide.databases.urls import DatabaseKind, parse_url
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.catalogue import get_publication, list_publications
-from rowtide.merge.conflicts.notes import ConflictNote as MergeNote
-from rowtide.merge.conflicts.records import KeptConflict as MergeConflict
+from rowtide.merge.conflicts.notes import ConflictNote as MergeNote, list_notes
+from rowtide.merge.conflicts.records import (
+    ConflictsMark,
+    KeptConflict as MergeConflict,
+    describe_conflict,
+    list_conflicts,
+    read_conflicts_mark,
+)
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.errors.rows import ConflictUnknown
 from rowtide.merge.nodes.connecting import open_node
@@ -58,21 +64,35 @@ class DecidableConflict:
     preview: Callable[[str], DecisionPreview]
 
 
-def read_merge(url: str) -> Sequence[DecidableConflict]:
-    """Return the conflicts of merge that a node keeps."""
-    merge = MergeReplication(url)
-    kept = merge.list_conflicts()
-    if not kept:
-        return ()
-    with open_node(url) as node:
-        publishers = {one.name: one.publisher for one in list_publications(node.connection)}
-    noted = merge.list_conflict_notes()
-    return [
-        _hold_merged(
-            merge, one, noted.get(one.conflict_id, ()), is_publishers=one.origin == publishers[one.publication]
-        )
-        for one in kept
-    ]
+class MergedConflicts:
+    """The conflicts of merge that a node keeps; those that are as they were are not read again."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._read: tuple[ConflictsMark, Sequence[DecidableConflict]] | None = None
+
+    def read(self) -> Sequence[DecidableConflict]:
+        """Return them, oldest first."""
+        with open_node(self._url) as node:
+            if not node.tables.is_prepared():
+                return ()
+            # Before they are read: what is recorded meanwhile is read again.
+            mark = read_conflicts_mark(node.connection)
+            known = self._read
+            if known is not None and known[0] == mark:
+                return known[1]
+            kept = list_conflicts(node)
+            publishers = {one.name: one.publisher for one in list_publications(node.connection)}
+            noted = list_notes(node.connection) if kept else {}
+        merge = MergeReplication(self._url)
+        found = [
+            _hold_merged(
+                merge, one, noted.get(one.conflict_id, ()), is_publishers=one.origin == publishers[one.publication]
+            )
+            for one in kept
+        ]
+        self._read = mark, found
+        return found
 
 
 @frozen
@@ -86,14 +106,15 @@ class DescribedMerge:
 
 def find_merge(url: str, conflict_id: str) -> DescribedMerge | None:
     """Return a conflict of merge that a node keeps, without reading the others."""
-    merge = MergeReplication(url)
     try:
-        found = merge.describe_conflict(conflict_id)
+        with open_node(url) as node:
+            if not node.tables.is_prepared():
+                return None
+            found = describe_conflict(node, conflict_id)
+            publisher = get_publication(node.connection, found.conflict.publication).publisher
+            noted = list_notes(node.connection, conflict_id).get(conflict_id, ())
     except ConflictUnknown:
         return None
-    with open_node(url) as node:
-        publisher = get_publication(node.connection, found.conflict.publication).publisher
-    noted = merge.list_conflict_notes(conflict_id).get(conflict_id, ())
     is_publishers = found.conflict.origin == publisher
     sides = ("publisher", "subscriber") if is_publishers else ("subscriber", "publisher")
     written = [
@@ -102,7 +123,7 @@ def find_merge(url: str, conflict_id: str) -> DescribedMerge | None:
         if writer is not None
     ]
     return DescribedMerge(
-        _hold_merged(merge, found.conflict, noted, is_publishers=is_publishers),
+        _hold_merged(MergeReplication(url), found.conflict, noted, is_publishers=is_publishers),
         tuple(InboxNote(one.noted_at, one.noted_by, one.note, one.winner) for one in noted),
         tuple(sorted(written, key=lambda one: one.side)),
     )

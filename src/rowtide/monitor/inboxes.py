@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
@@ -91,6 +91,9 @@ def _searched(one: InboxConflict) -> str:
     return "\n".join((one.publication, one.table, one.node, one.conflict_id, one.cause)).casefold()
 
 
+NO_CONFLICTS = ConflictIndex.make(())
+
+
 @frozen
 class InboxReading:
     """What was read of a database's conflicts; `failure` says why the last try to read them failed.
@@ -98,14 +101,15 @@ class InboxReading:
     `read_at` None: nothing was read yet.
     """
 
-    conflicts: tuple[InboxConflict, ...] = ()
+    index: ConflictIndex = NO_CONFLICTS
     unread: tuple[UnreadPlace, ...] = ()
     read_at: datetime | None = None
     failure: str | None = None
-    index: ConflictIndex = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "index", ConflictIndex.make(self.conflicts))
+    @property
+    def conflicts(self) -> Sequence[InboxConflict]:
+        """All of them, oldest first."""
+        return self.index.listed[ANY]
 
 
 class Inboxes(Protocol):
@@ -158,9 +162,10 @@ class ReadInboxes:
 
     def _inbox_of(self, database: str) -> ConflictInbox:
         """Return the conflicts of a database that `read` has read. Raises `OperatorUrlMissing`."""
-        if database not in self._urls:
+        url, known = self._urls.get(database), self._readers.get(database)
+        if url is None:
             raise OperatorUrlMissing(database)
-        return ConflictInbox(self._urls[database])
+        return known.inbox if known is not None and known.inbox.url == url else ConflictInbox(url)
 
 
 class _Reader:
@@ -173,6 +178,7 @@ class _Reader:
         self._thread: threading.Thread | None = None
         self._ended_at: float | None = None
         self._last = InboxReading()
+        self._found: tuple[InboxConflict, ...] = ()
 
     def read(self) -> InboxReading:
         """Return what was read last, and have it read again unless that was a moment ago."""
@@ -189,16 +195,22 @@ class _Reader:
 
     def _read(self) -> None:
         try:
-            self._last = _as_reading(self.inbox.list_conflicts())
+            found = self.inbox.list_conflicts()
+            # Those of merge that are as they were are the same objects: thousands are compared in a moment.
+            is_known = found.conflicts == self._found
+            index = self._last.index if is_known else ConflictIndex.make(map(_without_users, found.conflicts))
+            self._found = found.conflicts
+            self._last = InboxReading(index, _unread(found), datetime.now(UTC))
         except RowtideError as error:
             before = self._last
             self._last = replace(before, failure=without_users(str(error)))
         self._ended_at = self._now()
 
 
-def _as_reading(found: Inbox) -> InboxReading:
-    unread = [UnreadPlace(without_users(one.subscriber), one.since, without_users(one.reason)) for one in found.unread]
-    return InboxReading(tuple(map(_without_users, found.conflicts)), tuple(unread), datetime.now(UTC))
+def _unread(found: Inbox) -> tuple[UnreadPlace, ...]:
+    return tuple(
+        UnreadPlace(without_users(one.subscriber), one.since, without_users(one.reason)) for one in found.unread
+    )
 
 
 def _without_users(one: InboxConflict) -> InboxConflict:

@@ -24,7 +24,7 @@ from rowtide.conflicts.inbox import (
     differing,
     winner_of,
 )
-from rowtide.monitor.inboxes import InboxReading, UnreadPlace
+from rowtide.monitor.inboxes import ConflictIndex, InboxReading, UnreadPlace
 
 Values = Mapping[str, str | None]
 
@@ -136,7 +136,7 @@ class MadeInboxes:
         reading = self.readings[database]
         self.readings[database] = replace(
             reading,
-            conflicts=tuple(
+            index=ConflictIndex.make(
                 replace(one, **settled) if one.conflict_id == conflict_id else one for one in reading.conflicts
             ),
         )
@@ -164,9 +164,9 @@ def make_inboxes() -> MadeInboxes:
     unread = UnreadPlace("//db4/shop", since, "RT-1101: the database cannot be reached: connection refused")
     return MadeInboxes(
         {
-            "shop": InboxReading(SHOP, (unread,), NOW),
-            "crm": InboxReading((), (), NOW),
-            HOSTILE.name: InboxReading(HOSTILE_CONFLICTS, (), NOW),
-            "gone": InboxReading((), (), None, "RT-1101: the database cannot be reached: connection refused"),
+            "shop": InboxReading(ConflictIndex.make(SHOP), (unread,), NOW),
+            "crm": InboxReading(read_at=NOW),
+            HOSTILE.name: InboxReading(ConflictIndex.make(HOSTILE_CONFLICTS), (), NOW),
+            "gone": InboxReading(failure="RT-1101: the database cannot be reached: connection refused"),
         }
     )

@@ -130,6 +130,10 @@ def test_a_conflict_is_commented_on_and_decided(browser: Browser, operated: Oper
         with sqlite3.connect(operated.place / "hub.db") as session:
             assert session.execute("select name from item").fetchall() == [(other,)]
         session.close()
+        # Whoever still has the page open and decides, too, is refused.
+        page.goto(f"{operated.server.address}/db/hub/act/conflicts/decide?name={conflict.conflict_id}&choice=keep")
+        page.get_by_role("button", name="Decide").click()
+        assert f"{conflict.conflict_id} (RT-1197)" in page.get_by_role("status").inner_text()
         page.goto(f"{operated.server.address}/db/hub/audit")
         assert "right" not in page.locator("tbody").inner_text()
     finally:

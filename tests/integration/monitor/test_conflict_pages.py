@@ -19,7 +19,7 @@ from builders.monitor.made_inboxes import SHOP, MadeInboxes, make_inboxes, make_
 from builders.monitor.made_views import ALL, HOSTILE, NOW, MadePolls
 from builders.monitor.page_servers import Answer, PageServer, serving_pages
 from rowtide.conflicts.inbox import Choice
-from rowtide.monitor.inboxes import InboxReading
+from rowtide.monitor.inboxes import ConflictIndex, InboxReading
 from rowtide.monitor.web.access import Access
 from rowtide.monitor.web.operating import Operating
 
@@ -157,7 +157,7 @@ def test_thousands_of_conflicts_have_pages_and_causes(tmp_path: Path) -> None:
     conflicts = [
         make_update(number, node=f"//db{number % 7}/shop", table=f"public.t{number % 4}") for number in range(1, 2001)
     ]
-    inboxes = MadeInboxes({"shop": InboxReading(tuple(conflicts), (), NOW)})
+    inboxes = MadeInboxes({"shop": InboxReading(ConflictIndex.make(conflicts), (), NOW)})
     with serving_conflicts(tmp_path, inboxes) as server:
         first, last = (read(server, f"{LIST}{query}").body for query in ("?table=public.t3", "?table=public.t3&page=5"))
         assert "500 of 2,000 conflicts" in first

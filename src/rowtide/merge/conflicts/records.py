@@ -13,7 +13,7 @@ from dataclasses import field
 from datetime import UTC, datetime
 from enum import IntEnum
 
-from sqlalchemy import Connection, RowMapping, delete, insert, literal, select, update
+from sqlalchemy import Connection, RowMapping, delete, func, insert, literal, select, update
 
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
@@ -261,6 +261,20 @@ def list_conflicts(node: Node, publication: str | None = None, article: str | No
             statement = statement.where(conflicts_info.c.tablenick == chosen.nickname)
     ordered = statement.order_by(conflicts_info.c.MSrepl_create_time, conflicts_info.c.conflict_id)
     return [as_kept(row, names) for row in node.connection.execute(ordered).mappings()]
+
+
+ConflictsMark = tuple[int, int, datetime | None, datetime | None]
+"""Differs where conflicts were recorded, deleted or decided about in between."""
+
+
+def read_conflicts_mark(connection: Connection) -> ConflictsMark:
+    """Return a mark of the conflicts that a node keeps."""
+    c = conflicts_info.c
+    counted = select(
+        func.count(), func.count(c.resolved_time), func.max(c.MSrepl_create_time), func.max(c.resolved_time)
+    )
+    count, resolved, created, decided = connection.execute(counted).one()
+    return count, resolved, created, decided
 
 
 def get_conflict(node: Node, conflict_id: str) -> KeptConflict:

@@ -35,6 +35,7 @@ from rowtide.monitor.labels import without_row_values, without_users
 from rowtide.monitor.web.api import to_json
 from rowtide.monitor.web.forms import CSRF, FormProofs, is_own_site, read_body, read_form
 from rowtide.monitor.web.guard import viewer_of
+from rowtide.monitor.web.listing import list_rows
 from rowtide.monitor.web.offered import OFFERED, accepted, command_of, kind_of
 from rowtide.monitor.web.operating import Operating, find_subscriber
 from rowtide.monitor.web.sections import Render
@@ -162,8 +163,14 @@ class ActionPages:
 
     def _show_entries(self, request: Request, name: str) -> Response:
         entries = self._show(request, self._audit_of(name).list_entries(limit=_MOST_LISTED))
+        listed = list_rows(
+            entries,
+            request.query_params,
+            names=lambda one: (one.action, one.subject, one.actor),
+            state=lambda one: one.outcome,
+        )
         return self._render(
-            request, "action_audit.html", title="Audit", database=name, entries=entries, most=_MOST_LISTED
+            request, "action_audit.html", title="Audit", database=name, listed=listed, most=_MOST_LISTED
         )
 
     async def post_action(self, request: Request) -> Response:
