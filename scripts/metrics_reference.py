@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 
-from rowtide.monitor.catalogue import AGENT_METRICS, BUILD_INFO, METRICS, Metric
+from rowtide.monitor.catalogue import ACTIONS, AGENT_METRICS, BUILD_INFO, METRICS, Metric
 from rowtide.monitor.tallies import BUCKETS
 from rowtide.monitor.views import MERGE_STATES, SUBSCRIPTION_STATES
 
@@ -44,7 +44,7 @@ def page() -> str:
         "",
         "This page is made from the code by `scripts/metrics_reference.py`.",
     ]
-    return "\n".join([HEAD, *_table(METRICS), "", *states]) + "\n"
+    return "\n".join([HEAD, *_table((*METRICS, ACTIONS)), "", *states]) + "\n"
 
 
 def _of_agents() -> Iterator[str]:

@@ -34,6 +34,7 @@ WHY: Sequence[tuple[str, str]] = (
         r"schema (rowtide|cdc)",
         "Definitions and state of the log reader and of capture; readers of a lake look them up.",
     ),
+    (r"(schema|table) rowtide_audit.*", "Who did what (`rowtide audit`); made with the first action."),
     (r"schema .*", "Holds a feature's objects."),
     (r"event trigger rowtide_note_new_tables", "Notes new tables for the rules of `enable-table --with-new-tables`."),
     (r"event trigger .*", "Write DDL on captured and published tables into the log."),
@@ -54,6 +55,9 @@ WHY: Sequence[tuple[str, str]] = (
     (r"function rowtide_tracking.stamp.*", "Stamp rows as the writer; shared by all tables with stamps in their rows."),
     (r"function rowtide_tracking.*", "Write stamps and tombstones, which no writer may change itself."),
     (r"table (cdc.(consumers)|rowtide.(source|members)|cdc.*)", "Definitions, jobs and history of capture."),
+    (r"table rowtide.conflict_comments", "Comments on conflicts of delivery; made with the first."),
+    (r"table rowtide_merge.MSmerge_conflict_notes", "Comments and decisions on conflicts; made with the first."),
+    (r"table rowtide_merge.MSmerge_devices", "Devices that synchronise over HTTP; made with the first."),
     (r"table rowtide.control", "What is inserted here is an event of the log: nobody but the log reader may write it."),
     (r"table rowtide\..*", "Members of the log, and what was changed of their tables."),
     (

@@ -146,7 +146,7 @@ def _resolve_merge(url: str, given: Arguments) -> str:
 
 def _decide(url: str, given: Arguments) -> str:
     from rowtide.conflicts.errors import DecisionsFailed
-    from rowtide.conflicts.handle import ConflictInbox
+    from rowtide.conflicts.handle import ConflictInbox, list_refused
 
     results = list(
         ConflictInbox(url).decide(
@@ -158,10 +158,11 @@ def _decide(url: str, given: Arguments) -> str:
         )
     )
     failed = sum(one.failure is not None for one in results)
-    if failed:
-        raise DecisionsFailed(failed, len(results))
+    if failed and failed == len(results):
+        raise DecisionsFailed(failed, len(results), list_refused(results))
     written = sum(one.is_written for one in results)
-    return f"Conflicts decided: {len(results)}. Rows were written for {written}."
+    refused = f" Refused: {failed}: {list_refused(results)}." if failed else ""
+    return f"Conflicts decided: {len(results) - failed}. Rows were written for {written}.{refused}"
 
 
 def _comment(url: str, given: Arguments) -> str:

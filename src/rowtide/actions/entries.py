@@ -17,6 +17,8 @@ from rowtide.core.values import frozen
 TABLE = "rowtide_actions"
 """The audit's table, in a file and in a database's schema alike."""
 FORMAT = StoreFormat("audit of actions")
+RETENTION_DAYS = 365
+"""Each new entry deletes those that began earlier."""
 
 
 class ActionKind(StrEnum):

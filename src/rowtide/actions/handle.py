@@ -23,6 +23,13 @@ class Actions:
         """Return the last entries of the audit, newest first; none where nothing was done yet."""
         return journal_of(self.url).list_entries(self.url, limit)
 
+    def purge(self, days: int) -> int:
+        """Delete the entries that are older than so many days; return how many.
+
+        Those older than `RETENTION_DAYS` are deleted with the next action anyway.
+        """
+        return journal_of(self.url).purge(self.url, days)
+
     def find_entry(self, action_id: str) -> ActionEntry | None:
         """Return the entry of an action's id. Raises `ActionIdInvalid`."""
         return journal_of(self.url).find_entry(self.url, normalize_id(action_id))

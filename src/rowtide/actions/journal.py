@@ -34,6 +34,9 @@ class ActionJournal(Protocol):
     def end(self, url: str, action_id: str, outcome: ActionOutcome, result: str, error_number: int | None) -> None:
         """Commit the end of an action that has none."""
 
+    def purge(self, url: str, days: int) -> int:
+        """Delete the entries that began so many days ago or earlier; return how many."""
+
     def find_entry(self, url: str, action_id: str) -> ActionEntry | None:
         """Return the entry of an id."""
 

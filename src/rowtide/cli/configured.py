@@ -46,6 +46,34 @@ def use(configuration: Configuration) -> None:
     register_accesses(one for settings in configuration.databases.values() for one in settings.accesses)
 
 
+class ChangingFile:
+    """The configuration file of this command, for one that runs long: what it says is read again when it changes."""
+
+    def __init__(self) -> None:
+        self._file = (_read[0].path, _read[0].origin) if _read and _read[0].path else None
+        self._read_of = self._state()
+
+    def read_again(self) -> Configuration | None:
+        """Return what the file says, and register how its databases are accessed; None if it is as it was.
+
+        Raises as `configure`, once for each change; what was read before stays in force.
+        """
+        state = self._state()
+        if self._file is None or state is None or state == self._read_of:
+            return None
+        self._read_of = state
+        found = load(*self._file)
+        use(found)
+        return found
+
+    def _state(self) -> tuple[int, int, int] | None:
+        try:
+            found = os.stat(self._file[0]) if self._file is not None else None
+        except OSError:
+            return None
+        return (found.st_ino, found.st_mtime_ns, found.st_size) if found is not None else None
+
+
 def configuration() -> Configuration:
     """Return what the file says; without a file, the defaults."""
     from rowtide.configuration.settings import NO_CONFIGURATION

@@ -8,7 +8,7 @@ from typing import Annotated
 from rowtide.cli.groups import CommandTable, name_actor
 from rowtide.cli.options import AnyDb, Listed, ListingFormat, Wide, listing
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
-from rowtide.conflicts.inbox import Choice, ConflictFilter, InboxConflict, InboxState
+from rowtide.conflicts.inbox import Choice, ConflictDetail, ConflictFilter, InboxState, WrittenVersion
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 
@@ -78,7 +78,7 @@ def show(db: AnyDb, conflict: _ConflictId, form: ListingFormat = OutputFormat.TA
 
     found = connect(db).conflicts.show(conflict)
     if form is OutputFormat.TABLE:
-        for line in _describe(found.conflict):
+        for line in _describe(found):
             print(line)
     print_listed(ColumnVersions, found.columns, form, _COLUMNS, wide=wide)
     if form is OutputFormat.TABLE and found.notes:
@@ -124,7 +124,7 @@ def decide(
 ) -> None:
     """Decide about a conflict, or all open ones of a cause, each in a transaction of its own."""
     from rowtide.conflicts.errors import DecisionsFailed
-    from rowtide.conflicts.handle import DecisionResult
+    from rowtide.conflicts.handle import DecisionResult, list_refused
 
     results = []
     with notes.status("Deciding ...") as progress:
@@ -140,19 +140,30 @@ def decide(
     print_listed(DecisionResult, results, form)
     failed = sum(result.failure is not None for result in results)
     if failed:
-        raise DecisionsFailed(failed, len(results))
+        raise DecisionsFailed(failed, len(results), list_refused(results))
 
 
-def _describe(one: InboxConflict) -> Iterator[str]:
+def _describe(found: ConflictDetail) -> Iterator[str]:
     """Yield lines about a conflict."""
+    one = found.conflict
     yield f"{one.source} conflict {one.conflict_id} of {one.publication}: {one.kind} in {one.table}, key {one.key}"
     yield f"recorded {one.created:%Y-%m-%d %H:%M:%S} UTC, node {one.node}, cause {one.cause}"
-    for side, at in (("publisher", one.publisher_time), ("subscriber", one.subscriber_time)):
-        if at is not None:
-            yield f"the {side}'s change was committed {at:%Y-%m-%d %H:%M:%S} UTC"
+    for version in found.written:
+        yield f"the {version.side}'s version was written {_when(version)}"
     yield f"the {one.won} won: {one.reason}" if one.won is not None else f"neither side won: {one.reason}"
     if one.state is InboxState.SETTLED:
         chosen = f": the {one.decided}" if one.decided is not None else ""
         yield f"settled{f' by {one.settled_by}' if one.settled_by else ''}{chosen}"
     else:
         yield "open"
+
+
+def _when(version: WrittenVersion) -> str:
+    """Return where and when a version was written."""
+    latest = f"{version.latest:%Y-%m-%d %H:%M:%S} UTC"
+    place = f"at {version.node}, " if version.node is not None else ""
+    if version.earliest is None:
+        return f"{place}and sent by {latest}"
+    if version.earliest == version.latest:
+        return f"{place}{latest}"
+    return f"{place}between the synchronisations of {version.earliest:%Y-%m-%d %H:%M:%S} UTC and {latest}"

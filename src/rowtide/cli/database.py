@@ -246,6 +246,17 @@ def _report(done: str, one: DeclaredObject) -> None:
 def audit(
     db: AnyDb,
     limit: Annotated[int, Option(help="At most so many.", min=1, max=MOST_ROWS)] = 1000,
+    *,
+    keep_days: Annotated[
+        int | None,
+        Option(
+            "--keep-days",
+            metavar="DAYS",
+            help="Delete older entries first. Without it the next action deletes those older than 365 days.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
 ) -> Listed:
     """List who did what, newest first: pauses, jobs started and stopped, validations, decisions, reinitializations.
 
@@ -254,4 +265,7 @@ def audit(
     """
     from rowtide.actions.entries import ActionEntry
 
-    return ActionEntry, connect(db).actions.list_entries(limit=limit)
+    actions = connect(db).actions
+    if keep_days is not None:
+        notes.print(f"Deleted {actions.purge(keep_days):,} entries.")
+    return ActionEntry, actions.list_entries(limit=limit)

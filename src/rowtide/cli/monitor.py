@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 from typing import Annotated
 
-from rowtide.cli.configured import configuration, database_url
+from rowtide.cli.configured import ChangingFile, configuration, database_url
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import MonitoredDb
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.watching import watching
 from rowtide.configuration.settings import MonitorValues
 from rowtide.core.addresses import Address
+from rowtide.core.errors import RowtideError
 from rowtide.core.exports import naming_extras
 from rowtide.core.options import Option
+from rowtide.events.catalogue import ConfigurationNotReadAgain
 from rowtide.events.configuration import LogOptions
+from rowtide.events.emission import emit
 from rowtide.monitor.web.access import AccessOptions
 from rowtide.systemd.notifying import ServiceManager
 
@@ -52,7 +55,7 @@ def serve(
     with naming_extras():
         # Pages say what any error means, also one that nothing here raises.
         import rowtide.errors  # noqa: F401
-        from rowtide.monitor.databases import find_operator_urls, name_databases
+        from rowtide.monitor.databases import OperatorUrls, find_operator_urls, name_databases
         from rowtide.monitor.ring import Ring, state_folder
         from rowtide.monitor.serving import serving
         from rowtide.monitor.web.operating import Operating
@@ -61,8 +64,10 @@ def serve(
     read = configuration()
     given = db or [url for url in (os.environ.get("ROWTIDE_DB", ""),) if url] or [*read.databases]
     databases = name_databases(given, database_url)
+    changing = ChangingFile()
+    operator_urls = OperatorUrls(find_operator_urls(databases, read.databases))
     operating = Operating(
-        urls=find_operator_urls(databases, read.databases),
+        urls=operator_urls,
         allows_actions=access.allow_actions,
         shows_values=access.show_values or read.monitor.values is MonitorValues.OPERATORS,
     )
@@ -85,6 +90,13 @@ def serve(
         while not stop.wait(_BEAT_S):
             if served.is_alive():
                 manager.beat()
+            try:
+                found = changing.read_again()
+            except RowtideError as error:
+                emit(ConfigurationNotReadAgain(error))
+            else:
+                if found is not None:
+                    operator_urls.replace(find_operator_urls(databases, found.databases))
 
 
 @app.command(epilog="Example: rowtide monitor alerts > /etc/prometheus/rowtide.yml")

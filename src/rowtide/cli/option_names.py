@@ -14,10 +14,10 @@ delete-command delete-extra device-claim device-series difference differences di
 except exchange-type exclude-context existing expiration-threshold file file-mb file-seconds files folder
 follow-columns force format forward from from-claims from-log-store group header-env hide-keys host host-name
 host-name-claim identity-range idle-timeout if-exists ignore-subscriber index insert-command instances issuer join
-jwks keep key key-updates kind lake latency-threshold limit limit-hours listen log-destination log-format log-level
-log-store login low-water-mark lsn master max-age-days max-body-bytes max-body-seconds max-device-requests max-latency
-max-refusals-per-minute max-request-seconds max-requests-per-minute max-retention-hours max-row-bytes max-rows
-max-sessions max-unpacked-bytes max-upload-bytes max-upload-rows max-waiting maxscans maxtrans metrics-file
+jwks keep keep-days key key-updates kind lake latency-threshold limit limit-hours listen log-destination log-format
+log-level log-store login low-water-mark lsn master max-age-days max-body-bytes max-body-seconds max-device-requests
+max-latency max-refusals-per-minute max-request-seconds max-requests-per-minute max-retention-hours max-row-bytes
+max-rows max-sessions max-unpacked-bytes max-upload-bytes max-upload-rows max-waiting maxscans maxtrans metrics-file
 metrics-listen min-age-days moved-partitions net net-changes no-where node on-unseen-children operators options origin
 out over-later-changes partition-by partition-options partition-realignment path pause post priority prune publication
 publisher-identity-range python reason record-conflict-detection record-conflict-resolution register-for rename

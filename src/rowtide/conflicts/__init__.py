@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         InboxNote,
         InboxState,
         PreviewedRow,
+        WrittenVersion,
     )
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "InboxNote",
     "InboxState",
     "PreviewedRow",
+    "WrittenVersion",
 ]
 
 _HOMES = {
@@ -54,6 +56,7 @@ _HOMES = {
     "InboxConflict": "rowtide.conflicts.inbox",
     "InboxState": "rowtide.conflicts.inbox",
     "PreviewedRow": "rowtide.conflicts.inbox",
+    "WrittenVersion": "rowtide.conflicts.inbox",
 }
 
 if not TYPE_CHECKING:

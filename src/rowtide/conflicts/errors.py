@@ -22,12 +22,13 @@ class NothingDecided(Invalid, number=1198):
 
 
 class DecisionsFailed(RowtideError, number=1199):
-    """Some decisions about conflicts were refused; the reasons are listed, and the others are made."""
+    """Decisions about conflicts were refused; the others are made."""
 
-    fact = "{failed} of {count} decisions were refused"
-    hint = "The reasons are listed. A repeat decides about those that are left."
+    fact = "{failed} of {count} decisions were refused: {refused}"
+    hint = "A repeat decides about those that are left."
     failed: int
     count: int
+    refused: str
 
 
 class CommentEmpty(Invalid, number=7209):

@@ -19,7 +19,16 @@ from rowtide.conflicts.inbox import (
     group,
     winner_of,
 )
-from rowtide.conflicts.sources import DecidableConflict, DecisionOptions, comment, read_delivery, read_merge, read_notes
+from rowtide.conflicts.sources import (
+    DecidableConflict,
+    DecisionOptions,
+    MergedConflicts,
+    comment,
+    find_merge,
+    read_delivery,
+    read_delivery_notes,
+    written_versions,
+)
 from rowtide.core.errors import RowtideError
 from rowtide.core.options import member_of, takes
 from rowtide.core.values import frozen
@@ -50,11 +59,23 @@ class DecisionResult:
     failure: str | None = None
 
 
+_MOST_NAMED = 10
+
+
+def list_refused(results: Sequence[DecisionResult]) -> str:
+    """Return which decisions were refused, with the errors' numbers; nothing if none was."""
+    refused = [one for one in results if one.failure is not None]
+    named = [f"{one.conflict_id} ({(one.failure or '').partition(':')[0]})" for one in refused[:_MOST_NAMED]]
+    more = len(refused) - len(named)
+    return ", ".join([*named, *([f"{more:,} more"] if more else [])])
+
+
 class ConflictInbox:
     """The conflicts of merge that a node keeps, and those of delivery to a publisher's subscribers."""
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self._merged = MergedConflicts(url)
 
     @takes(ConflictFilter)
     def list_conflicts(self, wanted: ConflictFilter) -> Inbox:
@@ -94,10 +115,14 @@ class ConflictInbox:
 
     def show(self, conflict_id: str) -> ConflictDetail:
         """Return a conflict with its columns at both sides, comments and decisions. Raises `InboxConflictUnknown`."""
-        for one in self._choose(conflict_id, settled_too=True):
+        merged = find_merge(self.url, conflict_id)
+        if merged is not None:
+            conflict = merged.held.conflict
+            return ConflictDetail(conflict, compare_versions(conflict), merged.notes, merged.written)
+        for one in read_delivery(self.url)[0]:
             if one.conflict.conflict_id == conflict_id:
-                notes = read_notes(self.url, one.conflict)
-                return ConflictDetail(one.conflict, compare_versions(one.conflict), tuple(notes))
+                notes, written = read_delivery_notes(self.url, one.conflict), written_versions(one.conflict)
+                return ConflictDetail(one.conflict, compare_versions(one.conflict), tuple(notes), tuple(written))
         raise InboxConflictUnknown(conflict_id)
 
     def comment(self, name: str, note: str, *, noted_by: str) -> int:
@@ -114,6 +139,9 @@ class ConflictInbox:
 
     def _choose(self, name: str, *, settled_too: bool) -> Sequence[DecidableConflict]:
         """Return a conflict, or those of a cause that are open. Raises `InboxConflictUnknown`."""
+        merged = find_merge(self.url, name)
+        if merged is not None:
+            return [merged.held]
         held, _ = self._read()
         chosen = [one for one in held if name in (one.conflict.conflict_id, one.conflict.cause)]
         if not chosen:
@@ -123,7 +151,7 @@ class ConflictInbox:
 
     def _read(self) -> tuple[Sequence[DecidableConflict], tuple[UnreadSubscriber, ...]]:
         delivered, unread = read_delivery(self.url)
-        return [*read_merge(self.url), *delivered], unread
+        return [*self._merged.read(), *delivered], unread
 
 
 def _decide(one: DecidableConflict, choice: Choice, asked: DecisionOptions) -> DecisionResult:

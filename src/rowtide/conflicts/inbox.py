@@ -45,8 +45,9 @@ class Choice(StrEnum):
 class InboxConflict:
     """A conflict with both versions, as JSON of texts, null for none.
 
-    `key` is the row's key, of merge its rowguid. `base_row` is what the publisher's change was made of, where that is
-    known. `won` is the side that won at first, None where delivery stopped; `reason` says why. `cause` is the group.
+    `key` is the row's key, of merge its rowguid. `base_row` is the row before the changes, where that is known: of
+    delivery what the publisher's change was made of, of merge the columns that the side that lost had not changed.
+    `won` is the side that won at first, None where delivery stopped; `reason` says why. `cause` is the group.
     `decided` is the side that a person chose, None if nobody did. Times are of the changes, where they are known.
     """
 
@@ -118,12 +119,30 @@ class ColumnVersions:
 
 
 @frozen
+class WrittenVersion:
+    """Where and when a side's version was written; `node` is None for the publisher.
+
+    Both times are equal where a commit's time is known. Of merge it was written between the synchronisations in which
+    its node sent the version before, None if that is not known, and this one.
+    """
+
+    side: str
+    node: str | None
+    earliest: datetime | None
+    latest: datetime
+
+
+@frozen
 class ConflictDetail:
-    """A conflict with what its columns are at both sides, and with what was decided and written about it."""
+    """A conflict with what its columns are at both sides, what was decided and commented, and who wrote the versions.
+
+    Of a version of which nothing is known, `written` has none.
+    """
 
     conflict: InboxConflict
     columns: tuple[ColumnVersions, ...]
     notes: tuple[InboxNote, ...]
+    written: tuple[WrittenVersion, ...] = ()
 
 
 @frozen
@@ -152,15 +171,16 @@ class PreviewedRow:
 class DecisionPreview:
     """What a decision about a conflict would do; `failure` says why it would be refused, None if it would not.
 
-    `winner` is the side that would win. `nodes` counts the databases that the rows are written at or go to: of merge
-    every node of the publication, at the most. `waits`: delivery, which the conflict has stopped, does it when it
-    continues.
+    `winner` is the side that would win. `nodes` counts the databases that the rows are written at or go to; without
+    `is_exact` all of the publication, since the row may enter or leave parts of them. `waits`: delivery, which the
+    conflict has stopped, does it when it continues.
     """
 
     conflict_id: str
     winner: str | None
     rows: tuple[PreviewedRow, ...] = ()
     nodes: int = 0
+    is_exact: bool = True
     waits: bool = False
     failure: str | None = None
 
@@ -183,6 +203,8 @@ class PlannedRow:
     after: str | None
     note: str | None
     """What it overwrites, or why nothing is written."""
+    is_exact: bool
+    """Whether so many nodes get the row; else at the most."""
 
 
 def list_planned(previews: Iterable[DecisionPreview]) -> Sequence[PlannedRow]:
@@ -193,9 +215,9 @@ def list_planned(previews: Iterable[DecisionPreview]) -> Sequence[PlannedRow]:
 def _list_rows(one: DecisionPreview) -> Iterator[PlannedRow]:
     start = (one.conflict_id, one.winner, one.nodes)
     for row in one.rows:
-        yield PlannedRow(*start, row.table, row.key, row.before, row.after, row.later)
+        yield PlannedRow(*start, row.table, row.key, row.before, row.after, row.later, one.is_exact)
     if not one.rows:
-        yield PlannedRow(*start, None, None, None, None, reason_for_nothing(one))
+        yield PlannedRow(*start, None, None, None, None, reason_for_nothing(one), one.is_exact)
 
 
 def reason_for_nothing(preview: DecisionPreview) -> str:

@@ -16,15 +16,25 @@ from rowtide.conflicts.inbox import (
     InboxNote,
     InboxState,
     PreviewedRow,
+    WrittenVersion,
     differing,
     identify,
 )
 from rowtide.core.values import frozen
 from rowtide.databases.urls import DatabaseKind, parse_url
 from rowtide.merge.api import MergeReplication
-from rowtide.merge.catalogue import list_publications
-from rowtide.merge.conflicts.records import ConflictNote as MergeNote, KeptConflict as MergeConflict
+from rowtide.merge.catalogue import get_publication, list_publications
+from rowtide.merge.conflicts.records import (
+    ConflictNote as MergeNote,
+    ConflictsMark,
+    KeptConflict as MergeConflict,
+    describe_conflict,
+    list_conflicts,
+    list_notes,
+    read_conflicts_mark,
+)
 from rowtide.merge.conflicts.resolution import Winner
+from rowtide.merge.errors.rows import ConflictUnknown
 from rowtide.merge.nodes.connecting import open_node
 from rowtide.replication.conflicts import ConflictWinner, Row
 
@@ -56,27 +66,76 @@ class DecidableConflict:
     preview: Callable[[str], DecisionPreview]
 
 
-def read_merge(url: str) -> Sequence[DecidableConflict]:
-    """Return the conflicts of merge that a node keeps."""
-    merge = MergeReplication(url)
-    kept = merge.list_conflicts()
-    if not kept:
-        return ()
-    with open_node(url) as node:
-        publishers = {one.name: one.publisher for one in list_publications(node.connection)}
-    noted = merge.list_conflict_notes()
-    held = []
-    for one in kept:
-        decisions = [note for note in noted.get(one.conflict_id, ()) if note.winner is not None]
-        is_publishers = one.origin == publishers[one.publication]
-        held.append(_hold_merged(merge, one, decisions[-1] if decisions else None, is_publishers=is_publishers))
-    return held
+class MergedConflicts:
+    """The conflicts of merge that a node keeps; those that are as they were are not read again."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._read: tuple[ConflictsMark, Sequence[DecidableConflict]] | None = None
+
+    def read(self) -> Sequence[DecidableConflict]:
+        """Return them, oldest first."""
+        with open_node(self._url) as node:
+            if not node.tables.is_prepared():
+                return ()
+            # Before they are read: what is recorded meanwhile is read again.
+            mark = read_conflicts_mark(node.connection)
+            known = self._read
+            if known is not None and known[0] == mark:
+                return known[1]
+            kept = list_conflicts(node)
+            publishers = {one.name: one.publisher for one in list_publications(node.connection)}
+            noted = list_notes(node.connection) if kept else {}
+        merge = MergeReplication(self._url)
+        found = [
+            _hold_merged(
+                merge, one, noted.get(one.conflict_id, ()), is_publishers=one.origin == publishers[one.publication]
+            )
+            for one in kept
+        ]
+        self._read = mark, found
+        return found
+
+
+@frozen
+class DescribedMerge:
+    """A conflict of merge, with its notes and who wrote its versions."""
+
+    held: DecidableConflict
+    notes: tuple[InboxNote, ...]
+    written: tuple[WrittenVersion, ...]
+
+
+def find_merge(url: str, conflict_id: str) -> DescribedMerge | None:
+    """Return a conflict of merge that a node keeps, without reading the others."""
+    try:
+        with open_node(url) as node:
+            if not node.tables.is_prepared():
+                return None
+            found = describe_conflict(node, conflict_id)
+            publisher = get_publication(node.connection, found.conflict.publication).publisher
+            noted = list_notes(node.connection, conflict_id).get(conflict_id, ())
+    except ConflictUnknown:
+        return None
+    is_publishers = found.conflict.origin == publisher
+    sides = ("publisher", "subscriber") if is_publishers else ("subscriber", "publisher")
+    written = [
+        WrittenVersion(side, writer.subscriber, writer.earliest, writer.latest)
+        for side, writer in zip(sides, (found.loser, found.winner), strict=True)
+        if writer is not None
+    ]
+    return DescribedMerge(
+        _hold_merged(MergeReplication(url), found.conflict, noted, is_publishers=is_publishers),
+        tuple(InboxNote(one.noted_at, one.noted_by, one.note, one.winner) for one in noted),
+        tuple(sorted(written, key=lambda one: one.side)),
+    )
 
 
 def _hold_merged(
-    merge: MergeReplication, kept: MergeConflict, decision: MergeNote | None, *, is_publishers: bool
+    merge: MergeReplication, kept: MergeConflict, noted: Sequence[MergeNote], *, is_publishers: bool
 ) -> DecidableConflict:
     """`is_publishers`: the version that lost is the publisher's."""
+    decision = next((note for note in reversed(noted) if note.winner is not None), None)
     rows = (kept.losing_row, kept.winning_row) if is_publishers else (kept.winning_row, kept.losing_row)
     # A refused row that is accepted later is settled by no person, and a decision of before is none about it.
     decided = decision if kept.resolved_time is not None else None
@@ -93,7 +152,8 @@ def _hold_merged(
     def preview(side: str) -> DecisionPreview:
         found = merge.preview_resolution(kept.conflict_id, Winner(side))
         changed = tuple(PreviewedRow(row.table, row.rowguid, row.before, row.after, row.later) for row in found.rows)
-        return DecisionPreview(kept.conflict_id, side, changed, found.nodes + 1 if changed else 0)
+        nodes = found.nodes + 1 if changed else 0
+        return DecisionPreview(kept.conflict_id, side, changed, nodes, is_exact=found.is_exact)
 
     return DecidableConflict(
         _with_cause(
@@ -112,7 +172,7 @@ def _hold_merged(
                 created=kept.create_time,
                 publisher_row=rows[0],
                 subscriber_row=rows[1],
-                base_row=None,
+                base_row=_unchanged_columns(kept),
                 publisher_time=None,
                 differing_columns=", ".join(differing(*rows)),
                 settled_by=decided.noted_by if decided is not None else None,
@@ -123,6 +183,15 @@ def _hold_merged(
         settle,
         preview,
     )
+
+
+def _unchanged_columns(kept: MergeConflict) -> str | None:
+    """Return the columns that the losing version had not changed, with the values that the row had before, as JSON."""
+    if kept.losing_row is None or kept.losing_columns is None:
+        return None
+    changed = frozenset(json.loads(kept.losing_columns))
+    known = {name: value for name, value in json.loads(kept.losing_row).items() if name not in changed}
+    return json.dumps(known, ensure_ascii=False) if known else None
 
 
 def read_delivery(url: str) -> tuple[Sequence[DecidableConflict], tuple[UnreadSubscriber, ...]]:
@@ -230,6 +299,12 @@ class _DeliveredConflict:
         return partial(replication.resolve, kept.conflict_id, kept.subscriber, winner, publication=kept.publication)
 
 
+def written_versions(conflict: InboxConflict) -> Sequence[WrittenVersion]:
+    """Return when the versions of a conflict of delivery were committed, where that is known."""
+    times = (("publisher", None, conflict.publisher_time), ("subscriber", conflict.node, conflict.subscriber_time))
+    return [WrittenVersion(side, node, at, at) for side, node, at in times if at is not None]
+
+
 def _encode(row: Row | None) -> str | None:
     return None if row is None else json.dumps(row, ensure_ascii=False)
 
@@ -246,11 +321,8 @@ def _with_cause(one: InboxConflict) -> InboxConflict:
     return replace(one, cause=f"cause-{identify(*cause)}")
 
 
-def read_notes(url: str, conflict: InboxConflict) -> Sequence[InboxNote]:
-    """Return the comments on a conflict and the decisions about it, oldest first."""
-    if conflict.source is ConflictSource.MERGE:
-        kept = MergeReplication(url).list_conflict_notes().get(conflict.conflict_id, ())
-        return [InboxNote(one.noted_at, one.noted_by, one.note, one.winner) for one in kept]
+def read_delivery_notes(url: str, conflict: InboxConflict) -> Sequence[InboxNote]:
+    """Return the comments on a conflict of delivery and the decision about it, oldest first."""
     from rowtide.replication.api import TransactionalReplication
 
     comments = TransactionalReplication(url).list_conflict_comments().get(conflict.conflict_id, ())

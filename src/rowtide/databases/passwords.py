@@ -174,11 +174,15 @@ _registered: dict[DatabaseUrl, DatabaseAccess] = {}
 
 def register_accesses(accesses: Iterable[DatabaseAccess]) -> None:
     """Register how databases are accessed, in place of what was registered before."""
-    _registered.clear()
+    registered: dict[DatabaseUrl, DatabaseAccess] = {}
     for access in accesses:
-        _registered[access.url.without_secrets()] = access
+        registered[access.url.without_secrets()] = access
         if access.replication_url is not None:
-            _registered.setdefault(access.replication_url.without_secrets(), access)
+            registered.setdefault(access.replication_url.without_secrets(), access)
+    # Other threads may be connecting to what stays registered.
+    _registered.update(registered)
+    for url in _registered.keys() - registered.keys():
+        del _registered[url]
 
 
 def list_accesses() -> Sequence[DatabaseAccess]:

@@ -709,6 +709,26 @@ class TokensNotRead(Event):
     error: RowtideError
 
 
+@frozen
+class ConfigurationNotReadAgain(Event):
+    """The configuration file has changed and cannot be read: operators' connections stay as they were."""
+
+    level = Level.ERROR
+    error: RowtideError
+
+
+@frozen
+class ActionEnded(Event):
+    """An action that the monitor was asked for has ended: done, failed, or refused where it was not begun."""
+
+    level = Level.INFO
+    database: str
+    action: str
+    actor: str
+    outcome: str
+    code: str
+
+
 # The gateway.
 
 

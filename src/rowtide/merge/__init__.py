@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         UploadOptions,
         Waiting,
     )
-    from rowtide.merge.conflicts.records import ConflictNote, KeptConflict
+    from rowtide.merge.conflicts.records import ConflictNote, DescribedConflict, KeptConflict, VersionWriter
     from rowtide.merge.conflicts.resolution import Winner
     from rowtide.merge.conflicts.resolving import ResolutionPreview, ResolvedRow
     from rowtide.merge.devices.registered import MergeDevice
@@ -83,6 +83,7 @@ __all__ = [
     "ArticleValidation",
     "ConflictNote",
     "Counts",
+    "DescribedConflict",
     "DeviceLimits",
     "DocumentedTable",
     "DroppedSubscription",
@@ -152,6 +153,7 @@ __all__ = [
     "Unsent",
     "UnsentColumn",
     "UploadOptions",
+    "VersionWriter",
     "Waiting",
     "Winner",
 ]
@@ -175,7 +177,9 @@ _HOMES = {
     "FileKind": "rowtide.merge.publishing.snapshots",
     "FilterType": "rowtide.merge.articles",
     "JoinFilter": "rowtide.merge.articles",
+    "DescribedConflict": "rowtide.merge.conflicts.records",
     "KeptConflict": "rowtide.merge.conflicts.records",
+    "VersionWriter": "rowtide.merge.conflicts.records",
     "MergeArticle": "rowtide.merge.inspection.listings",
     "MergeArticleChanges": "rowtide.merge.publishing.requests",
     "MergeDevice": "rowtide.merge.devices.registered",

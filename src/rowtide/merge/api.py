@@ -476,10 +476,10 @@ class MergeReplication(MergePublishing, MergeDevices, MergeInspection):
         with self._open_conflict(conflict_id) as hub:
             return preview_resolution(hub, conflict_id, chosen)
 
-    def list_conflict_notes(self) -> Mapping[str, Sequence[ConflictNote]]:
-        """Return the comments on conflicts that this node keeps, and who decided about them, by conflict_id."""
+    def list_conflict_notes(self, conflict_id: str | None = None) -> Mapping[str, Sequence[ConflictNote]]:
+        """Return the comments on conflicts that this node keeps, or on one, and who decided, by conflict_id."""
         with open_node(self.url) as node:
-            return list_notes(node.connection) if node.tables.is_prepared() else {}
+            return list_notes(node.connection, conflict_id) if node.tables.is_prepared() else {}
 
     def comment_on_conflicts(self, conflict_ids: Sequence[str], note: str, noted_by: str) -> None:
         """Record a comment on conflicts, in one transaction. Raises `NodeBusy`."""

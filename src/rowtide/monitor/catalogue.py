@@ -546,3 +546,11 @@ BUILD_INFO = Metric(
     "rowtide_build_info", _GAUGE, "", "1, with the versions of rowtide and Python.", ("version", "python")
 )
 """The metric of the process itself."""
+ACTIONS = Metric(
+    "rowtide_actions_total",
+    _COUNTER,
+    "",
+    "Actions that this monitor was asked for since it began: done, failed, or refused where one was not begun.",
+    ("action", "result"),
+)
+"""Counted in the process; the audit of a database has all of its actions."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from rowtide.configuration.settings import DatabaseSettings
@@ -37,6 +37,26 @@ def name_databases(given: Sequence[str], find_url: Callable[[str], str] = str) -
     named = tuple(NamedUrl(name(text, one), url) for text, one, url in zip(given, parsed, urls, strict=True))
     require_distinct(named)
     return named
+
+
+class OperatorUrls(Mapping[str, str]):
+    """The operators' URLs of databases, by name; the file may name others while the monitor runs."""
+
+    def __init__(self, found: Mapping[str, str]) -> None:
+        self._found = found
+
+    def replace(self, found: Mapping[str, str]) -> None:
+        """Let other URLs be in force, from the next action on."""
+        self._found = found
+
+    def __getitem__(self, name: str) -> str:
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
 
 
 def find_operator_urls(databases: Iterable[NamedUrl], settings: Mapping[str, DatabaseSettings]) -> dict[str, str]:

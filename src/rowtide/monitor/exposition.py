@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from rowtide.core.values import frozen
 from rowtide.monitor.agent_figures import AgentFigures
-from rowtide.monitor.catalogue import AGENT_METRICS, BUILD_INFO, METRICS, Metric, MetricType
+from rowtide.monitor.catalogue import ACTIONS, AGENT_METRICS, BUILD_INFO, METRICS, Metric, MetricType
 from rowtide.monitor.tallies import BUCKETS, Histogram, Tallies
 from rowtide.monitor.views import DatabaseView, StateChange
 
@@ -34,10 +34,17 @@ class Polled:
     changes: tuple[StateChange, ...] = ()
 
 
-def render(polled: Iterable[Polled], *, device_series: bool, accept: str = "") -> tuple[bytes, str]:
+ActionCounts = Mapping[tuple[str, str, str], int]
+"""How many actions have ended, by database, action and result."""
+
+
+def render(
+    polled: Iterable[Polled], *, device_series: bool, accept: str = "", actions: ActionCounts | None = None
+) -> tuple[bytes, str]:
     """Return all metrics, in the format that a scraper accepts, and its content type."""
     encode, content_type = choose_encoder(accept)
-    return encode(_registry(collect(polled, device_series=device_series))), content_type
+    families = [*collect(polled, device_series=device_series), *_count_actions(actions or {})]
+    return encode(_registry(families)), content_type
 
 
 def render_agent(figures: AgentFigures, accept: str = "") -> tuple[bytes, str]:
@@ -84,6 +91,14 @@ def _build_info() -> Family:
     build = GaugeMetricFamily(BUILD_INFO.name, BUILD_INFO.help, labels=BUILD_INFO.labels)
     build.add_metric((version("rowtide"), platform.python_version()), 1)
     return build
+
+
+def _count_actions(actions: ActionCounts) -> Iterator[Family]:
+    if actions:
+        family = CounterMetricFamily(ACTIONS.name, ACTIONS.help, labels=("database", *ACTIONS.labels))
+        for labels, count in sorted(actions.items()):
+            family.add_metric(labels, count)
+        yield family
 
 
 def _registry(families: Iterable[Family]) -> CollectorRegistry:

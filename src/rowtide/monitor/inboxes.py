@@ -8,16 +8,25 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from rowtide.conflicts.handle import ConflictInbox
-from rowtide.conflicts.inbox import Choice, ConflictDetail, DecisionPreview, InboxConflict
+from rowtide.conflicts.inbox import (
+    Choice,
+    ConflictDetail,
+    ConflictGroup,
+    DecisionPreview,
+    InboxConflict,
+    InboxState,
+    group,
+)
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
+from rowtide.monitor.errors import OperatorUrlMissing
 from rowtide.monitor.labels import without_users
 
 if TYPE_CHECKING:
@@ -39,6 +48,52 @@ class UnreadPlace:
     reason: str
 
 
+ANY = "any"
+"""The conflicts of each state."""
+
+
+@frozen
+class ConflictIndex:
+    """Conflicts as pages ask for them: made once for each reading, since each of thousands costs time.
+
+    `listed` has those of a state, or of `ANY`, oldest first, and `causes` their groups. `texts` is what a search looks
+    at, by conflict_id: no value of a row, of which the search would tell whoever may not see it.
+    """
+
+    listed: Mapping[str, Sequence[InboxConflict]]
+    causes: Mapping[str, Sequence[ConflictGroup]]
+    texts: Mapping[str, str]
+    tables: frozenset[str]
+    kinds: frozenset[str]
+
+    @classmethod
+    def make(cls, conflicts: Iterable[InboxConflict]) -> ConflictIndex:
+        """Return the index of conflicts."""
+        ordered = sorted(conflicts, key=lambda one: one.created)
+        listed: dict[str, Sequence[InboxConflict]] = {
+            state: [one for one in ordered if one.state is state] for state in InboxState
+        }
+        listed[ANY] = ordered
+        return cls(
+            listed,
+            {state: group(several) for state, several in listed.items()},
+            {one.conflict_id: _searched(one) for one in ordered},
+            frozenset(one.table for one in ordered),
+            frozenset(one.kind for one in ordered),
+        )
+
+    def list_of_cause(self, cause: str) -> Sequence[InboxConflict]:
+        """Return the conflicts of a cause."""
+        return [one for one in self.listed[ANY] if one.cause == cause]
+
+
+def _searched(one: InboxConflict) -> str:
+    return "\n".join((one.publication, one.table, one.node, one.conflict_id, one.cause)).casefold()
+
+
+NO_CONFLICTS = ConflictIndex.make(())
+
+
 @frozen
 class InboxReading:
     """What was read of a database's conflicts; `failure` says why the last try to read them failed.
@@ -46,10 +101,15 @@ class InboxReading:
     `read_at` None: nothing was read yet.
     """
 
-    conflicts: tuple[InboxConflict, ...] = ()
+    index: ConflictIndex = NO_CONFLICTS
     unread: tuple[UnreadPlace, ...] = ()
     read_at: datetime | None = None
     failure: str | None = None
+
+    @property
+    def conflicts(self) -> Sequence[InboxConflict]:
+        """All of them, oldest first."""
+        return self.index.listed[ANY]
 
 
 class Inboxes(Protocol):
@@ -75,34 +135,50 @@ class ReadInboxes:
     """The conflicts of those databases whose URLs of operators are known."""
 
     def __init__(self, urls: Mapping[str, str]) -> None:
-        self._inboxes = {name: ConflictInbox(url) for name, url in urls.items()}
-        self._readers = {name: _Reader(inbox) for name, inbox in self._inboxes.items()}
+        self._urls = urls
+        self._readers: dict[str, _Reader] = {}
 
     def read(self, database: str) -> InboxReading | None:
         """See `Inboxes`."""
-        reader = self._readers.get(database)
-        return reader.read() if reader is not None else None
+        url, known = self._urls.get(database), self._readers.get(database)
+        if url is None:
+            return None
+        # Of two requests that come first, each may make a reader, and both read.
+        if known is None or known.inbox.url != url:
+            known = self._readers[database] = _Reader(ConflictInbox(url))
+        return known.read()
 
     def show(self, database: str, conflict_id: str) -> ConflictDetail:
         """See `Inboxes`."""
-        found = self._inboxes[database].show(conflict_id)
-        return replace(found, conflict=_without_users(found.conflict))
+        found = self._inbox_of(database).show(conflict_id)
+        written = (
+            replace(one, node=without_users(one.node) if one.node is not None else None) for one in found.written
+        )
+        return replace(found, conflict=_without_users(found.conflict), written=tuple(written))
 
     def preview(self, database: str, name: str, choice: Choice) -> Sequence[DecisionPreview]:
         """See `Inboxes`."""
-        return list(islice(self._inboxes[database].preview(name, choice), MOST_PREVIEWED))
+        return list(islice(self._inbox_of(database).preview(name, choice), MOST_PREVIEWED))
+
+    def _inbox_of(self, database: str) -> ConflictInbox:
+        """Return the conflicts of a database that `read` has read. Raises `OperatorUrlMissing`."""
+        url, known = self._urls.get(database), self._readers.get(database)
+        if url is None:
+            raise OperatorUrlMissing(database)
+        return known.inbox if known is not None and known.inbox.url == url else ConflictInbox(url)
 
 
 class _Reader:
     """Reads the conflicts of one database, never twice at a time."""
 
     def __init__(self, inbox: ConflictInbox, now: Callable[[], float] = time.monotonic) -> None:
-        self._inbox = inbox
+        self.inbox = inbox
         self._now = now
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._ended_at: float | None = None
         self._last = InboxReading()
+        self._found: tuple[InboxConflict, ...] = ()
 
     def read(self) -> InboxReading:
         """Return what was read last, and have it read again unless that was a moment ago."""
@@ -119,16 +195,22 @@ class _Reader:
 
     def _read(self) -> None:
         try:
-            self._last = _as_reading(self._inbox.list_conflicts())
+            found = self.inbox.list_conflicts()
+            # Those of merge that are as they were are the same objects: thousands are compared in a moment.
+            is_known = found.conflicts == self._found
+            index = self._last.index if is_known else ConflictIndex.make(map(_without_users, found.conflicts))
+            self._found = found.conflicts
+            self._last = InboxReading(index, _unread(found), datetime.now(UTC))
         except RowtideError as error:
             before = self._last
-            self._last = InboxReading(before.conflicts, before.unread, before.read_at, without_users(str(error)))
+            self._last = replace(before, failure=without_users(str(error)))
         self._ended_at = self._now()
 
 
-def _as_reading(found: Inbox) -> InboxReading:
-    unread = [UnreadPlace(without_users(one.subscriber), one.since, without_users(one.reason)) for one in found.unread]
-    return InboxReading(tuple(map(_without_users, found.conflicts)), tuple(unread), datetime.now(UTC))
+def _unread(found: Inbox) -> tuple[UnreadPlace, ...]:
+    return tuple(
+        UnreadPlace(without_users(one.subscriber), one.since, without_users(one.reason)) for one in found.unread
+    )
 
 
 def _without_users(one: InboxConflict) -> InboxConflict:

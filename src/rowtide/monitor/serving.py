@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -54,7 +55,9 @@ def make_app(
 
     def metrics(request: Request) -> Response:
         accepted = request.headers.get("accept", "")
-        body, content_type = render(polling.list_polled(), device_series=device_series, accept=accepted)
+        body, content_type = render(
+            polling.list_polled(), device_series=device_series, accept=accepted, actions=pages.count_actions()
+        )
         return Response(body, media_type=content_type)
 
     def healthz(_request: Request) -> Response:
@@ -104,6 +107,7 @@ def serving(
     require_closed(access, listen.host)
     require_asked(access, operating)
     polling = Polling(databases, ring, every_s)
+    operating = replace(operating, own_urls={one.name: one.url for one in databases})
     app = make_app(polling, ring, access, operating, device_series=device_series)
     with bound_to(listen) as bound, polling, serving_app(app, bound) as address:
         yield Served(address, lambda: polling.is_alive)

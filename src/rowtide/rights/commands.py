@@ -58,6 +58,7 @@ _EVERYTHING = _all(
     _TRACKED,
     _views("rowtide_tracking", "__sysOCSDeletedRows"),
 )
+_AUDITED = _views("rowtide_audit", "rowtide_actions")
 _READ = ("membership in the gating role", "select on the table")
 
 _READERS = ("changes", "lsn min", "generate-wrapper")
@@ -178,7 +179,6 @@ WITHOUT_RIGHTS = frozenset(
 AS_OTHERS: Mapping[str, str] = {
     "agent run": "cdc run",
     "apply": "cdc enable-table TABLE",
-    "audit": "replication run",
     "cdc acknowledge": "cdc changes INSTANCE",
     "cdc apply": "cdc changes INSTANCE",
     "cdc as-of": "cdc changes INSTANCE",
@@ -205,7 +205,8 @@ AS_OTHERS: Mapping[str, str] = {
 
 COMMANDS = (
     CommandRights("health", Purpose.MONITOR, _EVERYTHING),
-    CommandRights("check --as monitor", Purpose.MONITOR, _EVERYTHING, (*_DROPPED, *_STATISTICS)),
+    CommandRights("check --as monitor", Purpose.MONITOR, _all(_EVERYTHING, _AUDITED), (*_DROPPED, *_STATISTICS)),
+    CommandRights("audit", Purpose.MONITOR, _AUDITED),
     CommandRights("cdc status", Purpose.MONITOR, _all(_CAPTURING, _views("distribution", "MSrepl_errors"))),
     CommandRights("cdc snapshots", Purpose.MONITOR, _views("cdc", "snapshots")),
     CommandRights("cdc sessions", Purpose.MONITOR, _views("cdc", "log_scan_sessions")),

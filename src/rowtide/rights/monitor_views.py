@@ -108,6 +108,14 @@ _MERGE: Mapping[str, Mapping[str, str]] = {
         "last_sync_summary": _unless("last_sync_status = 6", "last_sync_summary"),
     },
 }
+_AUDIT: Mapping[str, Mapping[str, str]] = {
+    "rowtide_actions": {
+        "login": _NOTHING,
+        # What an action is about may name a subscriber.
+        "subject": "regexp_replace(subject, '([a-z0-9+]+://)([^@ ]*@)?([^ ?#]*)([^ ]*)', '\\3', 'g')",
+        "result": f"case when outcome = 'failed' then {quote_literal(_HIDDEN)} else result end",
+    }
+}
 
 
 @frozen
@@ -148,6 +156,7 @@ def _create(schema: str, name: str, columns: Sequence[str], replaced: Mapping[st
 _VIEWS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     "cdc": _CAPTURE,
     "distribution": _DISTRIBUTION,
+    "rowtide_audit": _AUDIT,
     "rowtide_merge": _MERGE,
     "rowtide_tracking": _TRACKING,
 }

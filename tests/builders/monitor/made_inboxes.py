@@ -19,11 +19,12 @@ from rowtide.conflicts.inbox import (
     InboxNote,
     InboxState,
     PreviewedRow,
+    WrittenVersion,
     compare_versions,
     differing,
     winner_of,
 )
-from rowtide.monitor.inboxes import InboxReading, UnreadPlace
+from rowtide.monitor.inboxes import ConflictIndex, InboxReading, UnreadPlace
 
 Values = Mapping[str, str | None]
 
@@ -112,7 +113,12 @@ class MadeInboxes:
         notes = [InboxNote(NOW, "ben@desk", "Ask <b>the branch</b> first.", None)]
         if one.settled_at is not None:
             notes.append(InboxNote(one.settled_at, one.settled_by or "", None, one.decided))
-        return ConflictDetail(one, compare_versions(one), tuple(notes))
+        before = one.created - timedelta(hours=1)
+        written = (
+            WrittenVersion("publisher", None, one.created, one.created),
+            WrittenVersion("subscriber", one.node, before, one.created),
+        )
+        return ConflictDetail(one, compare_versions(one), tuple(notes), written)
 
     def preview(self, database: str, name: str, choice: Choice) -> Sequence[DecisionPreview]:
         self.asked.append((name, choice))
@@ -130,7 +136,7 @@ class MadeInboxes:
         reading = self.readings[database]
         self.readings[database] = replace(
             reading,
-            conflicts=tuple(
+            index=ConflictIndex.make(
                 replace(one, **settled) if one.conflict_id == conflict_id else one for one in reading.conflicts
             ),
         )
@@ -158,9 +164,9 @@ def make_inboxes() -> MadeInboxes:
     unread = UnreadPlace("//db4/shop", since, "RT-1101: the database cannot be reached: connection refused")
     return MadeInboxes(
         {
-            "shop": InboxReading(SHOP, (unread,), NOW),
-            "crm": InboxReading((), (), NOW),
-            HOSTILE.name: InboxReading(HOSTILE_CONFLICTS, (), NOW),
-            "gone": InboxReading((), (), None, "RT-1101: the database cannot be reached: connection refused"),
+            "shop": InboxReading(ConflictIndex.make(SHOP), (unread,), NOW),
+            "crm": InboxReading(read_at=NOW),
+            HOSTILE.name: InboxReading(ConflictIndex.make(HOSTILE_CONFLICTS), (), NOW),
+            "gone": InboxReading(failure="RT-1101: the database cannot be reached: connection refused"),
         }
     )

@@ -15,6 +15,7 @@ from psycopg import sql
 
 from builders.commands.command_lines import rowtide
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.handle import connect
 
 DATABASES = ("publisher", "distributor", "subscriber", "hub", "node", "tracked")
 """The databases that are set up, by what they are; capture and the publications are the publisher's."""
@@ -82,9 +83,14 @@ def _set_up(urls: dict[str, str], lake: str) -> None:
         f"merge sync shop --subscriber {node} --db {hub}",
         f"tracking enable app.orders --storage side --db {urls['tracked']}",
         f"tracking enable app.parts --db {urls['tracked']}",
+        f"merge add-device phone --publication shop --db {hub}",
+        f"replication post-tracer-token shop --db {publisher}",
     ):
         ended = rowtide(*command.split(" "))
         assert ended.code == 0, (command, ended)
+    # Tables that are made with their first row.
+    connect(hub).merge.comment_on_conflicts(["none"], "comment", "anna")
+    connect(publisher).replication.comment_on_conflicts(["none"], "comment", "anna")
 
 
 def read_objects(url: str) -> list[MadeObject]:

@@ -79,6 +79,7 @@ def open_monitored(server: EmbeddedServer, place: Path) -> Iterator[MonitoredDat
             database.tracking.enable_tracking("visit")
         publisher.execute("insert into item values (1, 'a')", "insert into orders values (1, 'x')")
         publisher.read_log()
+        database.actions.perform("replication post-tracer-token", {"publication": "shop"}, actor="anna")
         role = psycopg.sql.Identifier(ROLE)
         session.execute(psycopg.sql.SQL("create role {} login").format(role))
         try:

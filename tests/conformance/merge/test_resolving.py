@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
@@ -247,3 +248,48 @@ def test_the_inbox_decides_once_unless_told_again(merged: Merge) -> None:
     (back,) = inbox.decide(listed.conflict_id, "keep", again=True)
     assert back.failure is None
     assert [row[1] for row in everywhere(merged)] == ["hub"]
+
+
+def test_who_wrote_which_version_is_known(merged: Merge) -> None:
+    begin(merged, column_tracking=True)
+    merged.hub.execute("update item set qty = 5")
+    conflict = contend(merged, "update item set name = 'hub'", "update item set name = 'dev', note = 'dev'")
+    detail = connect(merged.merge.url).conflicts.show(conflict.conflict_id)
+    publisher, subscriber = detail.written
+    device = merged.merge.status(PUBLICATION)
+    assert (publisher.side, publisher.node) == ("publisher", None)
+    assert subscriber.side == "subscriber"
+    assert subscriber.node in {one.subscriber for one in device}
+    for version in detail.written:
+        assert version.earliest is None or version.earliest <= version.latest
+        assert version.latest <= conflict.create_time + timedelta(seconds=1)
+    # The device had changed both: what they were before is not known. The hub's quantity is later than its own.
+    assert {one.column: one.base for one in detail.columns if one.is_base_known} | {"rowguid": ""} == {
+        "id": "1",
+        "qty": "0",
+        "rowguid": "",
+    }
+    shown = rowtide("conflicts", "show", conflict.conflict_id, "--db", merged.merge.url)
+    assert "the publisher's version was written" in shown.output
+
+
+def test_a_version_of_before_a_cleanup_is_unknown(merged: Merge) -> None:
+    begin(merged)
+    conflict = of_names(merged)
+    prefix = "" if merged.hub.url.startswith("sqlite") else "rowtide_merge."
+    merged.hub.execute_as_agent(f'delete from {prefix}"MSmerge_stored_genhistory"')
+    assert connect(merged.merge.url).conflicts.show(conflict.conflict_id).written == ()
+
+
+def test_a_preview_counts_the_nodes_that_have_the_row(merged: Merge) -> None:
+    item = "create table item (id integer primary key, owner varchar(20), name varchar(20), qty integer)"
+    rows = "insert into item values (1, 'a', 'x', 0), (2, 'b', 'x', 0)"
+    of = [{"host_name": name} for name in ("a", "b", "c")]
+    merged.begin(item, rows, item={"where": "owner = host_name()"}, subscriber_options=of[: len(merged.subscribers)])
+    conflict = contend(merged, "update item set name = 'hub' where id = 1", "update item set name = 'dev' where id = 1")
+    (preview,) = connect(merged.merge.url).conflicts.preview(conflict.conflict_id, "otherwise")
+    assert (preview.nodes, preview.is_exact) == (2, True)
+    # The row is gone: who gets it again depends on what is written.
+    merged.hub.execute("delete from item where id = 1")
+    (preview,) = connect(merged.merge.url).conflicts.preview(conflict.conflict_id, "otherwise")
+    assert (preview.nodes, preview.is_exact) == (1 + len(merged.subscribers), False)

@@ -7,6 +7,7 @@ import io
 import os
 import sqlite3
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -142,3 +143,24 @@ def test_the_audit_is_no_table_to_be_tracked(tmp_path: Path) -> None:
     assert rowtide("tracking", "disable", "item", "--db", url).code == 0
     with pytest.raises(TableToTrackNotFound):
         connect(url).check(["rowtide_actions"])
+
+
+def test_entries_are_kept_for_a_year_or_as_asked(hub: str) -> None:
+    old, younger, newest = (str(uuid4()) for _ in range(3))
+    path = hub.removeprefix("sqlite:///")
+    for action_id, begun_at in ((old, "2020-01-01T00:00:00+00:00"), (younger, None)):
+        resolve(hub, action_id)
+        if begun_at is not None:
+            with sqlite3.connect(path) as session:
+                session.execute("update rowtide_actions set begun_at = ?", (begun_at,))
+            session.close()
+    assert [one["action_id"] for one in audited(hub)] == [younger]
+    ten_days_ago = (datetime.now(UTC) - timedelta(days=10)).isoformat()
+    with sqlite3.connect(path) as session:
+        session.execute("update rowtide_actions set begun_at = ?", (ten_days_ago,))
+    session.close()
+    resolve(hub, newest)
+    assert [one["action_id"] for one in audited(hub)] == [newest, younger]
+    ended = rowtide("audit", "--keep-days", "9", "--format", "csv", "--db", hub)
+    assert "Deleted 1 entries." in ended.errors
+    assert [one["action_id"] for one in csv.DictReader(io.StringIO(ended.output))] == [newest]

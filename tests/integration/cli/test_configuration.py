@@ -13,7 +13,10 @@ import pytest
 from builders.commands.command_lines import Ended, rowtide, rowtide_process
 from builders.commands.configuration_files import write_file
 from builders.tracking.tracked_databases import TrackedFile
+from rowtide.cli.configured import ChangingFile, _read, configuration, configure
 from rowtide.cli.option_names import OPTION_NAMES
+from rowtide.configuration.errors import ConfigurationNotRead
+from rowtide.databases.passwords import list_accesses, register_accesses
 
 ROOT = Path(__file__).parents[3]
 
@@ -181,3 +184,29 @@ def test_the_gateway_has_a_section_of_its_own(file: Path, monkeypatch: pytest.Mo
     # The environment's database precedes the file's.
     monkeypatch.setenv("ROWTIDE_DB", "sqlite:////gone.db")
     assert "nonsense" in rowtide("gateway", "serve", "--max-rows", "7").errors
+
+
+def test_a_file_that_changes_is_read_again_by_services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    section = '[databases.shop]\nurl = "postgresql://watch@db1/shop"\n'
+    path = write_file(tmp_path / "changing", section)
+    monkeypatch.delenv("ROWTIDE_CONFIG", raising=False)
+    configure(str(path))
+    try:
+        changing = ChangingFile()
+        assert changing.read_again() is None
+        write_file(path.parent, f'{section}operator_url = "postgresql://anna@db1/shop"\n')
+        found = changing.read_again()
+        assert found is not None
+        assert str(found.databases["shop"].operator_url) == "postgresql://anna@db1/shop"
+        assert [one.url.parameters.get("user") for one in list_accesses()] == ["watch", "anna"]
+        write_file(path.parent, "[databases")
+        with pytest.raises(ConfigurationNotRead):
+            changing.read_again()
+        # It is said once, and what was read before stays in force.
+        assert changing.read_again() is None
+        assert configuration() == found
+        path.unlink()
+        assert changing.read_again() is None
+    finally:
+        _read.clear()
+        register_accesses(())

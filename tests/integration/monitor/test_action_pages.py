@@ -80,7 +80,7 @@ def operated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operated]:
     shown = MergeView(HUB, 0, (MergeSubscriptionView(HUB, device, "healthy", 60.0, 86_400.0, 0),))
     polls = MadePolls([make_database("hub", merges=[shown]), replace(HEALTHY, name="shop")])
     access = Access(read_tokens=lambda: {TOKEN: "anna"}, operators=frozenset({"anna"}))
-    operating = Operating(urls={"hub": hub}, allows_actions=True, shows_values=True)
+    operating = Operating(urls={"hub": hub}, own_urls={"shop": device}, allows_actions=True, shows_values=True)
     with serving_pages(place / "ring", polls, access, operating) as server:
         yield Operated(server, device, place)
 
@@ -130,6 +130,10 @@ def test_a_conflict_is_commented_on_and_decided(browser: Browser, operated: Oper
         with sqlite3.connect(operated.place / "hub.db") as session:
             assert session.execute("select name from item").fetchall() == [(other,)]
         session.close()
+        # Whoever still has the page open and decides, too, is refused.
+        page.goto(f"{operated.server.address}/db/hub/act/conflicts/decide?name={conflict.conflict_id}&choice=keep")
+        page.get_by_role("button", name="Decide").click()
+        assert f"{conflict.conflict_id} (RT-1197)" in page.get_by_role("status").inner_text()
         page.goto(f"{operated.server.address}/db/hub/audit")
         assert "right" not in page.locator("tbody").inner_text()
     finally:

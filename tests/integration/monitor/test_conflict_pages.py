@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,10 +15,11 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
-from builders.monitor.made_inboxes import SHOP, MadeInboxes, make_inboxes
-from builders.monitor.made_views import ALL, HOSTILE, MadePolls
+from builders.monitor.made_inboxes import SHOP, MadeInboxes, make_inboxes, make_update
+from builders.monitor.made_views import ALL, HOSTILE, NOW, MadePolls
 from builders.monitor.page_servers import Answer, PageServer, serving_pages
 from rowtide.conflicts.inbox import Choice
+from rowtide.monitor.inboxes import ConflictIndex, InboxReading
 from rowtide.monitor.web.access import Access
 from rowtide.monitor.web.operating import Operating
 
@@ -123,12 +125,50 @@ def test_a_cause_is_one_decision_that_is_previewed(page: Page, pages: PageServer
     assert inboxes.asked == [(CAUSE, Choice.OTHERWISE)]
     shown = page.locator(".preview").inner_text()
     assert "It would overwrite later changes of 1 row." in shown
-    assert "The first 20 conflicts are shown" in shown
+    assert "The first 20 of 24 open conflicts are shown, 4 more are decided alike" in shown
     assert "2.90 → 3.50" in shown
     over = page.get_by_role("link", name="Decide over later changes …").get_attribute("href")
     assert over == f"/db/shop/act/conflicts/decide?name={quote_plus(CAUSE)}&choice=otherwise&over_later_changes=1"
     page.get_by_role("link", name="Keep the subscriber's …").click()
     assert "No row is written" in page.locator(".preview").inner_text()
+
+
+def test_a_conflict_says_who_wrote_which_version(page: Page, pages: PageServer) -> None:
+    page.goto(f"{pages.address}{LIST}/{ONE.conflict_id}")
+    publisher, subscriber = page.locator("table.versions tfoot td").all_inner_texts()[:2]
+    assert publisher == f"{ONE.created:%Y-%m-%d %H:%M:%S} UTC"
+    assert subscriber.startswith(f"at {ONE.node}, between the synchronisations of ")
+
+
+def test_a_conflict_is_json_without_values_for_viewers(pages: PageServer) -> None:
+    path = f"/api/v1/databases/shop/conflicts/{ONE.conflict_id}"
+    told, hidden = (json.loads(read(pages, path, token).body) for token in (ANNA, BEN))
+    assert [one["side"] for one in told["written"]] == ["publisher", "subscriber"]
+    assert {one["column"]: one["base"] for one in told["columns"]}["price"] == "3.20"
+    assert [one["differs"] for one in hidden["columns"]] == [one["differs"] for one in told["columns"]]
+    for value in ("Glass", "3.50", "2.90", "branch"):
+        assert value in str(told)
+        assert value not in str(hidden)
+    assert read(pages, "/api/v1/databases/shop/conflicts/absent").status == 404
+    assert read(pages, "/api/v1/databases/absent/conflicts/c1").status == 404
+
+
+def test_thousands_of_conflicts_have_pages_and_causes(tmp_path: Path) -> None:
+    conflicts = [
+        make_update(number, node=f"//db{number % 7}/shop", table=f"public.t{number % 4}") for number in range(1, 2001)
+    ]
+    inboxes = MadeInboxes({"shop": InboxReading(ConflictIndex.make(conflicts), (), NOW)})
+    with serving_conflicts(tmp_path, inboxes) as server:
+        first, last = (read(server, f"{LIST}{query}").body for query in ("?table=public.t3", "?table=public.t3&page=5"))
+        assert "500 of 2,000 conflicts" in first
+        # The oldest is the first of the first page, the newest the last of the last.
+        assert conflicts[-2].conflict_id in first
+        assert (conflicts[2].conflict_id in first, conflicts[2].conflict_id in last) == (False, True)
+        found = read(server, f"{LIST}?q=DB3&age=older-week").body
+        expected = sum(number % 7 == 3 and number * 3 > 7 * 24 for number in range(1, 2001))
+        assert f"{expected:,} of 2,000 conflicts" in found
+        (count,) = {row.split("<")[0] for row in found.split('data-label="Conflicts" class="number">')[1:2]}
+        assert int(count) == sum(number % 28 == 3 and number * 3 > 7 * 24 for number in range(1, 2001))
 
 
 def test_a_conflict_settled_elsewhere_says_so(page: Page, tmp_path_factory: pytest.TempPathFactory) -> None:

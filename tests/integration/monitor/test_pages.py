@@ -13,7 +13,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
-from builders.monitor.made_views import ALL, HOSTILE, HOSTILE_NAMES, NOW, MadePolls
+from builders.monitor.made_views import ALL, HOSTILE, HOSTILE_NAMES, NOW, MadePolls, make_database, make_subscription
 from builders.monitor.page_servers import PageServer, serving_pages
 from rowtide.events import Emitted, listening
 from rowtide.events.catalogue import TokensNotRead
@@ -170,6 +170,16 @@ def test_a_page_that_stays_open_is_read_again(browser: Browser, tmp_path: Path) 
             assert faults == []
         finally:
             context.close()
+
+
+def test_a_subscriber_of_another_name_has_another_page(tmp_path: Path) -> None:
+    old, new = (make_database("shop", subscriptions=[make_subscription("stock", f"//{name}/shop")]) for name in "ab")
+    polls = MadePolls([old])
+    with serving_pages(tmp_path, polls) as server:
+        of_old, of_new = (f"/db/shop/replication/stock/{quote(f'//{name}/shop', safe='')}" for name in "ab")
+        assert (server.request(of_old).status, server.request(of_new).status) == (200, 404)
+        polls.set_views([new])
+        assert (server.request(of_old).status, server.request(of_new).status) == (404, 200)
 
 
 def test_whoever_has_no_token_signs_in(page: Page, tmp_path: Path) -> None:

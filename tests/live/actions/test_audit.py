@@ -184,3 +184,32 @@ def test_the_audit_is_a_store_of_its_own(published: LoggedDatabase) -> None:
     post(published.url, str(uuid4()))
     ended = rowtide("upgrade", "--dry-run", "--format", "csv", "--db", published.url)
     assert "audit of actions" in ended.output
+
+
+def test_entries_are_deleted_after_a_year(published: LoggedDatabase) -> None:
+    first, second = str(uuid4()), str(uuid4())
+    post(published.url, first)
+    published.execute("update rowtide_audit.rowtide_actions set begun_at = begun_at - interval '366 days'")
+    post(published.url, second)
+    assert [one.action_id for one in connect(published.url).actions.list_entries()] == [second]
+    published.execute("update rowtide_audit.rowtide_actions set begun_at = begun_at - interval '8 days'")
+    assert connect(published.url).actions.purge(7) == 1
+
+
+def test_a_monitor_reads_the_audit_without_logins(make_role: MAKE_ROLE, published: LoggedDatabase) -> None:
+    watcher = make_role("login")
+    subscriber = "postgresql://eve@db2/copy?options=canary"
+    arguments = {"publication": PUBLICATION, "subscriber": subscriber}
+    connect(published.url).actions.perform("replication pause", arguments, actor="anna")
+    connect(published.url).grant(watcher, "monitor")
+    watched = as_role(published.url, watcher)
+    (entry,) = connect(watched).actions.list_entries()
+    assert (entry.action, entry.actor, entry.subject) == ("replication pause", "anna", f"{PUBLICATION} to db2/copy")
+    assert (entry.outcome, entry.result) == (ActionOutcome.FAILED, "not shown to monitors")
+    assert connect(watched).actions.find_entry(entry.action_id) == entry
+    with psycopg.connect(watched.replace(" ", "%20")) as session:
+        logins = session.execute("select login from rowtide_monitor_rowtide_audit.rowtide_actions").fetchall()
+        assert logins == [("",)]
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            session.execute("select * from rowtide_audit.rowtide_actions")
+    published.execute(f"drop owned by {quote(watcher)}")

@@ -53,10 +53,16 @@ def test_conflicts_of_a_cause_are_one_decision(peers: tuple[Peer, Peer]) -> None
     assert second.rows("items")[:4] == ["(1,2)", "(2,2)", "(3,9)", "(4,2)"]
     assert inbox.list_conflicts(state=InboxState.SETTLED).conflicts == ()
     assert inbox.comment(updates.cause, "Ask Ann.", noted_by="ben") == 5
+    arguments = {"name": updates.cause, "choice": "otherwise"}
+    entry = connect(first.url).actions.perform("conflicts decide", arguments, actor="ann")
+    assert entry is not None
+    refused = found.conflicts[2].conflict_id
+    said = f"Conflicts decided: 4. Rows were written for 4. Refused: 1: {refused} (RT-7204)."
+    assert (entry.outcome, entry.result) == ("done", said)
     words = ("conflicts", "decide", updates.cause, "--choice", "otherwise")
     ended = rowtide(*words, "--db", first.url)
     assert ended.code == 1
-    assert "RT-1199: 1 of 5 decisions were refused" in ended.errors
+    assert f"RT-1199: 1 of 1 decisions were refused: {refused} (RT-7204)" in ended.errors
     assert second.rows("items") == ["(1,1)", "(2,1)", "(3,9)", "(4,1)", "(5,1)", "(6,0)", "(7,0)", "(8,3)"]
     assert rowtide(*words, "--over-later-changes", "--db", first.url).code == 0
     assert second.rows("items")[2] == "(3,1)"

@@ -23,6 +23,9 @@ from builders.replication.replicated_databases import PUBLICATION
 from fixtures.captured import open_logged
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.events.catalogue import ActionEnded
+from rowtide.events.emission import listening
+from rowtide.events.event import Emitted
 from rowtide.handle import connect
 from rowtide.monitor.labels import without_users
 from rowtide.monitor.web import actions
@@ -102,6 +105,7 @@ def acted(server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> I
         read_only = make_url(url).update_query_dict({"options": "-c default_transaction_read_only=on"})
         operating = Operating(
             urls={"a/shop": url, "standby": read_only.render_as_string(hide_password=False), "removed": url},
+            own_urls={"viewed": url},
             allows_actions=True,
         )
         polls = MadePolls([shown, make_database("standby"), make_database("viewed")])
@@ -123,7 +127,7 @@ def test_a_token_is_posted_and_its_entry_shown(acted: Acted) -> None:
 
 def test_a_form_sent_twice_acts_once(acted: Acted) -> None:
     """A double click, and going back and sending the form again."""
-    cookie, before = acted.sign_in(), acted.count_tokens()
+    cookie, before, counted = acted.sign_in(), acted.count_tokens(), count_done(acted)
     at, form = acted.open_form(POST_TOKEN, cookie)
     answers: list[Answer] = []
     threads = [threading.Thread(target=lambda: answers.append(acted.send(at, cookie, form))) for _ in range(3)]
@@ -133,7 +137,23 @@ def test_a_form_sent_twice_acts_once(acted: Acted) -> None:
         thread.join()
     answers.append(acted.send(at, cookie, form))
     assert {(one.status, one.headers["location"]) for one in answers} == {(303, f"{SHOP}/audit/{at[-36:]}")}
-    assert acted.count_tokens() == before + 1
+    assert (acted.count_tokens(), count_done(acted)) == (before + 1, counted + 1)
+
+
+def count_done(acted: Acted) -> float:
+    """Return how many tracer tokens the monitor says that it has posted."""
+    body = acted.server.request("/metrics", Authorization=f"Bearer {VIEWER}").body
+    series = 'rowtide_actions_total{action="replication post-tracer-token",database="a/shop",result="done"} '
+    return sum(float(line.removeprefix(series)) for line in body.splitlines() if line.startswith(series))
+
+
+def test_an_action_that_ends_is_an_event(acted: Acted) -> None:
+    reported: list[Emitted] = []
+    with listening(reported.append):
+        acted.act(f"{SHOP}/act/cdc/stop-job?job=capture")
+    (ended,) = [one.event for one in reported if isinstance(one.event, ActionEnded)]
+    assert (ended.database, ended.action, ended.actor, ended.outcome) == ("a/shop", "cdc stop-job", "anna", "failed")
+    assert ended.code.startswith("RT-")
 
 
 def test_a_subscription_is_paused_and_resumed(acted: Acted) -> None:
@@ -227,7 +247,8 @@ def test_databases_that_cannot_be_acted_on_say_why(acted: Acted) -> None:
     at, form = acted.open_form(path, cookie)
     answer = acted.send(at, cookie, form)
     assert (answer.status, "operator_url" in answer.body) == (409, True)
-    assert "rowtide audit" in acted.get("/db/viewed/audit", cookie).body
+    # The audit is read by the monitor's own connection.
+    assert "post-tracer-token" in acted.get("/db/viewed/audit", cookie).body
     # It is in the configuration file no more, but its form is still open.
     at, form = acted.open_form(POST_TOKEN, cookie)
     assert acted.send(at.replace("a%2Fshop", "removed"), cookie, form).status == 404

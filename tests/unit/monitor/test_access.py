@@ -134,7 +134,7 @@ def test_a_text_that_is_no_network_is_refused(text: str) -> None:
 
 
 def test_a_file_has_a_name_and_a_token_a_line() -> None:
-    assert parse_tokens("f", f"# who\n\nanna {ANNA}\n ben\t{BEN} \n") == TOKENS
+    assert parse_tokens("f", f"# who\n\nanna {ANNA} operator\n ben\t{BEN} \n") == (TOKENS, frozenset({"anna"}))
 
 
 @pytest.mark.parametrize(
@@ -161,10 +161,14 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
     path.chmod(0o600)
     tokens = TokenFile(str(path))
     assert tokens.read() == {ANNA: "anna"}
-    path.with_suffix(".new").write_text(f"ben {BEN}\n")
-    path.with_suffix(".new").chmod(0o600)
-    os.replace(path.with_suffix(".new"), path)
-    assert tokens.read() == {BEN: "ben"}
+    access = make_access(AccessOptions(token_file=str(path)), None)
+    bearer = given(authorization=f"Bearer {BEN}")
+    for line, role in ((f"ben {BEN} operator\n", Role.OPERATOR), (f"ben {BEN}\n", Role.VIEWER)):
+        path.with_suffix(".new").write_text(line)
+        path.with_suffix(".new").chmod(0o600)
+        os.replace(path.with_suffix(".new"), path)
+        assert tokens.read() == {BEN: "ben"}
+        assert access.find_viewer(None, bearer) == Viewer("ben", role)
     path.unlink()
     with pytest.raises(PasswordNotRead):
         tokens.read()

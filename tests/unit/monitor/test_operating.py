@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from rowtide.monitor.databases import OperatorUrls
 from rowtide.monitor.errors import ActionsOpen, OperatorUrlMissing
+from rowtide.monitor.inboxes import ReadInboxes
 from rowtide.monitor.web.access import ANYBODY, OPEN, Access, Role, Viewer
 from rowtide.monitor.web.operating import NOBODY_OPERATES, Operating, require_asked
 
@@ -36,6 +38,19 @@ def test_only_operators_act_and_see_values() -> None:
     assert [ACTING.sees_values(one) for one in (ANNA, BEN, ANYBODY, None)] == [True, False, False, False]
     assert not NOBODY_OPERATES.may_act(ANNA)
     assert not NOBODY_OPERATES.sees_values(ANNA)
+
+
+def test_urls_of_operators_may_change() -> None:
+    """A database that is removed from the file is not acted on, and its conflicts are not read."""
+    urls = OperatorUrls({"shop": "postgresql://anna@db1/shop"})
+    operating, inboxes = Operating(urls=urls), ReadInboxes(urls)
+    urls.replace({"crm": "postgresql://anna@db1/crm"})
+    assert operating.get_url("crm") == "postgresql://anna@db1/crm"
+    assert inboxes.read("shop") is None
+    with pytest.raises(OperatorUrlMissing):
+        operating.get_url("shop")
+    with pytest.raises(OperatorUrlMissing):
+        inboxes.show("shop", "c1")
 
 
 def test_a_database_without_their_url_is_named() -> None:

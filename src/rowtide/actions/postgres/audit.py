@@ -11,17 +11,23 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, Row, text
 
-from rowtide.actions.entries import FORMAT, TABLE, ActionEntry, ActionOutcome, ActionRequest
+from rowtide.actions.entries import FORMAT, RETENTION_DAYS, TABLE, ActionEntry, ActionOutcome, ActionRequest
 from rowtide.actions.errors import AuditOwnerNeeded
 from rowtide.actions.journal import BegunAction
 from rowtide.core.errors import Denied
 from rowtide.databases.format_views import parse_definition
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import SchemaOfOthers, WritesRefused, translated
-from rowtide.databases.postgres.functions import OWN_SCHEMAS, format_creation, recorded_definition
+from rowtide.databases.postgres.functions import (
+    AUDIT_SCHEMA,
+    FEATURE_SCHEMAS,
+    as_seen,
+    format_creation,
+    recorded_definition,
+)
 from rowtide.databases.postgres.quoting import quote
 
-SCHEMA = "rowtide_audit"
+SCHEMA = AUDIT_SCHEMA
 UNWRITABLE = (Denied, WritesRefused)
 _ACTIONS = f"{SCHEMA}.{TABLE}"
 
@@ -32,7 +38,7 @@ def begin(url: str, request: ActionRequest) -> BegunAction:
     Raises `AuditOwnerNeeded`, `SchemaOfOthers`, and of another format.
     """
     with translated(), open_engine(url).begin() as connection:
-        state = connection.execute(text(_STATE), {"schemas": list(OWN_SCHEMAS)}).one()
+        state = _read_state(connection)
         if not state.is_used:
             return BegunAction(None, is_audited=False)
         if state.has_table:
@@ -41,6 +47,8 @@ def begin(url: str, request: ActionRequest) -> BegunAction:
             _create(connection, state)
         _require_trusted(connection, state.owner)
         is_new = connection.execute(text(_BEGIN), _values_of(request)).rowcount == 1
+        if is_new:
+            connection.execute(text(_PURGE), {"days": RETENTION_DAYS})
         return BegunAction(None if is_new else _find(connection, request.action_id), is_audited=True)
 
 
@@ -49,6 +57,12 @@ def end(url: str, action_id: str, outcome: ActionOutcome, result: str, error_num
     given = {"action_id": action_id, "outcome": outcome, "result": result, "error_number": error_number}
     with translated(), open_engine(url).begin() as connection:
         connection.execute(text(_END), given)
+
+
+def purge(url: str, days: int) -> int:
+    """Delete the entries that began so many days ago or earlier; return how many."""
+    with translated(), open_engine(url).begin() as connection:
+        return connection.execute(text(_PURGE), {"days": days}).rowcount if _is_there(connection) else 0
 
 
 def find_entry(url: str, action_id: str) -> ActionEntry | None:
@@ -62,11 +76,15 @@ def list_entries(url: str, limit: int) -> Sequence[ActionEntry]:
     with translated(), open_engine(url).connect() as connection:
         if not _is_there(connection):
             return ()
-        return tuple(map(_entry, connection.execute(text(_LIST), {"limit": limit})))
+        return tuple(map(_entry, connection.execute(text(as_seen(connection, _LIST, SCHEMA)), {"limit": limit})))
+
+
+def _read_state(connection: Connection) -> Row[tuple[object, ...]]:
+    return connection.execute(text(_STATE), {"schemas": list(FEATURE_SCHEMAS)}).one()
 
 
 def _is_there(connection: Connection) -> bool:
-    state = connection.execute(text(_STATE), {"schemas": list(OWN_SCHEMAS)}).one()
+    state = _read_state(connection)
     if state.has_table:
         FORMAT.require_readable(f"{state.database}, schema {SCHEMA}", parse_definition(state.definition))
     return bool(state.has_table)
@@ -93,7 +111,7 @@ def _require_trusted(connection: Connection, owner: str | None) -> None:
 
 
 def _find(connection: Connection, action_id: str) -> ActionEntry | None:
-    row = connection.execute(text(_FIND), {"action_id": action_id}).first()
+    row = connection.execute(text(as_seen(connection, _FIND, SCHEMA)), {"action_id": action_id}).first()
     return _entry(row) if row is not None else None
 
 
@@ -165,6 +183,7 @@ _END = f"""
 update {_ACTIONS} set outcome = :outcome, ended_at = clock_timestamp(), result = :result, error_number = :error_number
 where action_id = cast(:action_id as uuid) and ended_at is null
 """
+_PURGE = f"delete from {_ACTIONS} where begun_at < now() - make_interval(days => :days)"
 _COLUMNS = """action_id::text as action_id, begun_at, actor, channel, action, subject, arguments, outcome, ended_at,
 result, error_number"""
 _FIND = f"select {_COLUMNS} from {_ACTIONS} where action_id = cast(:action_id as uuid)"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-from rowtide.actions.entries import FORMAT, TABLE, ActionEntry, ActionOutcome, ActionRequest
+from rowtide.actions.entries import FORMAT, RETENTION_DAYS, TABLE, ActionEntry, ActionOutcome, ActionRequest
 from rowtide.actions.journal import BegunAction
 from rowtide.databases.sqlite.catalogue import has_table
 from rowtide.databases.sqlite.connect import open_url, path_of, write_transaction
@@ -30,6 +30,8 @@ def begin(url: str, request: ActionRequest) -> BegunAction:
             for creation in CREATIONS:
                 connection.execute(creation)
             is_new = connection.execute(_BEGIN, _values_of(request)).rowcount == 1
+            if is_new:
+                connection.execute(_PURGE, (_days_ago(RETENTION_DAYS),))
             return BegunAction(None if is_new else _find(connection, request.action_id), is_audited=True)
 
 
@@ -37,6 +39,15 @@ def end(url: str, action_id: str, outcome: ActionOutcome, result: str, error_num
     """Commit the end of an action that has none."""
     with _opened(url) as connection, write_transaction(connection):
         connection.execute(_END, (outcome, _now(), result, error_number, action_id))
+
+
+def purge(url: str, days: int) -> int:
+    """Delete the entries that began so many days ago or earlier; return how many."""
+    with _opened(url) as connection:
+        if not _is_there(connection):
+            return 0
+        with write_transaction(connection):
+            return connection.execute(_PURGE, (_days_ago(days),)).rowcount
 
 
 def find_entry(url: str, action_id: str) -> ActionEntry | None:
@@ -109,6 +120,10 @@ def _now() -> str:
     return datetime.now(UTC).isoformat()
 
 
+def _days_ago(days: int) -> str:
+    return (datetime.now(UTC) - timedelta(days=days)).isoformat()
+
+
 CREATIONS = (
     f"""create table if not exists {TABLE} (
     action_id text primary key,
@@ -131,5 +146,6 @@ _BEGIN = f"""insert into {TABLE} (action_id, begun_at, actor, channel, action, s
 values (?, ?, ?, ?, ?, ?, ?) on conflict do nothing"""
 _END = f"""update {TABLE} set outcome = ?, ended_at = ?, result = ?, error_number = ?
 where action_id = ? and ended_at is null"""
+_PURGE = f"delete from {TABLE} where begun_at < ?"
 _FIND = f"select {_COLUMNS} from {TABLE} where action_id = ?"
 _LIST = f"select {_COLUMNS} from {TABLE} order by begun_at desc, action_id limit ?"

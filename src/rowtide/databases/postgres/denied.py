@@ -26,9 +26,9 @@ _PARAMETER = re.compile(r'permission denied to set parameter "(?P<name>[^"]+)"')
 _ROLE = re.compile(r'permission denied to set role "(?P<name>.+)"')
 
 
-_WITHOUT_VIEWS = re.compile(r"distribution(_\d+_\d+)?|rowtide_merge|rowtide_tracking")
+_WITHOUT_VIEWS = re.compile(r"distribution(_\d+_\d+)?|rowtide_audit|rowtide_merge|rowtide_tracking")
 """Schemas of rowtide's that no role gets into but their owners: monitors read views."""
-_OF_ROWTIDE = re.compile("|".join((*OWN_SCHEMAS, "rowtide_audit", DISTRIBUTORS)))
+_OF_ROWTIDE = re.compile("|".join((*OWN_SCHEMAS, DISTRIBUTORS)))
 
 
 @frozen

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-OWN_SCHEMAS = ("rowtide", "cdc", "distribution", "rowtide_subscriber", "rowtide_merge", "rowtide_tracking")
+AUDIT_SCHEMA = "rowtide_audit"
+FEATURE_SCHEMAS = ("rowtide", "cdc", "distribution", "rowtide_subscriber", "rowtide_merge", "rowtide_tracking")
+OWN_SCHEMAS = (*FEATURE_SCHEMAS, AUDIT_SCHEMA)
 """rowtide's schemas, but those of distributors of other databases and of the audit."""
 DISTRIBUTORS = r"distribution_\d+_\d+"
 """The names of schemas of distributors of other databases, as a regular expression of Python and PostgreSQL."""

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from enum import IntEnum
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, inspect, literal, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, insert, inspect, literal, select, update
 
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
@@ -20,6 +20,7 @@ from rowtide.merge.definitions import (
     LACKS_CHARACTERS,
     conflict_notes,
     conflicts_info,
+    genhistory,
     notes_metadata,
     replinfo,
     retries,
@@ -29,7 +30,14 @@ from rowtide.merge.errors.rows import ConflictUnknown
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.progress import as_utc
 from rowtide.merge.versions.changes import Row, RowChange
-from rowtide.merge.versions.comparison import ConcurrentChangeKind, Conflict, RowVersion, columns_lost
+from rowtide.merge.versions.comparison import (
+    ConcurrentChangeKind,
+    Conflict,
+    Lineage,
+    NodeChange,
+    RowVersion,
+    columns_lost,
+)
 
 Stored = Mapping[str, str | None] | list[str] | None
 """What a conflict's JSON holds: a row by column name, names of columns, or the absence of a row."""
@@ -306,6 +314,20 @@ def list_conflicts(node: Node, publication: str | None = None, article: str | No
     return [as_kept(row, names) for row in node.connection.execute(ordered).mappings()]
 
 
+ConflictsMark = tuple[int, int, datetime | None, datetime | None]
+"""Differs where conflicts were recorded, deleted or decided about in between."""
+
+
+def read_conflicts_mark(connection: Connection) -> ConflictsMark:
+    """Return a mark of the conflicts that a node keeps."""
+    c = conflicts_info.c
+    counted = select(
+        func.count(), func.count(c.resolved_time), func.max(c.MSrepl_create_time), func.max(c.resolved_time)
+    )
+    count, resolved, created, decided = connection.execute(counted).one()
+    return count, resolved, created, decided
+
+
 def get_conflict(node: Node, conflict_id: str) -> KeptConflict:
     """Return a stored conflict. Raises `ConflictUnknown`."""
     names = {each.pubid: each.name for each in list_publications(node.connection)}
@@ -314,6 +336,66 @@ def get_conflict(node: Node, conflict_id: str) -> KeptConflict:
     if row is None:
         raise ConflictUnknown(conflict_id)
     return as_kept(row, names)
+
+
+@frozen
+class VersionWriter:
+    """The node that wrote a version of a row, None for the hub, and the synchronisations between which it did."""
+
+    subscriber: str | None
+    earliest: datetime | None
+    latest: datetime
+
+
+@frozen
+class DescribedConflict:
+    """A stored conflict, and who wrote its versions, where that is known."""
+
+    conflict: KeptConflict
+    loser: VersionWriter | None
+    winner: VersionWriter | None
+
+
+def describe_conflict(node: Node, conflict_id: str) -> DescribedConflict:
+    """Return a stored conflict with the writers of its versions. Raises `ConflictUnknown`."""
+    kept = get_conflict(node, conflict_id)
+    return DescribedConflict(kept, *find_writers(node, kept))
+
+
+def find_writers(node: Node, kept: KeptConflict) -> tuple[VersionWriter | None, VersionWriter | None]:
+    """Return who wrote the losing and the winning version, and when, as far as the node still knows the generations.
+
+    A conflict's id is a digest of both versions' last changes: of the known generations, the winner's is the one that
+    gives the id.
+    """
+    lost = NodeChange(kept.origin, Lineage.decode(kept.losing_lineage).version_of(kept.origin))
+    closed: dict[int, dict[int, datetime]] = {}
+    for nickname, generation, at in node.connection.execute(
+        select(genhistory.c.nickname, genhistory.c.generation, genhistory.c.coldate)
+    ):
+        closed.setdefault(nickname, {})[generation] = as_utc(at)
+    known = (NodeChange(nickname, generation) for nickname, times in closed.items() for generation in times)
+    won = next((change for change in known if kept.conflict_id in _ids_of(kept.rowguid, lost, change)), None)
+    own = node.connection.scalar(select(replinfo.c.nickname))
+    names = dict(node.connection.execute(select(subscriptions.c.replnickname, subscriptions.c.subscriber_server)).all())
+
+    def describe(change: NodeChange | None) -> VersionWriter | None:
+        times = closed.get(change.nickname, {}) if change is not None else {}
+        if change is None or change.version not in times or (change.nickname != own and change.nickname not in names):
+            return None
+        earlier = max((one for one in times if one < change.version), default=None)
+        return VersionWriter(
+            names[change.nickname] if change.nickname != own else None,
+            times[earlier] if earlier is not None else None,
+            times[change.version],
+        )
+
+    return describe(lost), describe(won)
+
+
+def _ids_of(rowguid: str, lost: NodeChange, won: NodeChange) -> tuple[str, str]:
+    """Return the ids of a conflict that the subscriber, or the hub, has lost."""
+    return identify(rowguid, lost.encode(), won.encode()), identify(rowguid, won.encode(), lost.encode())
 
 
 def as_kept(row: RowMapping, names: dict[str, str]) -> KeptConflict:
@@ -387,15 +469,17 @@ def add_note(
         )
 
 
-def list_notes(connection: Connection) -> Mapping[str, Sequence[ConflictNote]]:
-    """Return the notes of each conflict that has any, oldest first."""
+def list_notes(connection: Connection, conflict_id: str | None = None) -> Mapping[str, Sequence[ConflictNote]]:
+    """Return the notes of each conflict that has any, or of one, oldest first."""
     found: dict[str, list[ConflictNote]] = {}
     if not _is_made(connection):
         return found
     c = conflict_notes.c
     columns = (c.conflict_id, c.noted_at, c.noted_by, c.winner, c.note)
-    for conflict_id, noted_at, *rest in connection.execute(select(*columns).order_by(c.noted_at, c.note_id)):
-        found.setdefault(conflict_id, []).append(ConflictNote(conflict_id, as_utc(noted_at), *rest))
+    noted = select(*columns).order_by(c.noted_at, c.note_id)
+    wanted = noted if conflict_id is None else noted.where(c.conflict_id == conflict_id)
+    for of_conflict, noted_at, *rest in connection.execute(wanted):
+        found.setdefault(of_conflict, []).append(ConflictNote(of_conflict, as_utc(noted_at), *rest))
     return found
 
 

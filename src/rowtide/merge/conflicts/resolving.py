@@ -11,7 +11,7 @@ from dataclasses import field
 from datetime import UTC, datetime
 from typing import cast
 
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import ColumnElement, and_, func, or_, select, true, update
 
 from rowtide.core.values import frozen
 from rowtide.databases.types.registry import kind_of
@@ -32,7 +32,7 @@ from rowtide.merge.conflicts.records import (
     record,
 )
 from rowtide.merge.conflicts.resolution import Winner
-from rowtide.merge.definitions import conflicts_info, subscriptions
+from rowtide.merge.definitions import conflicts_info, partition_mappings, subscriptions
 from rowtide.merge.errors.rows import (
     ChangedSince,
     ConflictNotAtHub,
@@ -43,6 +43,7 @@ from rowtide.merge.errors.rows import (
 )
 from rowtide.merge.nodes.node import Node, transact_at
 from rowtide.merge.nodes.rows import read_known
+from rowtide.merge.partitions.filters import RowFilter, bind_articles
 from rowtide.merge.progress import drop_retries
 from rowtide.merge.versions.changes import KnownVersion, Row, TombstoneType, Write
 from rowtide.merge.versions.comparison import Lineage, Presence, encode_columns
@@ -131,7 +132,9 @@ class ResolutionPreview:
     conflict_id: str
     rows: tuple[ResolvedRow, ...]
     nodes: int
-    """Subscriptions of the publication, the hub aside."""
+    """Subscriptions whose nodes have the rows, the hub aside."""
+    is_exact: bool = True
+    """False: a row may enter or leave partitions, and `nodes` counts all subscriptions of the publication."""
 
 
 @frozen
@@ -167,21 +170,25 @@ def preview_resolution(hub: Node, conflict_id: str, winner: Winner) -> Resolutio
     Raises as `resolve_conflict`, but for later changes and decisions that were made before.
     """
     rows: list[ResolvedRow] = []
-    counted = 0
+    counted, is_exact = 0, True
 
     def make_and_leave() -> None:
-        nonlocal counted
+        nonlocal counted, is_exact
         rows.clear()
         resolution = _open(hub, conflict_id, ResolutionRequest(winner, over_later_changes=True), rows)
         resolution.settle()
+        holding = resolution.holding()
+        is_exact = holding is not None
         of_publication = subscriptions.c.pubid == resolution.publication.pubid
-        counted = hub.connection.execute(select(func.count()).where(of_publication)).scalar_one()
+        counted = hub.connection.execute(
+            select(func.count()).where(of_publication & (true() if holding is None else holding))
+        ).scalar_one()
         raise _Previewed
 
     try:
         transact_at(hub, make_and_leave)
     except _Previewed:
-        return ResolutionPreview(conflict_id, tuple(rows), counted)
+        return ResolutionPreview(conflict_id, tuple(rows), counted, is_exact)
     raise AssertionError("a preview was committed")
 
 
@@ -307,6 +314,25 @@ class _Resolution:
             drop_retries(self.hub.connection, conflict.origin, article.nickname, [conflict.rowguid])
         self._conclude(conflict)
         return is_undone
+
+    def holding(self) -> ColumnElement[bool] | None:
+        """Return the condition of the subscriptions whose nodes have rows that were written.
+
+        None: a row is new, or what decides about partitions has changed, and who gets it is not known yet.
+        """
+        if any(not self._article_of(row).is_filtered for row in self.rows):
+            return true()
+        filters = bind_articles(list(self.articles.values()), None) if self.rows else {}
+        if any(_may_move(row, filters[self._article_of(row).nickname]) for row in self.rows):
+            return None
+        mapped = partition_mappings.c
+        held = [
+            and_(mapped.tablenick == self._article_of(row).nickname, mapped.rowguid == row.rowguid) for row in self.rows
+        ]
+        return subscriptions.c.replnickname.in_(select(mapped.replnickname).where(or_(*held)))
+
+    def _article_of(self, row: ResolvedRow) -> Article:
+        return find_article(self.publication, list(self.articles.values()), row.table)
 
     def _read(self, conflict: KeptConflict) -> _StoredConflict:
         article = find_article(self.publication, list(self.articles.values()), conflict.article)
@@ -456,6 +482,15 @@ class _Resolution:
             found |= new
             above = [each.rowguid for each in new.values()]
         return list(found.values())
+
+
+def _may_move(row: ResolvedRow, row_filter: RowFilter) -> bool:
+    """Return whether a written row may enter or leave partitions."""
+    before, after = _values_of(row.before), _values_of(row.after)
+    if before is None or after is None:
+        return after is not None
+    names = [row_filter.article.columns[place].name for place in row_filter.deciding]
+    return any(before.get(name) != after.get(name) for name in names)
 
 
 def _values_of(stored: str | None) -> Values | None:

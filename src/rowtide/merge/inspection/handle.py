@@ -14,10 +14,11 @@ from sqlalchemy import select
 from rowtide.core.values import frozen
 from rowtide.merge.articles import DEFAULT_LIMITS, Article
 from rowtide.merge.catalogue import find_article, read_nickname
-from rowtide.merge.conflicts.records import KeptConflict, list_conflicts
+from rowtide.merge.conflicts.records import DescribedConflict, KeptConflict, describe_conflict, list_conflicts
 from rowtide.merge.definitions import genhistory
 from rowtide.merge.documented.dialect import CONTENTS_VIEW, TOMBSTONE_VIEW
 from rowtide.merge.errors.publishing import ArticleTableNotFound
+from rowtide.merge.errors.rows import ConflictUnknown
 from rowtide.merge.inspection.listings import (
     DocumentedTable,
     MergeArticle,
@@ -203,6 +204,16 @@ class MergeInspection(MergeHandle):
 
     conflicts = list_conflicts
     """As `synchronise`."""
+
+    def describe_conflict(self, conflict_id: str) -> DescribedConflict:
+        """Return a conflict that this node keeps, with who wrote its versions and when, where that is known.
+
+        Raises `ConflictUnknown`.
+        """
+        with open_node(self.url) as node:
+            if not node.tables.is_prepared():
+                raise ConflictUnknown(conflict_id)
+            return describe_conflict(node, conflict_id)
 
     def list_publications(self) -> Sequence[MergePublication]:
         """Return the publications that this node takes part in (SQL Server: sp_helpmergepublication)."""

@@ -73,8 +73,8 @@ class AccessOptions:
         str | None,
         Option(
             metavar="FILE",
-            help="Ask who looks: the file has a line `NAME TOKEN` for each person or program, and is read again when "
-            "it changes.",
+            help="Ask who looks: the file has a line `NAME TOKEN` for each person or program, `NAME TOKEN operator` "
+            "for one who may act, and is read again when it changes.",
         ),
     ] = None
     auth_header: Annotated[
@@ -127,6 +127,8 @@ class Access:
     user_header: str | None = None
     trusted_proxies: tuple[Network, ...] = ()
     operators: frozenset[str] = frozenset()
+    read_operators: Callable[[], frozenset[str]] = frozenset
+    """Returns those of the file of tokens, besides `operators`."""
     hosts: frozenset[str] = frozenset()
     """Names by which browsers reach the monitor, besides addresses and this machine's names."""
 
@@ -168,7 +170,8 @@ class Access:
         return True
 
     def _as_viewer(self, name: str) -> Viewer:
-        return Viewer(name, Role.OPERATOR if name in self.operators else Role.VIEWER)
+        is_operator = name in self.operators or name in self.read_operators()
+        return Viewer(name, Role.OPERATOR if is_operator else Role.VIEWER)
 
 
 OPEN = Access()

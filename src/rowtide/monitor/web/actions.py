@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, urlencode
 from uuid import uuid4
 
@@ -29,12 +29,16 @@ from rowtide.actions.errors import ActionIdInvalid, ActionIdTaken, ActionIncompl
 from rowtide.actions.handle import Actions, parse_kind
 from rowtide.core.errors import Denied, Invalid, NotFound, RowtideError
 from rowtide.core.values import frozen
+from rowtide.events.catalogue import ActionEnded
+from rowtide.events.emission import emit
 from rowtide.monitor.labels import without_row_values, without_users
 from rowtide.monitor.web.api import to_json
 from rowtide.monitor.web.forms import CSRF, FormProofs, is_own_site, read_body, read_form
 from rowtide.monitor.web.guard import viewer_of
+from rowtide.monitor.web.listing import list_rows
 from rowtide.monitor.web.offered import OFFERED, accepted, command_of, kind_of
 from rowtide.monitor.web.operating import Operating, find_subscriber
+from rowtide.monitor.web.sections import Render
 
 ACTION_ID, TYPED = "id", "typed"
 IDEMPOTENCY_KEY = "idempotency-key"
@@ -42,12 +46,8 @@ _PATIENCE_S = 3.0
 """How long a request waits for the end of an action; after it, the page of its entry is shown, and shown again."""
 _MOST_KEPT = 200
 _MOST_LISTED = 500
-
-
-class Render(Protocol):
-    """Makes a page of a template."""
-
-    def __call__(self, request: Request, template: str, **found: Any) -> Response: ...
+_REFUSED = "refused"
+"""What ends before it begins has no entry in the audit, and no outcome there."""
 
 
 @frozen
@@ -97,6 +97,7 @@ class ActionPages:
         self._list_names = list_names
         self._proofs = FormProofs()
         self._doing: OrderedDict[str, _Doing] = OrderedDict()
+        self._ended: Counter[tuple[str, str, str]] = Counter()
         self._starting = threading.Lock()
 
     def confirm(self, request: Request, name: str, segments: Sequence[str]) -> Response:
@@ -139,8 +140,7 @@ class ActionPages:
         try:
             if not segments:
                 return self._show_entries(request, name)
-            actions = Actions(self._operating.get_url(name))
-            entry = actions.find_entry(segments[0])
+            entry = self._audit_of(name).find_entry(segments[0])
         except ActionIdInvalid as error:
             raise HTTPException(404) from error
         except RowtideError as error:
@@ -162,11 +162,15 @@ class ActionPages:
         )
 
     def _show_entries(self, request: Request, name: str) -> Response:
-        """Show the last entries; where operators have no connection, that they are listed on the command line."""
-        url = self._operating.urls.get(name)
-        entries = self._show(request, Actions(url).list_entries(limit=_MOST_LISTED)) if url is not None else None
+        entries = self._show(request, self._audit_of(name).list_entries(limit=_MOST_LISTED))
+        listed = list_rows(
+            entries,
+            request.query_params,
+            names=lambda one: (one.action, one.subject, one.actor),
+            state=lambda one: one.outcome,
+        )
         return self._render(
-            request, "action_audit.html", title="Audit", database=name, entries=entries, most=_MOST_LISTED
+            request, "action_audit.html", title="Audit", database=name, listed=listed, most=_MOST_LISTED
         )
 
     async def post_action(self, request: Request) -> Response:
@@ -199,10 +203,14 @@ class ActionPages:
         """Return the entries of a database's audit."""
         name = self._require_known(request.path_params["name"])
         try:
-            entries = self._show(request, Actions(self._operating.get_url(name)).list_entries(limit=_MOST_LISTED))
+            entries = self._show(request, self._audit_of(name).list_entries(limit=_MOST_LISTED))
         except RowtideError as error:
             return JSONResponse({"error": str(error)}, status_code=_status_of(error))
         return JSONResponse(to_json(entries))
+
+    def _audit_of(self, name: str) -> Actions:
+        """Return the audit of a database, read as operators, or as the monitor. Raises `OperatorUrlMissing`."""
+        return Actions(self._operating.find_reading_url(name) or self._operating.get_url(name))
 
     def _show(self, request: Request, entries: Sequence[ActionEntry]) -> Sequence[ActionEntry]:
         """Return entries as a viewer sees them: without users of URLs, and of an error the number, unless they act."""
@@ -220,10 +228,34 @@ class ActionPages:
             if known is not None and known.is_running:
                 return known
             # Of one that has ended, the audit has the entry.
-            doing = self._doing[asked.action_id] = _Doing(lambda: _perform(url, asked))
+            doing = self._doing[asked.action_id] = _Doing(
+                lambda: self._do(url, asked) if known is None else _perform(url, asked)
+            )
             while len(self._doing) > _MOST_KEPT:
                 self._doing.popitem(last=False)
             return doing
+
+    def count(self) -> Mapping[tuple[str, str, str], int]:
+        """Return how many actions have ended, by database, action and result."""
+        with self._starting:
+            return dict(self._ended)
+
+    def _do(self, url: str, asked: _Asked) -> ActionEntry | None:
+        """Do an action, and count and report how it ends. Raises what refuses it before it begins."""
+        try:
+            entry = _perform(url, asked)
+        except RowtideError as error:
+            self._report(asked, _REFUSED, error.number)
+            raise
+        if entry is not None and entry.ended_at is not None:
+            self._report(asked, entry.outcome, entry.error_number)
+        return entry
+
+    def _report(self, asked: _Asked, outcome: str, number: int | None) -> None:
+        with self._starting:
+            self._ended[asked.database, asked.kind, outcome] += 1
+        code = f"RT-{number}" if number is not None else ""
+        emit(ActionEnded(asked.database, asked.kind, asked.actor, outcome, code))
 
     def _show_form(
         self,

@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from rowtide.actions.entries import ActionEntry, ActionKind
+from rowtide.conflicts.inbox import ConflictDetail
 from rowtide.core.values import frozen
 from rowtide.diagnosis import State
 from rowtide.monitor.views import DatabaseView, worst_of
@@ -96,7 +97,7 @@ def describe_api() -> dict[str, Any]:
     schemas: dict[str, Any] = {}
     listed, shown = _schema(DatabaseListed, schemas), _schema(DatabaseView, schemas)
     name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
-    entry = _schema(ActionEntry, schemas)
+    entry, conflict = _schema(ActionEntry, schemas), _schema(ConflictDetail, schemas)
     return {
         "openapi": "3.1.0",
         "info": {"title": "rowtide monitor", "version": version("rowtide")},
@@ -110,6 +111,10 @@ def describe_api() -> dict[str, Any]:
                 "parameters": [name],
                 "get": _operation("The last actions on a database, newest first.", {"type": "array", "items": entry}),
                 "post": _describe_acting(entry),
+            },
+            f"{PREFIX}/databases/{{name}}/conflicts/{{id}}": {
+                "parameters": [name, {**name, "name": "id"}],
+                "get": _operation("A conflict; who sees no values of rows has ••• for them.", conflict),
             },
         },
         "components": {

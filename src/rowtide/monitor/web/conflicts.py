@@ -8,19 +8,24 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from functools import partial
+from heapq import merge
+from itertools import islice
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from rowtide.conflicts.errors import InboxConflictUnknown
 from rowtide.conflicts.inbox import (
     Choice,
+    ConflictDetail,
     ConflictGroup,
     ConflictSource,
     DecisionPreview,
@@ -29,13 +34,15 @@ from rowtide.conflicts.inbox import (
     compare_versions,
     group,
 )
-from rowtide.core.errors import RowtideError
+from rowtide.core.errors import NotFound, RowtideError
 from rowtide.core.values import frozen
-from rowtide.monitor.inboxes import MOST_PREVIEWED, Inboxes, InboxReading
+from rowtide.monitor.inboxes import ANY, MOST_PREVIEWED, ConflictIndex, Inboxes, InboxReading
 from rowtide.monitor.labels import without_users
+from rowtide.monitor.web.api import to_json
 from rowtide.monitor.web.guard import viewer_of
-from rowtide.monitor.web.listing import list_rows
+from rowtide.monitor.web.listing import PAGE_ROWS, Listed, choose_page
 from rowtide.monitor.web.operating import HIDDEN_VALUE, Operating
+from rowtide.monitor.web.sections import Render
 
 SECTION = "conflicts"
 AGES = {
@@ -47,12 +54,6 @@ AGES = {
 """How old conflicts are: a word of the query, what the page says, the age, and whether older ones are meant."""
 _MOST_CAUSES = 50
 _ROWS = frozenset({"key", "publisher_row", "subscriber_row", "base_row"})
-
-
-class Render(Protocol):
-    """Makes a page of a template."""
-
-    def __call__(self, request: Request, template: str, **found: Any) -> Response: ...
 
 
 @frozen
@@ -99,7 +100,7 @@ class Wanted:
             query.get("table", ""),
             query.get("kind", ""),
             age if age in AGES else "",
-            state if state in (*InboxState, "any") else InboxState.OPEN,
+            state if state in (*InboxState, ANY) else InboxState.OPEN,
             query.get("cause", ""),
         )
 
@@ -109,18 +110,26 @@ class Wanted:
         words = {"table": self.table, "kind": self.kind, "age": self.age, "open": self.state, "cause": self.cause}
         return {name: word for name, word in words.items() if word and word != InboxState.OPEN}
 
-    def has(self, one: InboxConflict, now: datetime) -> bool:
-        """Return whether a conflict is wanted."""
+    def select(
+        self, database: str, index: ConflictIndex, text: str, now: datetime
+    ) -> tuple[Sequence[InboxConflict], Sequence[ConflictGroup]]:
+        """Return the conflicts that are wanted, oldest first, and their causes; `text` is what a search looks for."""
+        found, causes = index.listed[self.state], index.causes[self.state]
+        if self.table or self.kind or self.cause:
+            found, causes = [one for one in found if self._is_of(one)], [one for one in causes if self._is_of(one)]
+        if not self.age and not text:
+            return found, causes
         if self.age:
             _, age, is_older = AGES[self.age]
-            if (now - one.created > age) is not is_older:
-                return False
-        return (
-            self.table in ("", one.table)
-            and self.kind in ("", one.kind)
-            and self.state in ("any", one.state)
-            and self.cause in ("", one.cause)
-        )
+            first = bisect_left(found, now - age, key=lambda one: one.created)
+            found = found[:first] if is_older else found[first:]
+        if text and text not in database.casefold():
+            found = [one for one in found if text in index.texts[one.conflict_id]]
+        return found, group(found)
+
+    def _is_of(self, one: InboxConflict | ConflictGroup) -> bool:
+        """Return whether a conflict or cause is of the table, kind and cause that are wanted."""
+        return self.table in ("", one.table) and self.kind in ("", one.kind) and self.cause in ("", one.cause)
 
 
 class ConflictPages:
@@ -161,46 +170,51 @@ class ConflictPages:
         if reading is None:
             raise HTTPException(404)
         (name,) = rest
-        of_cause = [one for one in reading.conflicts if one.cause == name]
+        of_cause = reading.index.list_of_cause(name)
         return self._show_cause(request, database, of_cause) if of_cause else self._show_one(request, database, name)
 
+    def describe(self, request: Request) -> Response:
+        """Return a conflict with its columns, notes and who wrote its versions, as JSON."""
+        database = request.path_params["name"]
+        if database not in self._list_databases():
+            raise HTTPException(404)
+        try:
+            detail = self._inboxes.show(database, request.path_params["id"])
+        except RowtideError as error:
+            status = 404 if isinstance(error, InboxConflictUnknown) else 409 if isinstance(error, NotFound) else 503
+            return JSONResponse({"error": without_users(str(error))}, status_code=status)
+        return JSONResponse(to_json(detail if self._sees(request) else _without_values(detail)))
+
     def _show_list(self, request: Request, databases: Sequence[str], **shown: Any) -> Response:
-        read = self._read(databases)
-        listed = [
-            ListedConflict(database, one)
-            for database, reading in read.items()
-            if reading is not None
-            for one in reading.conflicts
-        ]
-        sees = self._sees(request)
-        wanted, now = Wanted.parse(request.query_params), datetime.now(UTC)
-        chosen = [one for one in listed if wanted.has(one.conflict, now)]
-        page = list_rows(
-            sorted(chosen, key=lambda one: one.conflict.created),
-            {name: word for name, word in request.query_params.items() if name in ("q", "page")},
-            names=_names_of,
-            state=lambda one: one.conflict.state,
-            others=wanted.given,
+        everything = self._read(databases)
+        read = {name: reading for name, reading in everything.items() if reading is not None}
+        indexes = [reading.index for reading in read.values()]
+        sees, query = self._sees(request), request.query_params
+        wanted, text, now = Wanted.parse(query), query.get("q", "").strip(), datetime.now(UTC)
+        selected = {name: wanted.select(name, reading.index, text.casefold(), now) for name, reading in read.items()}
+        found = merge(
+            *(map(partial(ListedConflict, name), several) for name, (several, _) in selected.items()),
+            key=lambda one: one.conflict.created,
         )
-        text = page.text.casefold()
-        found = [one for one in chosen if any(text in name.casefold() for name in _names_of(one))]
-        if request.query_params.get("format") == "csv":
+        if query.get("format") == "csv":
             return _download(found, sees=sees)
-        open_ones = [one for one in listed if one.conflict.state is InboxState.OPEN]
+        page = _list_page(found, sum(len(several) for several, _ in selected.values()), query, wanted)
+        causes = [ListedCause(name, one) for name, (_, several) in selected.items() for one in several]
+        open_ones = [index.listed[InboxState.OPEN] for index in indexes]
         return self._render(
             request,
             "conflicts.html",
             listed=page,
             wanted=wanted,
             ages=AGES,
-            causes=_group(found)[:_MOST_CAUSES],
-            tables=sorted({one.conflict.table for one in listed}),
-            kinds=sorted({one.conflict.kind for one in listed}),
-            total=len(listed),
-            open_count=len(open_ones),
-            oldest=min((one.conflict.created for one in open_ones), default=None),
-            read={name: reading for name, reading in read.items() if reading is not None},
-            unconnected=[name for name, reading in read.items() if reading is None],
+            causes=sorted(causes, key=lambda one: -one.group.conflicts)[:_MOST_CAUSES],
+            tables=sorted({name for index in indexes for name in index.tables}),
+            kinds=sorted({name for index in indexes for name in index.kinds}),
+            total=sum(len(index.listed[ANY]) for index in indexes),
+            open_count=sum(map(len, open_ones)),
+            oldest=min((several[0].created for several in open_ones if several), default=None),
+            read=read,
+            unconnected=[name for name, reading in everything.items() if reading is None],
             csv_query="?" + urlencode({**wanted.given, "q": page.text, "format": "csv"}),
             sees=sees,
             has_databases=len(databases) > 1,
@@ -225,6 +239,7 @@ class ConflictPages:
             one=detail.conflict,
             columns=detail.columns,
             notes=detail.notes,
+            written=detail.written,
             choices=_choices(detail.conflict),
             **self._preview(request, database, conflict_id, choice),
         )
@@ -256,7 +271,6 @@ class ConflictPages:
             "sees": sees,
             "choice": choice if sees else None,
             "previews": previews,
-            "most_previewed": MOST_PREVIEWED,
             "path": path_of(database, name),
             # A preview is not made again and again while its page is open.
             "refreshes": choice is None,
@@ -270,15 +284,33 @@ class ConflictPages:
         return {name: self._inboxes.read(name) for name in databases}
 
 
+def _without_values(detail: ConflictDetail) -> ConflictDetail:
+    """Return a conflict as those see it who see no values of rows; what is not there, and what differs, is known."""
+
+    def hide(value: str | None) -> str | None:
+        return None if value is None else HIDDEN_VALUE
+
+    one = detail.conflict
+    return replace(
+        detail,
+        conflict=replace(
+            one,
+            key=hide(one.key),
+            publisher_row=hide(one.publisher_row),
+            subscriber_row=hide(one.subscriber_row),
+            base_row=hide(one.base_row),
+            reason=reason_of(one, sees=False),
+        ),
+        columns=tuple(
+            replace(each, publisher=HIDDEN_VALUE, subscriber=HIDDEN_VALUE, base=HIDDEN_VALUE) for each in detail.columns
+        ),
+        notes=tuple(replace(note, note=hide(note.note)) for note in detail.notes),
+    )
+
+
 def path_of(database: str, name: str) -> str:
     """Return the path of a conflict's page, or of a cause's."""
     return f"/db/{quote(database, safe='')}/{SECTION}/{quote(name, safe='')}"
-
-
-def _names_of(one: ListedConflict) -> Sequence[str]:
-    """Return what a search looks at: no value of a row, of which the search would tell whoever may not see it."""
-    conflict = one.conflict
-    return one.database, conflict.publication, conflict.table, conflict.node, conflict.conflict_id, conflict.cause
 
 
 def reason_of(one: InboxConflict, sees: bool) -> str:  # noqa: FBT001 - a filter of templates
@@ -297,12 +329,22 @@ def format_key(text: str | None) -> str | None:
     return ", ".join(f"{name} = {value}" for name, value in key.items())
 
 
-def _group(listed: Sequence[ListedConflict]) -> Sequence[ListedCause]:
-    by_database: dict[str, list[InboxConflict]] = {}
-    for one in listed:
-        by_database.setdefault(one.database, []).append(one.conflict)
-    found = [ListedCause(database, cause) for database, conflicts in by_database.items() for cause in group(conflicts)]
-    return sorted(found, key=lambda one: -one.group.conflicts)
+def _list_page(
+    found: Iterable[ListedConflict], count: int, query: Mapping[str, str], wanted: Wanted
+) -> Listed[ListedConflict]:
+    """Return the page of conflicts, of which so many are found, that a query asks for."""
+    page, pages = choose_page(query, count)
+    return Listed(
+        rows=list(islice(found, (page - 1) * PAGE_ROWS, page * PAGE_ROWS)),
+        total=count,
+        found=count,
+        page=page,
+        pages=pages,
+        text=query.get("q", "").strip(),
+        state="",
+        states={},
+        others=wanted.given,
+    )
 
 
 def _choice_of(request: Request) -> Choice | None:
@@ -317,7 +359,7 @@ def _choices(one: InboxConflict) -> Sequence[tuple[Choice, str]]:
     return [(Choice.KEEP, f"keep the {one.won}'s"), (Choice.OTHERWISE, "decide otherwise")]
 
 
-def _download(listed: Sequence[ListedConflict], *, sees: bool) -> Response:
+def _download(listed: Iterable[ListedConflict], *, sees: bool) -> Response:
     """Return conflicts as CSV, with the columns of `rowtide conflicts list`."""
     text = io.StringIO()
     writer = csv.writer(text)

@@ -58,9 +58,7 @@ def list_rows(
         if (not wanted or state(row) == wanted)
         and (not folded or any(folded in name.casefold() for name in names(row)))
     ]
-    pages = max(-(-len(found) // PAGE_ROWS), 1)
-    given = query.get("page", "1")
-    page = min(max(int(given), 1), pages) if given.isascii() and given.isdigit() and len(given) < 10 else 1
+    page, pages = choose_page(query, len(found))
     return Listed(
         rows=found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS],
         total=len(rows),
@@ -72,3 +70,11 @@ def list_rows(
         states=dict(sorted(states.items())),
         others=others or {},
     )
+
+
+def choose_page(query: Mapping[str, str], found: int) -> tuple[int, int]:
+    """Return the page that a query asks for, or the nearest, and how many pages so many rows have."""
+    pages = max(-(-found // PAGE_ROWS), 1)
+    given = query.get("page", "1")
+    page = min(max(int(given), 1), pages) if given.isascii() and given.isdigit() and len(given) < 10 else 1
+    return page, pages

@@ -22,6 +22,8 @@ class Operating:
 
     urls: Mapping[str, str] = field(default_factory=dict)
     """By the names of databases: `operator_url` of the configuration file."""
+    own_urls: Mapping[str, str] = field(default_factory=dict)
+    """By the names of databases: the monitor's own, through which the audit is read where operators have none."""
     allows_actions: bool = False
     shows_values: bool = False
 
@@ -32,6 +34,10 @@ class Operating:
     def sees_values(self, viewer: Viewer | None) -> bool:
         """Return whether a viewer sees values of rows, where they can be read at all; else `HIDDEN_VALUE`."""
         return self.shows_values and _is_operator(viewer)
+
+    def find_reading_url(self, name: str) -> str | None:
+        """Return the URL through which the audit of a database is read."""
+        return self.urls.get(name, self.own_urls.get(name))
 
     def get_url(self, name: str) -> str:
         """Return the URL through which operators act on a database. Raises `OperatorUrlMissing`."""
@@ -49,7 +55,7 @@ def require_asked(access: Access, operating: Operating) -> None:
         return
     if not access.asks_who:
         raise ActionsOpen("it asks nobody for a token, and any local user may open its port")
-    if not access.operators:
+    if not (access.operators or access.read_operators()):
         raise ActionsOpen("nobody is an operator")
 
 

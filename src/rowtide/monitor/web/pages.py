@@ -128,11 +128,16 @@ class Pages:
             "states": lambda merge: count_states(merge).items(),
         }
 
+    def count_actions(self) -> Mapping[tuple[str, str, str], int]:
+        """Return how many actions have ended here, by database, action and result."""
+        return self._actions.count()
+
     def routes(self) -> list[BaseRoute]:
         """Return the routes of all pages."""
         return [
             Route(f"{PREFIX}/databases/{{name:names}}/actions", self._actions.post_action, methods=["POST"]),
             Route(f"{PREFIX}/databases/{{name:names}}/actions", self._actions.list_actions),
+            Route(f"{PREFIX}/databases/{{name:names}}/conflicts/{{id}}", self._conflicts.describe),
             *Api(self._views).routes(),
             Route("/", self.show_overview),
             Route("/topology", self.show_topology),

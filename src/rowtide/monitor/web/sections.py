@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 
 from rowtide.core.values import frozen
 from rowtide.diagnosis import Area, State
@@ -22,6 +24,12 @@ from rowtide.monitor.web.states import MONITOR_ORDER, draw_interval, state_of_in
 Show = Callable[[float], str]
 """Writes a value with its unit."""
 _Draw = Callable[[Mapping[GaugeSeries, tuple[str, Show]]], Mapping[GaugeSeries, LineChart]]
+
+
+class Render(Protocol):
+    """Makes a page of a template."""
+
+    def __call__(self, request: Request, template: str, **found: Any) -> Response: ...
 
 
 @frozen
