@@ -31,9 +31,9 @@ unknown to it, and prints the statement that grants what was missing.
 A monitor has no right in rowtide's tables. `rowtide grant ROLE --as monitor` makes views of them, in schemas named \
 `rowtide_monitor_` and the schema that they show, which belong to the owner of that schema. A session of a role that \
 may use them, and is no member of the owner, reads them in the place of the tables. They have no values and keys of \
-rows, no scripts, no logins and nothing that a database said: of an error they have the number, of a subscriber the \
-host and the database. Commands that show rows (`merge conflicts`, `replication browse-commands`, `tracking changes`) \
-are not for monitors ([decision 32](../decisions/0032-views-for-monitors.md)).
+rows, no scripts, no logins and nothing that a database said: of an error they have the number, of a subscriber its \
+URL without user and settings. Commands that show rows (`merge conflicts`, `replication browse-commands`, \
+`tracking changes`) are not for monitors ([decision 32](../decisions/0032-views-for-monitors.md)).
 
 A capture instance, article, subscription or job that is added later is seen at once. What did not exist when the \
 rights were granted, such as the first publication or a tracked table in a database that only captured, takes another \
