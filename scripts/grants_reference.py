@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from rowtide.rights.commands import AS_OTHERS, COMMANDS, WITHOUT_RIGHTS, CommandRights
+from rowtide.rights.commands import AS_OTHERS, AT_SUBSCRIBERS, COMMANDS, WITHOUT_RIGHTS, CommandRights
 from rowtide.rights.purpose import Purpose
 
 HEAD = """# Rights of commands
@@ -79,12 +79,14 @@ TITLES = {
 }
 NOTES = {
     Purpose.PUBLISHER: "Who enabled a feature owns its schemas. Another role that runs its agents becomes a member.",
-    Purpose.SUBSCRIBER: "`rowtide grant --as subscriber` grants `create` on the database, or membership in the owner "
+    Purpose.SUBSCRIBER: "The role in a subscriber's URL needs rights in the subscriber's database alone. "
+    "`rowtide grant --as subscriber` grants `create` on the database, or membership in the owner "
     "of `rowtide_subscriber` once it exists; `usage` and `create` on the schemas of the tables; `select`, `insert`, "
     "`update`, `delete` and `truncate` in the tables, and membership in their owners. Replication origins and "
     "`session_replication_role` widen what it may do, and take a superuser.",
     Purpose.MERGE: "Who merged the first table owns `rowtide_merge`; another role that synchronises becomes a member.",
-    Purpose.TRACKER: "Who tracked the first table owns `rowtide_tracking`; others that administer it become members.",
+    Purpose.TRACKER: "Who tracked the first table owns `rowtide_tracking`; others that administer it become members. "
+    "Only the owner itself, not a member, enables further tables (RT-1127): one role tracks all tables of a database.",
 }
 
 
@@ -97,6 +99,10 @@ def _section(purpose: Purpose) -> Iterator[str]:
     yield f"### {TITLES[purpose]}\n"
     if purpose in NOTES:
         yield f"{NOTES[purpose]}\n"
+    if purpose is Purpose.SUBSCRIBER:
+        yield "| `replication run`, at the subscriber | needed |\n|---|---|"
+        yield from (f"| {tables} | {_cell(needed)} |" for tables, needed in AT_SUBSCRIBERS.items())
+        yield ""
     rows = [row for row in COMMANDS if row.purpose is purpose]
     if rows:
         yield "| command | needed | widening |\n|---|---|---|"

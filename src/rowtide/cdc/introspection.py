@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, Table, select
 from rowtide.cdc.access import read_role_access
 from rowtide.cdc.definitions import captured_columns, change_tables, index_columns, list_enabled
 from rowtide.cdc.errors.enabling import TableNameIncomplete
-from rowtide.cdc.errors.querying import InstanceNotReadable, InstanceUnknown
+from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.names import format_column_list
 from rowtide.core.values import frozen
@@ -117,8 +117,7 @@ def list_columns(connection: Connection, capture_instance: str) -> tuple[ListedC
     )
     reader = read_role_access(connection)
     rows = connection.execute(query).all()
-    if not (rows and reader.may_read(capture_instance)):
-        raise InstanceNotReadable(capture_instance, reader.role)
+    reader.require_known(capture_instance)
     return tuple(_listed_column(row, capture_instance) for row in rows)
 
 

@@ -203,6 +203,12 @@ AS_OTHERS: Mapping[str, str] = {
 }
 """Commands that have no row of their own, and one whose rights they need at least."""
 
+AT_SUBSCRIBERS: Mapping[str, tuple[str, ...]] = {
+    "tables that are created": (_CREATE, _USAGE, "create on the schema"),
+    "tables that are there": (_CREATE, _OF_TABLES),
+}
+"""What the role in a subscriber's URL needs there, so that `replication run` copies and delivers, by the tables."""
+
 COMMANDS = (
     CommandRights("health", Purpose.MONITOR, _EVERYTHING),
     CommandRights("check --as monitor", Purpose.MONITOR, _EVERYTHING, (*_DROPPED, *_STATISTICS)),
