@@ -7,7 +7,7 @@ counters.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from rowtide.agents.runs import RunOutcome
@@ -22,6 +22,7 @@ from rowtide.events.catalogue import (
     CyclePublished,
     JobEnded,
     JobFailed,
+    RowsCaptured,
     SubscriptionRetries,
     SubscriptionStopped,
     Synchronised,
@@ -34,6 +35,8 @@ from rowtide.monitor.tallies import Histogram
 AgentSeries = tuple[str, tuple[str, ...]]
 """A metric's name, and the values of its labels in their order, the database first."""
 _CAPTURE = "capture"
+MOST_INSTANCES = 200
+"""Whose rows are counted by name; those of the others are counted together, without one."""
 
 
 @frozen
@@ -63,6 +66,7 @@ class AgentCounter:
         self._job = job
         self._values: dict[AgentSeries, float] = {}
         self._histograms: dict[AgentSeries, Histogram] = {}
+        self._instances: set[str] = set()
         self._using = threading.Lock()
 
     def note(self, emitted: Emitted) -> None:
@@ -82,8 +86,9 @@ class AgentCounter:
 
     def _count(self, emitted: Emitted, job: str) -> None:
         match emitted.event:
-            case CyclePublished(_, _, _, _, rows, seconds, _):
-                self._add("rowtide_capture_rows_total", (), rows)
+            case RowsCaptured(instance, inserts, updates, deletes):
+                self._count_rows(instance, {"insert": inserts, "update": updates, "delete": deletes})
+            case CyclePublished(_, _, _, _, _, seconds, _):
                 self._measure("rowtide_capture_cycle_duration_seconds", (ScanPhase.DONE.label,), seconds)
             case BatchDelivered(subscriber, _, _, commands, _, _):
                 # A batch has commands of all publications of a subscriber.
@@ -112,6 +117,14 @@ class AgentCounter:
                 self._end(job, has_failed=True, at=emitted.time)
             case _:
                 pass
+
+    def _count_rows(self, instance: str, rows: Mapping[str, int]) -> None:
+        if len(self._instances) < MOST_INSTANCES:
+            self._instances.add(instance)
+        name = instance if instance in self._instances else ""
+        for operation, count in rows.items():
+            if count:
+                self._add("rowtide_capture_rows_total", (name, operation), count)
 
     def _count_capture_error(self, job: str, error: Exception) -> None:
         if job == _CAPTURE:

@@ -18,7 +18,9 @@ import pyarrow.compute as pc
 
 from rowtide.cdc.capture.appends import ChangeAppender
 from rowtide.cdc.capture.change_files import (
+    InstanceChanges,
     SegmentReader,
+    count_by_instance,
     count_changes,
     dummy_transaction,
     find_end,
@@ -72,6 +74,7 @@ class CycleReport:
     seconds: float
     figures: ScanFigures
     is_heartbeat: bool = False
+    changes: tuple[InstanceChanges, ...] = ()
 
 
 @frozen
@@ -294,7 +297,8 @@ class Capture:
         self._advance()
         instances = tuple(work.lifetime.instance.capture_instance for work in plan.work)
         seconds = time.monotonic() - started
-        self._on_cycle(CycleReport(cycle, plan.to_position, instances, seconds, figures, plan.is_empty))
+        changes = tuple(count_by_instance(captured, plan))
+        self._on_cycle(CycleReport(cycle, plan.to_position, instances, seconds, figures, plan.is_empty, changes))
 
     def _record(self, plan: CyclePlan, cycle: int) -> bool:
         """Record a cycle's range, in a thread of its own; return False if another process has recorded one for it."""

@@ -19,7 +19,7 @@ from rowtide.cdc.scans.pace import USUAL, CaptureOptions
 from rowtide.cdc.snapshots.copies import SnapshotProgress
 from rowtide.cdc.widening_removal import MendedTable
 from rowtide.core.values import frozen
-from rowtide.events.catalogue import ColumnsWidened, CopyAdvanced, CyclePublished, TableMended
+from rowtide.events.catalogue import ColumnsWidened, CopyAdvanced, CyclePublished, RowsCaptured, TableMended
 from rowtide.events.emission import emit
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ def emitting(watchers: Watchers) -> Watchers:
     """Return watchers that emit an event for each report, and pass it on. Retries are events already: `run_agent`."""
 
     def on_cycle(report: CycleReport) -> None:
+        for one in report.changes:
+            emit(RowsCaptured(one.capture_instance, one.inserts, one.updates, one.deletes))
         emit(_published(report))
         watchers.on_cycle(report)
 
