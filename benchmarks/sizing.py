@@ -25,7 +25,7 @@ _WIDTHS: Mapping[str, str] = {
     "20-columns": "20 columns, inserted",
     "2-kb-rows": "4 texts of 480 characters",
 }
-_IDLE_S = 30
+_SETTLING_S, _IDLE_S = 5, 30
 _MEBIBYTE = 1024 * 1024
 
 
@@ -40,10 +40,14 @@ def measure_sizes(sizes: Sizes) -> Iterator[Table]:
         "shortened. CPU and memory are of `rowtide cdc run --once` with its log reader; the CPU time without what a "
         "run takes that finds nothing.",
     )
-    yield _measure_idle()
 
 
-SIZING: dict[str, Callable[[Sizes], Iterator[Table]]] = {"sizing": measure_sizes}
+def measure_idle(sizes: Sizes) -> Iterator[Table]:
+    """See what an agent takes where nothing changes (--seconds), of so many captured tables (--rows)."""
+    yield _measure_idle(sizes.rows or 1, sizes.seconds or _IDLE_S)
+
+
+SIZING: dict[str, Callable[[Sizes], Iterator[Table]]] = {"sizing": measure_sizes, "sizing-idle": measure_idle}
 
 
 def _measure(workload: Workload, rows: int) -> tuple[str, ...]:
@@ -64,20 +68,19 @@ def _measure(workload: Workload, rows: int) -> tuple[str, ...]:
         return (*bytes_a_row, f"{(cpu_s - start_s) / rows * 1e6:.1f}", f"{memory / _MEBIBYTE:,.0f}")
 
 
-def _measure_idle() -> Table:
+def _measure_idle(tables: int, seconds: int) -> Table:
+    names = [f"item_{number}" for number in range(tables)]
     with tempfile.TemporaryDirectory(prefix="rowtide-bench-") as folder, open_source(Path(folder)) as source:
-        source.write(["create table item (id int primary key)"])
-        source.enable(["item"])
+        source.write(f"create table {name} (id int primary key)" for name in names)
+        source.enable(names)
         with run_capture(source, command=AGENT) as agent:
-            time.sleep(5)
-            before = agent.cpu_seconds()
-            time.sleep(_IDLE_S)
-            cpu_s = (agent.cpu_seconds() - before) / _IDLE_S
-            mark = source.mark()
-            time.sleep(_IDLE_S)
-            wal = int(source.execute(f"select pg_current_wal_lsn() - '{mark}'::pg_lsn")) // _IDLE_S
+            time.sleep(_SETTLING_S)
+            mark, before = source.mark(), agent.cpu_seconds()
+            time.sleep(seconds)
+            cpu_s = (agent.cpu_seconds() - before) / seconds
+            wal = int(source.execute(f"select pg_current_wal_lsn() - '{mark}'::pg_lsn")) // seconds
     return Table(
-        name="sizing: nothing changes",
+        name=f"sizing: nothing changes, {tables:,} captured",
         columns=("of `rowtide agent run`", "a second"),
         rows=(("CPU s", f"{cpu_s:.3f}"), ("bytes of WAL, heartbeats and statistics", f"{wal:,}")),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from rowtide.rights.commands import AS_OTHERS, COMMANDS, WITHOUT_RIGHTS, CommandRights
+from rowtide.rights.commands import AS_OTHERS, AT_SUBSCRIBERS, COMMANDS, WITHOUT_RIGHTS, CommandRights
 from rowtide.rights.purpose import Purpose
 
 HEAD = """# Rights of commands
@@ -31,9 +31,9 @@ unknown to it, and prints the statement that grants what was missing.
 A monitor has no right in rowtide's tables. `rowtide grant ROLE --as monitor` makes views of them, in schemas named \
 `rowtide_monitor_` and the schema that they show, which belong to the owner of that schema. A session of a role that \
 may use them, and is no member of the owner, reads them in the place of the tables. They have no values and keys of \
-rows, no scripts, no logins and nothing that a database said: of an error they have the number, of a subscriber the \
-host and the database. Commands that show rows (`merge conflicts`, `replication browse-commands`, `tracking changes`) \
-are not for monitors ([decision 32](../decisions/0032-views-for-monitors.md)).
+rows, no scripts, no logins and nothing that a database said: of an error they have the number, of a subscriber its \
+URL without user and settings. Commands that show rows (`merge conflicts`, `replication browse-commands`, \
+`tracking changes`) are not for monitors ([decision 32](../decisions/0032-views-for-monitors.md)).
 
 A capture instance, article, subscription or job that is added later is seen at once. What did not exist when the \
 rights were granted, such as the first publication or a tracked table in a database that only captured, takes another \
@@ -79,12 +79,14 @@ TITLES = {
 }
 NOTES = {
     Purpose.PUBLISHER: "Who enabled a feature owns its schemas. Another role that runs its agents becomes a member.",
-    Purpose.SUBSCRIBER: "`rowtide grant --as subscriber` grants `create` on the database, or membership in the owner "
+    Purpose.SUBSCRIBER: "The role in a subscriber's URL needs rights in the subscriber's database alone. "
+    "`rowtide grant --as subscriber` grants `create` on the database, or membership in the owner "
     "of `rowtide_subscriber` once it exists; `usage` and `create` on the schemas of the tables; `select`, `insert`, "
     "`update`, `delete` and `truncate` in the tables, and membership in their owners. Replication origins and "
     "`session_replication_role` widen what it may do, and take a superuser.",
     Purpose.MERGE: "Who merged the first table owns `rowtide_merge`; another role that synchronises becomes a member.",
-    Purpose.TRACKER: "Who tracked the first table owns `rowtide_tracking`; others that administer it become members.",
+    Purpose.TRACKER: "Who tracked the first table owns `rowtide_tracking`; others that administer it become members. "
+    "Only the owner itself, not a member, enables further tables (RT-1127): one role tracks all tables of a database.",
 }
 
 
@@ -97,6 +99,10 @@ def _section(purpose: Purpose) -> Iterator[str]:
     yield f"### {TITLES[purpose]}\n"
     if purpose in NOTES:
         yield f"{NOTES[purpose]}\n"
+    if purpose is Purpose.SUBSCRIBER:
+        yield "| `replication run`, at the subscriber | needed |\n|---|---|"
+        yield from (f"| {tables} | {_cell(needed)} |" for tables, needed in AT_SUBSCRIBERS.items())
+        yield ""
     rows = [row for row in COMMANDS if row.purpose is purpose]
     if rows:
         yield "| command | needed | widening |\n|---|---|---|"

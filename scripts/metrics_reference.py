@@ -19,7 +19,8 @@ but `rowtide_build_info` have the label `database`: the database's name, with it
 - Counters begin with what a database has recorded, and never go backwards: the monitor keeps them in its file, by the
   server's system identifier, over its own restarts, crashes of the server and failovers. After a failover, what was
   recorded last may be missing.
-- A label `subscriber` is the subscriber's URL as it is stored, without user and password. No label has a row's value.
+- A label `subscriber` is the subscriber's stored URL without user, password and settings: the same for every role. No
+  label has a row's value.
 - Labels of the table that a series has not (errors of the log reader have no subscription) are empty.
 """
 OF_AGENTS = """`--metrics-listen` and `--metrics-file` publish what a command does itself

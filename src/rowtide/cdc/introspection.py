@@ -15,7 +15,7 @@ from rowtide.cdc.access import read_role_access
 from rowtide.cdc.ddl.history import ListedChange, read_histories
 from rowtide.cdc.definitions import captured_columns, change_tables, index_columns, list_enabled
 from rowtide.cdc.errors.enabling import TableNameIncomplete
-from rowtide.cdc.errors.querying import InstanceNotReadable, InstanceUnknown
+from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import (
     DISABLED,
@@ -137,8 +137,7 @@ def list_columns(connection: Connection, capture_instance: str) -> tuple[ListedC
     )
     reader = read_role_access(connection)
     rows = connection.execute(query).all()
-    if not (rows and reader.may_read(capture_instance)):
-        raise InstanceNotReadable(capture_instance, reader.role)
+    reader.require_known(capture_instance)
     return tuple(_listed_column(row, capture_instance) for row in rows)
 
 

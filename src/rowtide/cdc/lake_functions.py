@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from rowtide.cdc.ddl.history import ListedChange
-from rowtide.cdc.errors.querying import InstanceNotReadable
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import ArrowChanges
 from rowtide.cdc.queries.windows import Bound, LsnTimes, PublishedLake, ValidityInterval
@@ -91,8 +90,7 @@ class LakeFunctions:
         with translated(), open_url(self._url, for_queries=True) as connection:
             run = running(connection)
             lake, reader = self._read_source(run).lake, read_role_access(run)
-        if capture_instance not in reader.known or not reader.may_read(capture_instance):
-            raise InstanceNotReadable(capture_instance, reader.role)
+        reader.require_known(capture_instance)
         return PublishedLake(lake).get_ddl_history(capture_instance)
 
     def get_source(self) -> SourceDefinition:

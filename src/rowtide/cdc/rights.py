@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rowtide.cdc.errors.enabling import ReadingDenied
-from rowtide.cdc.errors.querying import InstanceUnknown
+from rowtide.cdc.errors.querying import InstanceNotReadable, InstanceUnknown
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.quoting import Run, quote, quote_qualified
 
@@ -27,6 +27,13 @@ class RoleAccess:
         """Raise `ReadingDenied` or `InstanceUnknown` unless the instance may be read."""
         if not self.may_read(capture_instance):
             raise self.refusals.get(capture_instance) or InstanceUnknown(capture_instance)
+
+    def require_known(self, capture_instance: str) -> None:
+        """Raise `InstanceNotReadable` unless the catalogue has the instance, and it may be read."""
+        if capture_instance not in self.known or not self.may_read(capture_instance):
+            refusal = self.refusals.get(capture_instance)
+            granting = f"{refusal.filled_hint} " if refusal is not None else ""
+            raise InstanceNotReadable(capture_instance, self.role, granting)
 
 
 def read_role_access(run: Run) -> RoleAccess:

@@ -84,6 +84,16 @@ class PostgresNeeded(Invalid, number=1022):
     url: str
 
 
+_SHOWN_PARAMETERS = "host|hostaddr|port|dbname|service|application_name"
+NAMING = (
+    ("(?<=//)[^/?#@]*@", ""),
+    (f"[?&](?!(?:{_SHOWN_PARAMETERS})=)[A-Za-z0-9_]+=[^&# ]*", ""),
+    (f"(//[^?&]*)&(?=(?:{_SHOWN_PARAMETERS})=)", r"\1?"),
+)
+"""Patterns and replacements, one after the other, that make a stored URL a database's name: without user, secrets and
+settings. In syntax that Python and PostgreSQL share.
+"""
+
 _URL = re.compile(r"(?P<scheme>[A-Za-z]\w*)(?:\+\w+)?://(?P<rest>.*)", re.DOTALL)
 _REST = re.compile(
     r"(?:(?P<username>[^:/?@]*)(?::(?P<password>(?:(?!/[^@]*\?)[^@])*))?@)?"

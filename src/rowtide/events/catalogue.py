@@ -187,6 +187,17 @@ class CyclePublished(Event):
 
 
 @frozen
+class RowsCaptured(Event):
+    """A cycle has read changes of an instance's table."""
+
+    level = Level.DEBUG
+    instance: str
+    inserts: Rows
+    updates: Rows
+    deletes: Rows
+
+
+@frozen
 class CopyAdvanced(Event):
     """The copy of a captured table has advanced, waits, begins again or has ended."""
 

@@ -7,7 +7,7 @@ counters.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from rowtide.agents.runs import RunOutcome
@@ -23,6 +23,7 @@ from rowtide.events.catalogue import (
     GatewayAnswered,
     JobEnded,
     JobFailed,
+    RowsCaptured,
     SubscriptionRetries,
     SubscriptionStopped,
     Synchronised,
@@ -38,6 +39,8 @@ _CAPTURE = "capture"
 _WAIT = "wait"
 """A request that takes as long as a device waits."""
 _NO_TOKEN = 401
+MOST_INSTANCES = 200
+"""Whose rows are counted by name; those of the others are counted together, without one."""
 
 
 @frozen
@@ -67,6 +70,7 @@ class AgentCounter:
         self._job = job
         self._values: dict[AgentSeries, float] = {}
         self._histograms: dict[AgentSeries, Histogram] = {}
+        self._instances: set[str] = set()
         self._using = threading.Lock()
 
     def note(self, emitted: Emitted) -> None:
@@ -86,8 +90,9 @@ class AgentCounter:
 
     def _count(self, emitted: Emitted, job: str) -> None:
         match emitted.event:
-            case CyclePublished(_, _, _, _, rows, seconds, _):
-                self._add("rowtide_capture_rows_total", (), rows)
+            case RowsCaptured(instance, inserts, updates, deletes):
+                self._count_rows(instance, {"insert": inserts, "update": updates, "delete": deletes})
+            case CyclePublished(_, _, _, _, _, seconds, _):
                 self._measure("rowtide_capture_cycle_duration_seconds", (ScanPhase.DONE.label,), seconds)
             case BatchDelivered(subscriber, _, _, commands, _, _):
                 # A batch has commands of all publications of a subscriber.
@@ -129,6 +134,14 @@ class AgentCounter:
             self._add("rowtide_gateway_refused_tokens_total", (), 1, hub)
         if step != _WAIT:
             self._measure("rowtide_gateway_request_duration_seconds", (step,), seconds, hub)
+
+    def _count_rows(self, instance: str, rows: Mapping[str, int]) -> None:
+        if len(self._instances) < MOST_INSTANCES:
+            self._instances.add(instance)
+        name = instance if instance in self._instances else ""
+        for operation, count in rows.items():
+            if count:
+                self._add("rowtide_capture_rows_total", (name, operation), count)
 
     def _count_capture_error(self, job: str, error: Exception) -> None:
         if job == _CAPTURE:

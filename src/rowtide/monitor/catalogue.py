@@ -278,7 +278,14 @@ METRICS: tuple[Metric, ...] = (
         "Durations of the cycles of capture, by the phase in which they ended.",
         ("phase",),
     ),
-    Metric("rowtide_capture_rows_total", _COUNTER, "", "Changes of captured tables that cycles have read."),
+    Metric(
+        "rowtide_capture_rows_total",
+        _COUNTER,
+        "",
+        "Changes of captured tables that cycles have read. A monitor has their sum, with both labels empty; a command "
+        "has those of the first 200 instances by name, the others' together.",
+        ("instance", "operation"),
+    ),
     Metric(
         "rowtide_capture_errors_total",
         _COUNTER,

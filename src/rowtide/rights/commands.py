@@ -91,6 +91,7 @@ _OF_OWNERS: Mapping[Purpose, tuple[str, ...]] = {
         "conflicts list",
         "conflicts preview",
         "conflicts show",
+        "export",
         "lake mend",
         "replication add-column",
         "replication add-schema",
@@ -118,6 +119,7 @@ _OF_OWNERS: Mapping[Purpose, tuple[str, ...]] = {
         "replication sync-sequences",
         "replication unregister-custom-scripting",
         "replication validate",
+        "upgrade",
     ),
     Purpose.MERGE: (
         "merge add-device",
@@ -146,6 +148,8 @@ _OF_OWNERS: Mapping[Purpose, tuple[str, ...]] = {
         "merge resolve",
         "merge restore-identity-range",
         "merge resync",
+        "merge revoke-device",
+        "merge rotate-token",
         "merge row",
         "merge schema-changes",
         "merge snapshot",
@@ -187,10 +191,7 @@ AS_OTHERS: Mapping[str, str] = {
     "cdc follow": "cdc changes INSTANCE",
     "cdc table-changes": "cdc changes INSTANCE",
     "cdc reinitialize": "cdc run",
-    "export": "health",
     "gateway serve": "merge sync",
-    "merge revoke-device": "merge sync",
-    "merge rotate-token": "merge sync",
     "grant": "cdc enable-db",
     "monitor serve": "health",
     "replication add-publication": "cdc enable-db",
@@ -199,9 +200,14 @@ AS_OTHERS: Mapping[str, str] = {
     "replication register-custom-scripting": "replication change-article",
     "merge add-publication": "cdc enable-db",
     "top": "health",
-    "upgrade": "cdc enable-db",
 }
 """Commands that have no row of their own, and one whose rights they need at least."""
+
+AT_SUBSCRIBERS: Mapping[str, tuple[str, ...]] = {
+    "tables that are created": (_CREATE, _USAGE, "create on the schema"),
+    "tables that are there": (_CREATE, _OF_TABLES),
+}
+"""What the role in a subscriber's URL needs there, so that `replication run` copies and delivers, by the tables."""
 
 COMMANDS = (
     CommandRights("health", Purpose.MONITOR, _EVERYTHING),

@@ -2,7 +2,7 @@
 
 A view has its table's name and columns, in a schema beside the table's (`rowtide.databases.postgres.functions`). What
 could have a row's key or values, a URL, a login, or what a database says is replaced: an error by its number, a
-subscriber's URL by its host and database. Tables that have whole rows, secrets or statements have no view.
+subscriber's URL by the name of its database. Tables that have whole rows, secrets or statements have no view.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.functions import view_schema
-from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
+from rowtide.databases.postgres.quoting import quote, quote_escaped, quote_literal, quote_qualified
+from rowtide.databases.urls import NAMING
 
 _HIDDEN = "not shown to monitors"
 
@@ -27,9 +28,11 @@ def _unless(condition: str, column: str) -> str:
     return f"case when {condition} then {_error(column)} else {column} end"
 
 
-def _place(column: str) -> str:
-    """The host and database of a URL, without user, password and parameters."""
-    return f"regexp_replace(regexp_replace({column}, '^(sqlite[^:/]*:///|[^:/]+://([^/]*@)?)', ''), '[?#].*$', '')"
+def _name(column: str) -> str:
+    """The name of the database of a URL: without user, secrets and settings."""
+    for pattern, replacement in NAMING:
+        column = f"regexp_replace({column}, {quote_escaped(pattern)}, {quote_escaped(replacement)}, 'g')"
+    return column
 
 
 def _flag(column: str) -> str:
@@ -70,12 +73,12 @@ OF_EVERYBODY = frozenset(
 """The views of tables of capture that every role may read: those of a monitor that is also a reader."""
 _DISTRIBUTION: Mapping[str, Mapping[str, str]] = {
     "MSarticles": {},
-    "MSdistribution_agents": {"subscriber": _place("subscriber")},
+    "MSdistribution_agents": {"subscriber": _name("subscriber")},
     "MSdistribution_history": {"comments": _unless("error_id is not null or runstatus in (5, 6)", "comments")},
     "MSdistributiondbs": {},
     "MSpublications": {},
     "MScustom_scripts": {"script": _flag("script")},
-    "MSrepl_errors": {"source_name": _place("source_name"), "error_text": _error("error_text")},
+    "MSrepl_errors": {"source_name": _name("source_name"), "error_text": _error("error_text")},
     "MSschemaarticles": {},
     "MSsubscriptions": {},
     "MStracer_history": {},
@@ -89,7 +92,7 @@ _MERGE: Mapping[str, Mapping[str, str]] = {
     "MSmerge_articlehistory": {},
     "MSmerge_conflicts_info": {
         "rowguid": _NOTHING,
-        "origin_datasource": _place("origin_datasource"),
+        "origin_datasource": _name("origin_datasource"),
         "reason_text": _NOTHING,
         **dict.fromkeys(("losing_row", "winning_row", "parents", "settled_row", "replaced_row"), _NULL),
         "losing_lineage": _NO_BYTES,
@@ -102,7 +105,7 @@ _MERGE: Mapping[str, Mapping[str, str]] = {
     "sysmerge_stored_articles": {},
     "sysmerge_stored_publications": {},
     "sysmerge_stored_subscriptions": {
-        "subscriber_server": _place("subscriber_server"),
+        "subscriber_server": _name("subscriber_server"),
         "replicastate": _NOTHING,
         "next_replicastate": _NULL,
         "last_sync_summary": _unless("last_sync_status = 6", "last_sync_summary"),

@@ -11,7 +11,7 @@ from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import ArrowChanges
 from rowtide.cdc.published import ENABLED, RecordedInstance
 from rowtide.cdc.queries.net_changes import WITH_MERGE
-from rowtide.cdc.queries.windows import PublishedLake
+from rowtide.cdc.queries.windows import LsnTimes, PublishedLake
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.failpoints import failpoint
@@ -23,7 +23,7 @@ from rowtide.lake.session import for_reading
 from rowtide.log.errors import LeaseLost
 from rowtide.targets.applying import SetTable, SetVersion, TableVersion
 from rowtide.targets.definitions import TableState, Target
-from rowtide.targets.errors import TargetClassUnfit, TargetFailed, TargetInstanceEnded, TargetPassed
+from rowtide.targets.errors import TargetAhead, TargetClassUnfit, TargetFailed, TargetInstanceEnded, TargetPassed
 from rowtide.targets.options import PYTHON
 from rowtide.targets.table_format import Verify
 
@@ -126,7 +126,7 @@ class CustomSetApplier:
         names = set(self._target.consumer.instance_names)
         if to is None or not names <= set(recorded) or (known.lsn == to and _has_members(known)):
             return None
-        note = self._try(recorded, to)
+        note = self._try(recorded, known.lsn, to)
         lsn = to if note is None else known.lsn
         time = published.time if note is None else known.time
         state = TableState.MEMBER if note is None else TableState.STOPPED
@@ -142,10 +142,10 @@ class CustomSetApplier:
         failpoint("target_set.after")
         return version if is_recorded else None
 
-    def _try(self, recorded: Mapping[str, RecordedInstance], to: CommitLsn) -> str | None:
+    def _try(self, recorded: Mapping[str, RecordedInstance], known: CommitLsn | None, to: CommitLsn) -> str | None:
         """Apply a window, and return why that is not possible; None if it was."""
         try:
-            self._apply(recorded, to)
+            self._apply(recorded, known, to)
         except LeaseLost:
             raise
         except RowtideError as error:
@@ -155,10 +155,12 @@ class CustomSetApplier:
             return str(error)
         return None
 
-    def _apply(self, recorded: Mapping[str, RecordedInstance], to: CommitLsn) -> None:
+    def _apply(self, recorded: Mapping[str, RecordedInstance], known: CommitLsn | None, to: CommitLsn) -> None:
         custom, target = open_custom(self._target), self._target
         last = guarded(target, lambda: custom.find_lsn(target.target_id))
         after = CommitLsn(last) if last is not None else None
+        if after is not None and (known is None or after > known) and not LsnTimes(self._lake).may_know(after):
+            raise TargetAhead(", ".join(sorted(target.consumer.instance_names)), target.name, str(after))
         if after is not None and after >= to:
             return
         starts = {name: self._find_start(name, recorded, after) for name in target.consumer.instance_names}

@@ -18,6 +18,8 @@ from rowtide.handle import connect
 
 OWNER, ROLE = "Owner-of-all", "Outsider's"
 JOIN = f"""grant "{OWNER}" to "{ROLE}\""""
+NAMED_FIRST = "MSmerge_contents"
+"""What merge's commands name first: a table of merge's, and a device of that name."""
 TABLES = (
     "create table item (id int primary key, name text)",
     "create table orders (id int primary key, note text)",
@@ -52,7 +54,7 @@ class OwnedDatabase:
                     "retention_days": "9",
                     "winner": "publisher",
                     "column_tracking": "",
-                    "name": "MSmerge_contents",
+                    "name": NAMED_FIRST,
                 }
                 return named | given
             case "tracking":
@@ -102,4 +104,5 @@ def _enable(url: str, owned: OwnedDatabase, place: Path) -> None:
         database.merge.add_publication("parts")
         database.merge.add_article("parts", "part")
         database.merge.add_subscription("parts", subscriber=owned.device)
+        database.merge.add_device(NAMED_FIRST, publication="parts")
         database.tracking.enable_tracking("visit")

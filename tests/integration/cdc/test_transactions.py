@@ -12,7 +12,9 @@ from builders.capture.capture_instances import instance, source_table, version_o
 from builders.log.log_stores import NOW, records
 from rowtide.cdc.capture.change_files import (
     TRANSACTION,
+    InstanceChanges,
     SegmentReader,
+    count_by_instance,
     count_changes,
     find_end,
     list_transactions,
@@ -21,7 +23,7 @@ from rowtide.cdc.capture.change_files import (
 from rowtide.cdc.capture.planning import CyclePlan, InstanceWork, VersionRows
 from rowtide.cdc.ddl.schema_changes import InstanceLifetime
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.operations import NO_TABLE
+from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.log.store.entries import Segment
 from rowtide.log.store.location import LocalStore
 from rowtide.log.store.segments import write_segment
@@ -61,6 +63,28 @@ def test_a_transaction_in_which_an_instance_begins_is_listed(tmp_path: Path) -> 
     plan = plan_of([segment], [begun])
     assert lsns(read_transactions(store, plan, None)) == [40, 60]
     assert count_changes(read_captured(SegmentReader(store), plan)) == 1
+
+
+def test_changes_are_counted_by_instance_and_operation(tmp_path: Path) -> None:
+    """A table that two instances capture counts for both; what is not in the cycle's range counts for none."""
+    store = LocalStore(str(tmp_path))
+    changes = [(1, 20, 1), (1, 30, 1), (1, 40, 1), (2, 50, 1), (1, 60, 1), (1, 100, 1), (3, 70, 1)]
+    inserts, truncates = [Operation.INSERT] * 2, [Operation.TRUNCATE] * 2
+    operations = (*inserts, Operation.UPDATE, Operation.DELETE, Operation.INSERT, *truncates)
+    found = records(changes).sort_by("commit_lsn")
+    place = found.schema.get_field_index("operation")
+    column = pa.array([int(operation) for operation in operations], found.schema.field("operation").type)
+    segment = write_segment(store, found.set_column(place, found.schema.field("operation"), column))
+    works = [
+        InstanceWork(
+            InstanceLifetime(instance(f"m{number}", table=TABLE, name=name), CommitLsn(5)),
+            tuple(VersionRows(version_of(TABLE, table), (segment,)) for table in tables),
+        )
+        for number, (name, tables) in enumerate({"one": (1,), "again": (1, 2), "none": (9,)}.items())
+    ]
+    plan = CyclePlan(Position(10), Position(100), tuple(works), event_segments=(segment,))
+    counted = list(count_by_instance(read_captured(SegmentReader(store), plan), plan))
+    assert counted == [InstanceChanges("one", 3, 1, 0), InstanceChanges("again", 3, 1, 1)]
 
 
 def test_end_times_never_decrease_within_or_across_cycles(tmp_path: Path) -> None:

@@ -17,8 +17,7 @@ from builders.monitor.scrapes import ANY_PORT, Scrape, get, scrape
 from rowtide.cli.output.metrics import MetricsOptions, measuring
 from rowtide.core.addresses import Address
 from rowtide.core.errors import FileNotWritable
-from rowtide.core.lsn import Position
-from rowtide.events.catalogue import CyclePublished, MetricsNotWritten
+from rowtide.events.catalogue import MetricsNotWritten, RowsCaptured
 from rowtide.events.emission import emit, listening
 from rowtide.listening import ListeningFailed
 from rowtide.monitor.agent_figures import AgentCounter
@@ -29,7 +28,7 @@ ROWS = "rowtide_capture_rows_total"
 
 
 def publish(rows: int) -> None:
-    emit(CyclePublished(1, Position.of(1, 1), ("public_item",), 1, rows, 0.1, is_heartbeat=False))
+    emit(RowsCaptured("public_item", rows, 0, 0))
 
 
 def free_port() -> int:

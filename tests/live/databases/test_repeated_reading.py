@@ -11,7 +11,7 @@ from sqlalchemy import text
 from builders.capture.captured_databases import LoggedDatabase
 from rowtide.databases.postgres import kept_sessions
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.databases.postgres.kept_sessions import RepeatedReading, keeping_sessions
+from rowtide.databases.postgres.kept_sessions import RepeatedReading, keeping_sessions, make_once
 
 TYPES = text(
     "select null::int as a, 7::int8 as b, 'x''y\\ %(z)s'::text as c, '2026-11-30T12:00+01'::timestamptz as d, "
@@ -64,3 +64,46 @@ def test_a_query_that_begins_to_fail_fails_alone(logged: LoggedDatabase) -> None
             with pytest.raises(Exception, match='relation "public.item" does not exist'):
                 connection.execute(IDS, {"least": 0})
             assert connection.execute(other).scalar_one() == 1
+
+
+def test_what_is_made_of_the_same_answers_is_kept(logged: LoggedDatabase) -> None:
+    logged.execute("create table item (id int)", "insert into item values (1)")
+    reading = RepeatedReading(open_engine(logged.url))
+    made: list[str] = []
+
+    def read(*, asks_itself: bool = False) -> list[int]:
+        def list_ids() -> list[int]:
+            made.append("ids")
+            return [row.id for row in connection.execute(IDS, {"least": 0})]
+
+        def sum_ids() -> list[int]:
+            made.append("sum")
+            return [sum(make_once("ids", list_ids))]
+
+        with reading.opened() as connection:
+            return list_ids() if asks_itself else make_once("sum", sum_ids)
+
+    with keeping_sessions():
+        # The first answers come one by one.
+        assert [read(), read()] == [[1], [1]]
+        made.clear()
+        assert [read(), read()] == [[1], [1]]
+        assert made == []
+        logged.execute("insert into item values (2)")
+        assert [read(), read()] == [[3], [3]]
+        assert made == ["sum", "ids"]
+        # What others have read meanwhile is not what it was made of.
+        logged.execute("insert into item values (3)")
+        assert read(asks_itself=True) == [3, 2, 1]
+        assert read() == [6]
+        logged.execute("drop table item")
+        with pytest.raises(Exception, match='relation "public.item" does not exist'):
+            read()
+        logged.execute("create table item (id int)")
+        assert read() == [0]
+
+
+def test_a_database_that_is_read_once_keeps_nothing(logged: LoggedDatabase) -> None:
+    with keeping_sessions(), open_engine(logged.url).connect() as connection:
+        found = [make_once("one", lambda: connection.execute(text("select random()")).scalar()) for _ in range(2)]
+    assert found[0] != found[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,9 @@ from rowtide.monitor.ring import Ring
 from rowtide.monitor.tallies import Series
 from rowtide.replication.subscription_settings import SyncType
 
-CONNECTIONS = 12
+OF_THE_TEST = 2
+"""The sessions that stay open: the test's, and the one in which databases are made."""
+CONNECTIONS, RESERVED, RESERVED_FOR_SUPERUSERS = 12, 1, 3
 SYNCS = ("rowtide_merge_sync_duration_seconds", (("publication", MERGED),))
 
 
@@ -42,8 +44,8 @@ def tight_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedS
     settings = {
         **SETTINGS,
         "max_connections": str(CONNECTIONS),
-        "reserved_connections": "1",
-        "superuser_reserved_connections": "3",
+        "reserved_connections": str(RESERVED),
+        "superuser_reserved_connections": str(RESERVED_FOR_SUPERUSERS),
         "max_wal_senders": "2",
     }
     limit, most = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -92,17 +94,34 @@ def as_role(url: str, role: str) -> str:
     return make_url(url).set(username=role).render_as_string(hide_password=False)
 
 
-def fill(held: ExitStack, url: str) -> None:
-    """Use all connections that a role may have."""
+class Crowd:
+    """Sessions that use all connections that a role without rights may have, beside others that stay open."""
 
-    def is_refused() -> bool:
-        try:
-            held.enter_context(psycopg.connect(url))
-        except psycopg.OperationalError as error:
-            return "connection slots" in str(error) or "too many" in str(error)
-        return False
+    def __init__(self, url: str, watching: LoggedDatabase) -> None:
+        self._url = url
+        self._watching = watching
+        self._held: list[psycopg.Connection[Any]] = []
 
-    wait_until(is_refused, what="no connection is left")
+    def close(self) -> None:
+        for session in self._held:
+            session.close()
+
+    def fill(self, others: int) -> None:
+        """Connect until the crowd and so many other sessions have all connections.
+
+        A session that was closed, or refused, has its connection until its process has ended.
+        """
+        wait_until(lambda: self._connect(others), what="no connection is left")
+
+    def _connect(self, others: int) -> bool:
+        most = CONNECTIONS - RESERVED - RESERVED_FOR_SUPERUSERS
+        if len(self._held) + others < most:
+            with suppress(psycopg.OperationalError):
+                self._held.append(psycopg.connect(self._url))
+        ((taken,),) = self._watching.execute(
+            "select count(*) from pg_stat_activity where backend_type = 'client backend'"
+        )
+        return len(self._held) + others == most and taken == most
 
 
 def count_all(polled: Polled) -> dict[Series, float]:
@@ -176,16 +195,15 @@ def test_a_reserved_connection_keeps_a_database_known(tight: LoggedDatabase, rin
         "create role crowd login",
     )
     try:
-        with Ring.open(tmp_path / "other") as other, ExitStack() as crowd:
+        with Ring.open(tmp_path / "other") as other, closing(Crowd(as_role(tight.url, "crowd"), tight)) as crowd:
             with polling(as_role(tight.url, "watcher"), ring) as poll:
                 known = poll().view
                 with polling(as_role(tight.url, "kept_in"), other) as poll_reserved:
-                    fill(crowd, as_role(tight.url, "crowd"))
+                    crowd.fill(OF_THE_TEST + 1)
                     # Its session stays: that all are used is no failure.
                     assert poll().view.is_up
-                    # The session that was refused last has the reserved slot until its process ends.
-                    wait_until(lambda: poll_reserved().view.is_up, what="the reserved connection is free")
-            fill(crowd, as_role(tight.url, "crowd"))
+                    assert poll_reserved().view.is_up
+            crowd.fill(OF_THE_TEST)
             with polling(as_role(tight.url, "watcher"), ring) as poll:
                 lost = poll().view
                 assert (lost.is_up, lost.reason is not None and lost.reason[:7]) == (False, "RT-1101")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from sqlalchemy.engine import make_url
 
+from builders.capture.captured_databases import LoggedDatabase
 from builders.monitor.scrapes import (
     ANY_PORT,
     MERGED,
@@ -22,6 +22,8 @@ from builders.monitor.scrapes import (
     scrape_until,
 )
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
+from builders.servers.server_reads import wait_until_alone
+from rowtide.core.addresses import Address
 from rowtide.handle import connect
 from rowtide.monitor.catalogue import METRICS, STATE_VALUES, MetricType
 from rowtide.monitor.databases import NamedUrl
@@ -43,18 +45,30 @@ _OF_SOME_DATABASES = {
 
 
 @pytest.fixture
-def scraped(replicated: ReplicatedDatabase, tmp_path: Path) -> Iterator[tuple[ReplicatedDatabase, Scrape]]:
+def scraped(replicated: ReplicatedDatabase, tmp_path: Path) -> tuple[ReplicatedDatabase, Scrape]:
     publisher = do_everything(replicated, tmp_path)
-    scans = "select sum(seq_scan) from pg_stat_user_tables where schemaname = 'public'"
+    before = count_scans(publisher)
     with monitoring(tmp_path / "state", publisher.url) as address:
         found = scrape_until(address, lambda found: found.values("rowtide_up") == [1])
-        before = publisher.execute("select pg_stat_force_next_flush()", scans)
         status, ready = get(address, "/readyz")
         assert (status, '"ready":true' in ready) == (200, True), ready
         assert get(address, "/healthz") == (200, "ok\n")
-        time.sleep(1)
-        assert publisher.execute(scans) == before
-        yield replicated, found
+        scrape_next(address)
+    assert count_scans(publisher) == before
+    return replicated, found
+
+
+def count_scans(database: LoggedDatabase) -> int:
+    """Return how often sessions that were closed have read the users' tables as a whole."""
+    wait_until_alone(database.session)
+    ((scans,),) = database.execute("select sum(seq_scan) from pg_stat_user_tables where schemaname = 'public'")
+    return int(scans)
+
+
+def scrape_next(address: Address) -> Scrape:
+    """Wait until each database was polled once more, and scrape."""
+    first = {*scrape(address).values("rowtide_scrape_duration_seconds")}
+    return scrape_until(address, lambda found: first.isdisjoint(found.values("rowtide_scrape_duration_seconds")))
 
 
 def test_a_monitor_beside_the_owner_sees_the_same(
@@ -66,15 +80,20 @@ def test_a_monitor_beside_the_owner_sees_the_same(
     as_monitor = make_url(publisher.url).set(username=role).render_as_string(hide_password=False)
     databases = (NamedUrl("owner", publisher.url), NamedUrl("monitor", as_monitor))
     with Ring.open(tmp_path / "both") as ring, serving(databases, ring, ANY_PORT, every_s=0.2) as served:
-        found = scrape_until(served.address, lambda found: found.values("rowtide_up") == [1, 1])
-        time.sleep(1)
-        found = scrape(served.address)
+        scrape_until(served.address, lambda found: found.values("rowtide_up") == [1, 1])
+        found = scrape_next(served.address)
 
     assert found.values("rowtide_up") == [1, 1]
     assert found.values("rowtide_merge_subscriptions", publication=MERGED, state="healthy") == [1, 1]
     assert found.values("rowtide_merge_sync_duration_seconds_count", publication=MERGED) == [1, 1]
-    states = [sample.labels["database"] for sample in found.samples if sample.name == "rowtide_health_state"]
-    assert states.count("owner") == states.count("monitor")
+
+    def subjects(database: str) -> set[tuple[str, str]]:
+        samples = [sample for sample in found.samples if sample.labels.get("database") == database]
+        labels = [(sample.name, sample.labels.get("subscriber") or sample.labels.get("subject")) for sample in samples]
+        return {(name, label) for name, label in labels if label is not None}
+
+    assert any(name == "rowtide_subscription_state" for name, _ in subjects("owner"))
+    assert subjects("monitor") == subjects("owner")
 
 
 def test_each_metric_of_a_busy_database_is_plausible(scraped: tuple[ReplicatedDatabase, Scrape]) -> None:

@@ -18,7 +18,9 @@ from rowtide.databases.postgres.connect import libpq_url
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.quoting import quote
 from rowtide.handle import connect
+from rowtide.monitor.labels import without_users
 from rowtide.rights.errors import GrantRefused, NothingToGrant, RoleUnknown
+from rowtide.rights.monitor_views import plan_views
 from rowtide.rights.purpose import Purpose
 
 MakeRole = Callable[[str], str]
@@ -113,6 +115,33 @@ def test_a_monitor_reads_no_values_urls_and_texts(monitored: MonitoredDatabase) 
                 role.execute(f"select * from {closed}".encode())
     said = [monitored.run(command) for command in ("health", "replication errors", "cdc job-history", "merge status")]
     assert [ended for ended in said if CANARY in ended.output + ended.errors] == []
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        f"postgresql://{CANARY}@db1:5433/my shop?sslmode=require&host=/run&passfile={CANARY}&port=5432",
+        f"postgresql://[::1]/shop?application_name=reports&options=-c+x%3D{CANARY}&user={CANARY}",
+        f"postgresql://db1,db2/shop?user={CANARY}&target_session_attrs=any",
+        "sqlite:////data/a%26b&c=d.db?mode=ro",
+        "log reader",
+    ],
+)
+def test_monitors_and_metrics_name_a_subscriber_alike(server: EmbeddedServer, stored: str) -> None:
+    views = plan_views("distribution", {"MSdistribution_agents": ("subscriber",)})
+    assert views is not None
+    with psycopg.connect(server.url()) as session:
+        session.execute('create schema distribution create table "MSdistribution_agents" (subscriber text)')
+        session.execute("create schema rowtide_monitor_distribution")
+        session.execute('insert into distribution."MSdistribution_agents" values (%s)', [stored])
+        for statement in views.statements:
+            session.execute(statement.encode())
+        named = session.execute(
+            'select subscriber from rowtide_monitor_distribution."MSdistribution_agents"'
+        ).fetchone()
+        session.rollback()
+    assert named == (without_users(stored),)
+    assert CANARY not in str(named)
 
 
 def test_a_grant_that_was_revoked_is_granted_by_what_is_printed(monitored: MonitoredDatabase) -> None:

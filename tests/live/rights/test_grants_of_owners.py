@@ -14,7 +14,10 @@ from rowtide.rights.commands import COMMANDS
 
 BY_NAME: Mapping[str, Command] = {command.name: command for command in commands()}
 OF_OWNER = "membership in the owner of rowtide's schemas"
-OWNED = [BY_NAME[row.command] for row in COMMANDS if OF_OWNER in row.needed and row.command in BY_NAME]
+OWNED = [
+    *(BY_NAME[row.command] for row in COMMANDS if OF_OWNER in row.needed and row.command in BY_NAME),
+    BY_NAME["cdc reinitialize"],
+]
 STARTS_SPARK = {"replication deliver-backlogs"}
 REFUSALS = ("RT-1143", "RT-1149", "RT-1106", "RT-22904", "RT-1127", "RT-229:")
 LAST = ("drop", "disable", "reinitialize", "restart", "adopt", "skip")

@@ -5,21 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import psycopg
 import pytest
 
 from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase
 from builders.commands.command_lines import Ended, rowtide
 from builders.servers.monitored_databases import as_role
+from fixtures.servers import fresh_database
 from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.handle import connect
-from rowtide.rights.commands import COMMANDS
+from rowtide.rights.commands import AS_OTHERS, AT_SUBSCRIBERS, COMMANDS
 from rowtide.rights.facts import read_facts
 from rowtide.rights.grants import Grant, describe
 from rowtide.rights.plans import plan
 from rowtide.rights.purpose import Purpose
 
 MakeRole = Callable[[str], str]
+READERS_OTHERS = (
+    ["cdc", "columns", "odd"],
+    ["cdc", "ddl-history", "odd"],
+    ["cdc", "follow", "odd", "--idle-timeout", "0"],
+    ["cdc", "table-changes", quote_qualified("The shop", "Odd \"one's")],
+)
 NAMED = quote_qualified("The shop", "Odd \"one's")
 
 
@@ -101,10 +110,42 @@ def test_a_reader(make_role: MakeRole, copied: CapturedDatabase) -> None:
     }
     assert needed == grants.keys()
     url = as_role(copied.url, role)
-    for command in commands:
+    for command in (*commands, *READERS_OTHERS):
         require_each(copied, role, grants, needed, partial(run_one, *command, "--db", url))
+    others = {name for name, other in AS_OTHERS.items() if other == "cdc changes INSTANCE"}
+    assert others - {" ".join(words[:2]) for words in READERS_OTHERS} == {"cdc acknowledge", "cdc apply", "cdc as-of"}
     assert [one for one in connect(url).check(purpose="reader") if one.state == "failing"] == []
     clean(copied, role)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_subscriber(make_role: MakeRole, logged: LoggedDatabase, server: EmbeddedServer, *, is_there: bool) -> None:
+    """Its rights are those in the subscriber's database, whose tables are another role's, or not there yet."""
+    prepare(make_role, logged)
+    logged.execute(f"insert into {NAMED} values (1, 'a')")
+    replication = connect(logged.url).replication
+    replication.add_publication("shop", lake=str(logged.lake))
+    replication.add_article("shop", NAMED)
+    with fresh_database(server) as url, psycopg.connect(url, autocommit=True) as session:
+        subscriber = LoggedDatabase(url, logged.lake, session)
+        owner, role = prepare(make_role, subscriber)
+        grants = grants_of(subscriber, role, Purpose.SUBSCRIBER)
+        adding = ("add-subscription", "shop", "--subscriber", as_role(url, role), "--if-exists", "truncate")
+
+        def run() -> list[Ended]:
+            ended = [rowtide("replication", *words, "--db", logged.url) for words in (adding, ("run", "--once"))]
+            # The subscription stays from the time before.
+            return [one for one in ended if "RT-14058" not in one.errors]
+
+        if is_there:
+            # What is the owner's is written with its rights.
+            subscriber.execute('grant usage on schema "The shop" to public')
+        else:
+            subscriber.execute(f"drop table {NAMED}")
+        needed = {*AT_SUBSCRIBERS["tables that are there" if is_there else "tables that are created"]}
+        require_each(subscriber, role, grants, needed, run)
+        assert subscriber.execute(f"select * from {NAMED}") == [(1, "a")]
+        clean(subscriber, role, owner)
 
 
 @pytest.mark.parametrize(

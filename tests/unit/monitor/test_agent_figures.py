@@ -21,13 +21,14 @@ from rowtide.events.catalogue import (
     GatewayAnswered,
     JobEnded,
     JobFailed,
+    RowsCaptured,
     SubscriptionRetries,
     SubscriptionStopped,
     Synchronised,
     TracerArrived,
 )
 from rowtide.events.event import Emitted, Event, Scope
-from rowtide.monitor.agent_figures import AgentCounter
+from rowtide.monitor.agent_figures import MOST_INSTANCES, AgentCounter
 from rowtide.monitor.exposition import render_agent
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
@@ -61,10 +62,24 @@ def cycle(rows: int, seconds: float) -> CyclePublished:
     return CyclePublished(1, LSN, ("public_item",), 1, rows, seconds, is_heartbeat=False)
 
 
-def test_cycles_are_a_histogram_and_their_rows_a_counter() -> None:
+def test_rows_are_counted_by_operation_and_by_few_instances() -> None:
+    counter = counted(
+        RowsCaptured("public_item", 3, 2, 0),
+        RowsCaptured("public_item", 1, 0, 0),
+        *(RowsCaptured(f"public_item_{number}", 0, 0, 1) for number in range(MOST_INSTANCES + 10)),
+    )
+    name = "rowtide_capture_rows_total"
+    assert value(counter, name, instance="public_item", operation="insert") == 4
+    assert value(counter, name, instance="public_item", operation="update") == 2
+    assert value(counter, name, instance="public_item", operation="delete") is None
+    assert value(counter, name, instance="public_item_0", operation="delete") == 1
+    assert value(counter, name, instance="", operation="delete") == 11
+    assert len([key for key in samples(counter) if key[0] == name]) == 2 + MOST_INSTANCES
+
+
+def test_cycles_are_a_histogram() -> None:
     counter = counted(cycle(3, 0.2), cycle(4, 700.0))
     name, phase = "rowtide_capture_cycle_duration_seconds", "Done"
-    assert value(counter, "rowtide_capture_rows_total") == 7
     assert value(counter, f"{name}_bucket", phase=phase, le="0.25") == 1
     assert value(counter, f"{name}_bucket", phase=phase, le="600.0") == 1
     assert value(counter, f"{name}_bucket", phase=phase, le="+Inf") == 2

@@ -46,8 +46,15 @@ def test_operators_act_through_urls_of_the_same_database() -> None:
         ("postgresql:///shop?user=bob&host=/run", "postgresql:///shop?host=/run"),
         ("host=db1 user=bob dbname=shop", "host=db1 dbname=shop"),
         ("host=db1 user='b o b' dbname=shop", "host=db1 dbname=shop"),
-        ("sqlite:////data/field.db", "sqlite:////data/field.db"),
+        ("postgresql://b o b@[::1]:5433/my shop", "postgresql://[::1]:5433/my shop"),
+        (
+            "postgresql:///shop?application_name=a&host=/run&sslmode=require",
+            "postgresql:///shop?application_name=a&host=/run",
+        ),
+        ("postgresql://h/shop?options=-c+x%3D1&passfile=/x&port=5433", "postgresql://h/shop?port=5433"),
+        ("sqlite:////data/field.db?mode=ro", "sqlite:////data/field.db"),
         ("subscription shop to postgresql://bob@db1/shop", "subscription shop to postgresql://db1/shop"),
+        ("postgresql://db1/shop?sslmode=require is late", "postgresql://db1/shop is late"),
     ],
 )
 def test_a_subscriber_is_named_without_its_user(stored: str, label: str) -> None:

@@ -18,7 +18,9 @@ import pyarrow.compute as pc
 
 from rowtide.cdc.capture.appends import AS_FITS, ChangeAppender, InstanceTables, Widening
 from rowtide.cdc.capture.change_files import (
+    InstanceChanges,
     SegmentReader,
+    count_by_instance,
     count_changes,
     dummy_transaction,
     find_end,
@@ -70,6 +72,7 @@ class CycleReport:
     seconds: float
     figures: ScanFigures
     is_heartbeat: bool = False
+    changes: tuple[InstanceChanges, ...] = ()
 
 
 @frozen
@@ -298,7 +301,8 @@ class Capture:
         self._advance()
         instances = tuple(work.lifetime.instance.capture_instance for work in plan.work)
         seconds = time.monotonic() - started
-        self._on_cycle(CycleReport(cycle, plan.to_position, instances, seconds, figures, plan.is_empty))
+        changes = tuple(count_by_instance(captured, plan))
+        self._on_cycle(CycleReport(cycle, plan.to_position, instances, seconds, figures, plan.is_empty, changes))
 
     def _record(self, plan: CyclePlan, cycle: int) -> bool:
         """Record a cycle's range, in a thread of its own; return False if another process has recorded one for it."""

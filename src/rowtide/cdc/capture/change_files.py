@@ -22,7 +22,7 @@ from rowtide.cdc.published import LSN_TIME_MAPPING, arrow_schema
 from rowtide.cdc.rows.conversion import LsnRange, convert_records, count_rows
 from rowtide.cdc.rows.row_images import ImageMalformed
 from rowtide.core.lsn import Position
-from rowtide.core.operations import NO_TABLE
+from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.core.records import RECORD
 from rowtide.core.tables import LoggedTable
 from rowtide.core.values import frozen
@@ -79,6 +79,7 @@ class SegmentReader:
 
 TRANSACTION = arrow_schema(LSN_TIME_MAPPING, "start_lsn", "tran_end_time", "tran_id", "tran_commit_time")
 _TIME = TRANSACTION.field("tran_end_time").type
+_ROW_CHANGES = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 _COMMIT_COLUMNS = ("commit_lsn", "commit_time", "xid", "table_id", "operation")
 _NOTHING = pa.schema([RECORD.field(name) for name in _COMMIT_COLUMNS]).empty_table()
 
@@ -96,6 +97,28 @@ def read_captured(segments: SegmentReader, plan: CyclePlan) -> Mapping[str, pa.T
 def count_changes(captured: Mapping[str, pa.Table]) -> int:
     """Return how many of `read_captured`'s records are row changes."""
     return sum(int(np.count_nonzero(records["table_id"].to_numpy() != NO_TABLE)) for records in captured.values())
+
+
+@frozen
+class InstanceChanges:
+    """How many changes of an instance's table a cycle has read."""
+
+    capture_instance: str
+    inserts: int
+    updates: int
+    deletes: int
+
+
+def count_by_instance(captured: Mapping[str, pa.Table], plan: CyclePlan) -> Iterator[InstanceChanges]:
+    """Yield how many of `read_captured`'s records are changes of each instance's table, of those that have any."""
+    records = pa.concat_tables([_NOTHING, *captured.values()])
+    found = records.group_by(["table_id", "operation"]).aggregate([([], "count_all")]).to_pylist()
+    counts = {(row["table_id"], row["operation"]): int(row["count_all"]) for row in found}
+    for work in plan.work:
+        tables = {piece.version.table_id for piece in work.slices}
+        rows = [sum(counts.get((table, operation), 0) for table in tables) for operation in _ROW_CHANGES]
+        if any(rows):
+            yield InstanceChanges(work.lifetime.instance.capture_instance, *rows)
 
 
 def list_transactions(captured: Mapping[str, pa.Table], last_time: datetime | None) -> pa.Table:

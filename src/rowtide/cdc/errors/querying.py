@@ -113,9 +113,10 @@ class InstanceNotReadable(NotFound, number=22981):
     """There is no such capture instance, or this role may not know of it (SQL Server: 22981)."""
 
     fact = "there is no capture instance {instance}, or role {role} may not read it"
-    hint = "`rowtide cdc instances` lists those that it may read."
+    hint = "{granting}`rowtide cdc instances` lists those that it may read."
     instance: str
     role: str
+    granting: str
 
 
 class WrapperColumnUnknown(NotFound, number=22918):

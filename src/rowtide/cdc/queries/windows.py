@@ -278,10 +278,25 @@ class LsnTimes:
         """Return when the last transaction up to an LSN ended, None if there is none."""
         return self._last_end(None, lsn.value)
 
-    def find_next_time(self, lsn: CommitLsn) -> datetime | None:
-        """Return when the first transaction from an LSN on ended, None if there is none; by few files of the table."""
-        end = self._open().find_end("start_lsn", lsn.value, 1)
-        return _moment(_extreme("min", map(_ends, self._published(lsn.value, end))))
+    def find_next_times(self, lsns: Iterable[CommitLsn], most_reads: int) -> dict[CommitLsn, datetime]:
+        """Return when the first transaction from each LSN on ended, as far as there is one.
+
+        The lowest are looked up first. A read is of few files of the table, and answers for all LSNs in these.
+        """
+        table, found, reads = self._open(), dict[CommitLsn, datetime](), 0
+        rows: pa.Table = _COLUMNS.empty_table()
+        end: int | None = -1
+        for lsn in sorted(lsns):
+            rows = rows.filter(pc.greater_equal(rows["start_lsn"], pa.scalar(lsn.value)))
+            if not rows.num_rows and end is not None:
+                if reads == most_reads:
+                    break
+                reads, end = reads + 1, table.find_end("start_lsn", lsn.value, 1)
+                rows = pa.concat_tables([_COLUMNS.empty_table(), *self._published(lsn.value, end, table)])
+            ended = _moment(_extreme("min", [_ends(rows)]))
+            if ended is not None:
+                found[lsn] = ended
+        return found
 
     def may_know(self, lsn: CommitLsn) -> bool:
         """Return whether a transaction of an LSN, or of the next one, was published, visible to readers or not.
@@ -339,10 +354,12 @@ class LsnTimes:
             raise LakeUnknown(self._lake)
         return table
 
-    def _published(self, low: int | None = None, high: int | None = None) -> Iterator[pa.Table]:
+    def _published(
+        self, low: int | None = None, high: int | None = None, table: SmallTable | None = None
+    ) -> Iterator[pa.Table]:
         """Yield the transactions with LSNs in [low, high] that a reader on this host may see."""
         now = datetime.now(UTC)
-        for rows in self._open().stream(_COLUMNS, Between("start_lsn", low, high)):
+        for rows in (table or self._open()).stream(_COLUMNS, Between("start_lsn", low, high)):
             visible = past(rows, now, host_name())
             lsns = visible["start_lsn"]
             is_above = pc.greater_equal(lsns, pa.scalar(low if low is not None else _LEAST))

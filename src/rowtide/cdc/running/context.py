@@ -27,7 +27,14 @@ from rowtide.cdc.widening_removal import MendedTable
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
-from rowtide.events.catalogue import ColumnsWidened, CopyAdvanced, CyclePublished, ScansNotRecorded, TableMended
+from rowtide.events.catalogue import (
+    ColumnsWidened,
+    CopyAdvanced,
+    CyclePublished,
+    RowsCaptured,
+    ScansNotRecorded,
+    TableMended,
+)
 from rowtide.events.emission import emit
 from rowtide.storage.store import Traffic, read_traffic
 
@@ -69,6 +76,8 @@ def emitting(watchers: Watchers) -> Watchers:
     """Return watchers that emit an event for each report, and pass it on. Retries are events already: `run_agent`."""
 
     def on_cycle(report: CycleReport) -> None:
+        for one in report.changes:
+            emit(RowsCaptured(one.capture_instance, one.inserts, one.updates, one.deletes))
         emit(_published(report))
         watchers.on_cycle(report)
 

@@ -19,7 +19,6 @@ from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.postgres.capture_facts import CapturedInstance, CaptureFacts, RuleFacts, SlotFacts
 from rowtide.diagnosis.postgres.reading import DatabaseFacts
 from rowtide.diagnosis.postgres.server_facts import RoleFacts, ServerFacts
-from rowtide.diagnosis.postgres.table_facts import PostgresTableFacts
 from rowtide.diagnosis.postgres.tables import check_members
 from rowtide.diagnosis.result import (
     AS_OWNER,
@@ -87,7 +86,7 @@ def check_capture(facts: DatabaseFacts) -> Iterator[CheckResult]:
     yield from check_log(facts.capture, facts.server)
     if not facts.capture.has_triggers:
         yield _check_triggers(facts.capture, facts.role)
-    yield from check_instances(facts.capture, facts.tables)
+    yield from check_instances(facts.capture, (one.table for one in facts.tables))
     yield from check_members(facts.capture.members)
     yield from check_consumers(facts.capture)
     if facts.capture.requests is not None:
@@ -208,9 +207,9 @@ def measure_slot(slot: SlotFacts) -> tuple[Measure, ...]:
     return sizes(kept_bytes=slot.kept_bytes, safe_bytes=slot.safe_bytes)
 
 
-def check_instances(capture: CaptureFacts, tables: Iterable[PostgresTableFacts]) -> Iterator[CheckResult]:
+def check_instances(capture: CaptureFacts, tables: Iterable[SourceTable]) -> Iterator[CheckResult]:
     """Check capture instances whose tables were looked at, and those whose tables are gone."""
-    known = {table.table.source_id: table.table for table in tables}
+    known = {table.source_id: table for table in tables}
     for instance in capture.instances:
         subject = f"instance {instance.name}"
         table = known.get(instance.source_id)

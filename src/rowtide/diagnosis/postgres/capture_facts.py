@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
 
 from sqlalchemy import Connection, text
 
-from rowtide.cdc.consumers.consumers import ListedConsumer, list_lags
+from rowtide.cdc.consumers.consumers import ListedConsumer, list_consumers
 from rowtide.cdc.definitions import (
     READER,
     are_begun,
@@ -27,6 +29,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.kept_sessions import make_once
 from rowtide.diagnosis.places import LAKE, LOG_STORE, Place, read_place
 from rowtide.diagnosis.postgres.table_facts import MemberFacts, read_members
 from rowtide.log.errors import HistoryDiverged, LogStoreMoved, LogStoreTaken, ManifestMissing
@@ -42,6 +45,7 @@ from rowtide.log.store.state import ManifestState
 from rowtide.storage.places import local_folder
 
 _ANY_POSITION = (1 << 63) - 1
+ReadManifest = Callable[[str], ManifestState | None]
 
 
 @frozen
@@ -113,14 +117,24 @@ class RuleFacts:
     failed: tuple[RuledTable, ...] = ()
 
 
-def read_capture(connection: Connection, source: SourceDefinition, url: str, *, may_stream: bool) -> CaptureFacts:
-    """Return what enabling or publishing made; without `may_stream` the server's history is left alone."""
+def read_capture(
+    connection: Connection,
+    source: SourceDefinition,
+    url: str,
+    *,
+    may_stream: bool,
+    read_manifest: ReadManifest | None = None,
+) -> CaptureFacts:
+    """Return what enabling or publishing made; without `may_stream` the server's history is left alone.
+
+    `read_manifest` reads the log store's manifest, by default as a whole.
+    """
     blockers: list[RowtideError] = []
     state: ManifestState | None = None
     # Before the log store, in which a log reader records a position before it confirms it.
     seen = slot.find_slot(connection, source.slot)
     with _noting(blockers):
-        state = load_manifest(source.log_store)
+        state = (read_manifest or load_manifest)(source.log_store)
     blockers += _find_blockers(connection, source, url, seen, state, may_stream=may_stream)
     is_enabled = are_begun(connection)
     is_complete = not (is_enabled and find_missing(connection))
@@ -172,6 +186,32 @@ def load_manifest(url: str) -> ManifestState | None:
     return Manifest.open(open_store(url)).state
 
 
+class KeptManifest:
+    """A manifest that is read again and again: only what was written since, unless the log store was replaced.
+
+    One in a bucket is read as a whole, which takes fewer requests.
+    """
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+        self._manifest: Manifest | None = None
+        self._last_entry: bytes | None = None
+
+    def read(self, url: str) -> ManifestState | None:
+        """Read the manifest, as `load_manifest`."""
+        # One that cannot be read is read as a whole the next time.
+        manifest, self._manifest = self._manifest, None
+        folder = local_folder(url)
+        if folder is None or not os.path.isdir(folder):
+            return load_manifest(url)
+        if manifest is None or folder != self._folder or manifest.read_last_entry() != self._last_entry:
+            manifest = Manifest.open(open_store(url))
+        else:
+            manifest.refresh()
+        self._folder, self._manifest, self._last_entry = folder, manifest, manifest.read_last_entry()
+        return manifest.state
+
+
 def _read_rules(connection: Connection) -> RuleFacts | None:
     rules = list_rules(connection)
     if not rules:
@@ -183,29 +223,40 @@ def _read_rules(connection: Connection) -> RuleFacts | None:
 def _read_consumers(connection: Connection, state: ManifestState | None) -> tuple[ListedConsumer, ...]:
     require_complete(connection)
     reader = state.readers.get(READER) if state is not None else None
-    return list_lags(connection, reader.as_of if reader is not None else None)
+    published_as_of = reader.as_of if reader is not None else None
+    listed = make_once("consumers", lambda: list_consumers(connection))
+    return tuple(consumer.describe(published_as_of) for consumer in listed)
 
 
 def _read_instances(connection: Connection, state: ManifestState | None) -> Iterator[CapturedInstance]:
     members = {member.member_id: member for member in state.members} if state is not None else {}
+    for member_id, recorded in make_once("instances", lambda: dict(_list_recorded(connection))).items():
+        member = members.get(member_id)
+        if member is None:
+            yield recorded
+        else:
+            definition = decode_instance(member.definition)
+            yield replace(recorded, definition=definition, read_numbers=member.column_numbers)
+
+
+def _list_recorded(connection: Connection) -> Iterator[tuple[str, CapturedInstance]]:
+    """Yield the instances of the catalogue by their member ids, without what the log reader knows."""
     names = {name: (schema, table) for name, schema, table, *_ in list_catalogue(connection)}
     present = set(connection.execute(text(_PRESENT)).scalars())
     copied = list_copied(connection)
     for enabled in list_enabled(connection):
-        member = members.get(enabled.member_id)
-        definition = decode_instance(member.definition) if member is not None else None
         schema, table = names[enabled.capture_instance]
-        is_dropped = enabled.source_id not in present
-        numbers = member.column_numbers if member is not None else ()
-        yield CapturedInstance(
-            enabled.capture_instance,
-            schema,
-            table,
-            enabled.source_id,
-            is_dropped,
-            definition,
-            numbers,
-            enabled.member_id in copied,
+        yield (
+            enabled.member_id,
+            CapturedInstance(
+                enabled.capture_instance,
+                schema,
+                table,
+                enabled.source_id,
+                is_dropped=enabled.source_id not in present,
+                definition=None,
+                is_copied=enabled.member_id in copied,
+            ),
         )
 
 

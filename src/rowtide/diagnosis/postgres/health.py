@@ -107,7 +107,8 @@ def _check_capture(log: LogFacts) -> Iterator[CheckResult]:
         yield _in_log_store(Code.CAPTURE_UNKNOWN, "capture", "how far it is")
     yield from check_lake(log.lake)
     yield from if_read(log.rows_left, Code.ROWS_LEFT_UNKNOWN, "disabled instances", check_rows_left)
-    of_instances = tuple(check_instances(capture, log.tables)) if capture.instances else ()
+    tables = (member.table for member in capture.members if member.table is not None)
+    of_instances = tuple(check_instances(capture, tables)) if capture.instances else ()
     found = (*of_instances, *check_members(capture.members, CAPTURE))
     if capture.instances and capture.state is None:
         # As they were enabled, they are in the log store.

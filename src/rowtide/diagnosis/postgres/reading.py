@@ -26,9 +26,9 @@ from rowtide.diagnosis.codes import ALL_AREAS, Area, Code
 from rowtide.diagnosis.merge import MergeFacts, read_merge
 from rowtide.diagnosis.places import Place
 from rowtide.diagnosis.postgres.access_facts import MergedFacts
-from rowtide.diagnosis.postgres.capture_facts import CaptureFacts, read_capture, read_places
+from rowtide.diagnosis.postgres.capture_facts import CaptureFacts, ReadManifest, read_capture, read_places
 from rowtide.diagnosis.postgres.server_facts import RoleFacts, ServerFacts, is_merged, read_server
-from rowtide.diagnosis.postgres.table_facts import PostgresTableFacts, read_table_facts
+from rowtide.diagnosis.postgres.table_facts import PostgresTableFacts
 from rowtide.diagnosis.postgres.tracking_facts import TrackingFacts, read_tracking
 from rowtide.diagnosis.result import Known, Unread, attempt
 from rowtide.log.catalogue import find_source
@@ -122,12 +122,11 @@ NO_LAKE_FACTS = LakeFacts()
 class LogFacts:
     """What is read through the log; `cleanup` and `capturing` are None where only publications read it.
 
-    `tables` are the captured ones, `rows_left` the damaged tables of disabled instances.
+    `rows_left` are the damaged tables of disabled instances.
     """
 
     capture: CaptureFacts
     reading: ReadingFacts | Unread
-    tables: tuple[PostgresTableFacts, ...]
     capturing: CaptureStatus | Unread | None
     cleanup: CleanupStatus | Unread | None
     delivery: DeliveryStatus | Unread | None
@@ -173,20 +172,29 @@ def attempt_here(read: Callable[[], Known]) -> Known | Unread:
     return attempt(read_translated)
 
 
-def read_log(connection: Connection, url: str, *, may_stream: bool) -> CaptureFacts | Unread | None:
-    """Return what reads the log, None where nothing does."""
+def read_log(
+    connection: Connection, url: str, *, may_stream: bool, read_manifest: ReadManifest | None = None
+) -> CaptureFacts | Unread | None:
+    """Return what reads the log, None where nothing does. See `read_capture`."""
 
     def read() -> CaptureFacts | None:
         source = find_source(connection, StoreFormat.require_readable)
-        return read_capture(connection, source, url, may_stream=may_stream) if source is not None else None
+        if source is None:
+            return None
+        return read_capture(connection, source, url, may_stream=may_stream, read_manifest=read_manifest)
 
     return attempt_here(read)
 
 
-def read_work(connection: Connection, url: str, areas: Collection[Area] = ALL_AREAS) -> PostgresWorkFacts:
+def read_work(
+    connection: Connection,
+    url: str,
+    areas: Collection[Area] = ALL_AREAS,
+    read_manifest: ReadManifest | None = None,
+) -> PostgresWorkFacts:
     """Read what rowtide does in a database, as far as it is of some areas; what cannot be read is `Unread`."""
     server = read_server(connection, url, tries_stream=False)
-    capture = read_log(connection, url, may_stream=True)
+    capture = read_log(connection, url, may_stream=True, read_manifest=read_manifest)
     tracking = attempt_here(lambda: read_tracking(connection, (), None)) if Area.TRACKING in areas else None
     return complete_work(connection, url, server, capture, tracking, areas=areas)
 
@@ -197,13 +205,12 @@ def complete_work(
     server: ServerFacts,
     capture: CaptureFacts | Unread | None,
     tracking: TrackingFacts | Unread | None,
-    tables: tuple[PostgresTableFacts, ...] | None = None,
     places: tuple[Place, ...] | None = None,
     areas: Collection[Area] = ALL_AREAS,
 ) -> PostgresWorkFacts:
-    """Read the rest of what rowtide does; `tables` are the captured ones, `places` the folders, if they were read."""
+    """Read the rest of what rowtide does; `places` are the folders, if they were read."""
     if isinstance(capture, CaptureFacts):
-        log: LogFacts | Unread | None = attempt_here(lambda: _read_agents(connection, capture, tables, places, areas))
+        log: LogFacts | Unread | None = attempt_here(lambda: _read_agents(connection, capture, places, areas))
     else:
         log = capture
     return PostgresWorkFacts(
@@ -219,21 +226,15 @@ def complete_work(
 def _read_agents(
     connection: Connection,
     capture: CaptureFacts,
-    tables: tuple[PostgresTableFacts, ...] | None,
     places: tuple[Place, ...] | None,
     areas: Collection[Area],
 ) -> LogFacts:
     source, state = capture.source, capture.state
     captures, publishes = capture.is_enabled and Area.CAPTURE in areas, Area.REPLICATION in areas
-    captured = {instance.source_id for instance in capture.instances}
-    known = tuple(member.table for member in capture.members if member.table is not None)
     lake = _LakeReading(source.lake, state)
     return LogFacts(
         capture=capture,
         reading=attempt_here(lambda: _read_reading(connection, capture)),
-        tables=read_table_facts(connection, tuple(captured), named=False, captured=captured, known=known)
-        if tables is None
-        else tables,
         capturing=attempt_here(lambda: read_capture_status(connection, source, state, instances=len(capture.instances)))
         if captures and state is not None
         else None,

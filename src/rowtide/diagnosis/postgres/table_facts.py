@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection, Row, text
@@ -11,6 +11,7 @@ from rowtide.cdc import definitions
 from rowtide.core.values import frozen
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.catalogue import find_table, read_tables
+from rowtide.databases.postgres.kept_sessions import make_once
 from rowtide.databases.source_table import SourceTable
 from rowtide.log import catalogue
 from rowtide.merge.definitions import SCHEMA as MERGE_SCHEMA
@@ -92,26 +93,14 @@ def read_table_facts(
     *,
     named: bool,
     captured: Collection[int],
-    known: Iterable[SourceTable] = (),
 ) -> tuple[PostgresTableFacts, ...]:
-    """Return the facts of those tables that exist; `named` says that the user named them, `known` ones were read."""
+    """Return the facts of those tables that exist; `named` says that the user named them."""
     details = {row.source_id: row for row in connection.execute(text(_DETAILS), {"source_ids": list(chosen)})}
     return tuple(
         _table_facts(table, details[table.source_id], named=named, is_captured=table.source_id in captured)
-        for table in _read_unknown(connection, chosen, known)
+        for table in read_tables(connection, chosen)
         if table.source_id in details
     )
-
-
-def _read_unknown(connection: Connection, chosen: Sequence[int], known: Iterable[SourceTable]) -> Sequence[SourceTable]:
-    """Return tables by schema and name, without reading again those that are known."""
-    wanted = set(chosen)
-    found = {table.source_id: table for table in known if table.source_id in wanted}
-    if not found:
-        return read_tables(connection, chosen)
-    others = [source_id for source_id in chosen if source_id not in found]
-    tables = [*found.values(), *(read_tables(connection, others) if others else ())]
-    return sorted(tables, key=lambda table: (table.schema, table.name))
 
 
 def read_foreign_tables(connection: Connection) -> tuple[str, ...]:
@@ -193,7 +182,7 @@ def read_members(connection: Connection) -> tuple[MemberFacts, ...]:
 
     An article outlives its table.
     """
-    return (*_read_present(connection), *_read_dropped(connection))
+    return make_once("members", lambda: (*_read_present(connection), *_read_dropped(connection)))
 
 
 def _read_present(connection: Connection) -> Iterator[MemberFacts]:

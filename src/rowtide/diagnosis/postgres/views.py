@@ -185,8 +185,7 @@ def _read_work(connection: Connection, url: str, facts: DatabaseFacts) -> tuple[
         capture = Unread(log_unread)
     tracking_unread = facts.unread.get(Code.TRACKING_UNKNOWN)
     tracking = Unread(tracking_unread) if tracking_unread is not None else facts.tracking
-    captured = tuple(table for table in facts.tables if table.is_captured)
-    return tuple(check_work(complete_work(connection, url, facts.server, capture, tracking, captured, facts.places)))
+    return tuple(check_work(complete_work(connection, url, facts.server, capture, tracking, facts.places)))
 
 
 def _check_named_tables(connection: Connection, facts: DatabaseFacts) -> tuple[CheckResult, ...]:

@@ -143,6 +143,10 @@ class Manifest:
         self._follow()
         return self.state
 
+    def read_last_entry(self) -> bytes | None:
+        """Return the content of the state's last entry, None if it is not there: then the store was replaced."""
+        return get_all(self.store, [_entry_path(self.state.version)])[0]
+
     def follow(self, other: Manifest, for_s: float) -> ManifestState:
         """Return the state that another thread's manifest of the same store knows; read the entries behind it unless
         its end was looked for within that many seconds. Raises as `refresh`.

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Self
 
 from sqlalchemy import Connection
@@ -19,6 +18,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.kept_sessions import RepeatedReading, keeping_sessions
 from rowtide.diagnosis.codes import ALL_AREAS, Area
 from rowtide.diagnosis.merge import MergeFacts, read_merge
+from rowtide.diagnosis.postgres.capture_facts import KeptManifest
 from rowtide.diagnosis.postgres.health import check_work
 from rowtide.diagnosis.postgres.reading import LogFacts, PostgresWorkFacts, PublishedFacts, attempt_here, read_work
 from rowtide.diagnosis.postgres.server_facts import is_merged
@@ -34,8 +34,8 @@ TABLES_EVERY_S = 300.0
 """How often the tables of a merge are examined, which a node alone can do, over a short session of its own."""
 REQUEST_EVERY_S = 60.0
 """What a poll may ask of buckets: one request a minute."""
-_MOST_LOOKED_UP = 16
-"""Of the times of low endpoints in a poll."""
+_MOST_READS = 8
+"""By which a poll looks up times of low endpoints."""
 
 
 class PostgresPoll:
@@ -50,6 +50,7 @@ class PostgresPoll:
         self._work: PostgresWorkFacts | None = None
         self._work_is_due_at = 0.0
         self._low_times: dict[CommitLsn, datetime] = {}
+        self._manifest = KeptManifest()
 
     def __enter__(self) -> Self:
         self._opened.enter_context(keeping_sessions())
@@ -87,7 +88,7 @@ class PostgresPoll:
         if self._work is not None and time.monotonic() < self._work_is_due_at:
             return self._work
         before = read_traffic()
-        work = read_work(connection, self._database.url, ALL_AREAS - {Area.MERGE})
+        work = read_work(connection, self._database.url, ALL_AREAS - {Area.MERGE}, self._manifest.read)
         asked = read_traffic().since(before)
         if any(map(is_object_url, _places(work))):
             self._work, requests = work, asked.writes + asked.reads
@@ -95,18 +96,18 @@ class PostgresPoll:
         return work
 
     def _find_low_times(self, work: PostgresWorkFacts) -> Mapping[CommitLsn, datetime]:
-        """Return when the low endpoints of instances committed; each is looked up once, some at every poll."""
+        """Return when the low endpoints of instances committed; each is looked up once."""
         log = work.log if isinstance(work.log, LogFacts) else None
         published = log.lake.published if log is not None else None
         if log is None or not isinstance(published, PublishedFacts) or is_object_url(log.capture.source.lake):
             return {}
         lows = set(published.low_endpoints.values())
         self._low_times = {lsn: time for lsn, time in self._low_times.items() if lsn in lows}
-        times = LsnTimes(log.capture.source.lake)
-        for lsn in sorted(lows - self._low_times.keys(), reverse=True)[:_MOST_LOOKED_UP]:
-            found = attempt(partial(times.find_next_time, lsn))
-            if isinstance(found, datetime):
-                self._low_times[lsn] = found
+        unknown = lows - self._low_times.keys()
+        if unknown:
+            times = LsnTimes(log.capture.source.lake)
+            found = attempt(lambda: times.find_next_times(unknown, _MOST_READS))
+            self._low_times |= found if not isinstance(found, Unread) else {}
         return dict(self._low_times)
 
     def _read_merge(self, connection: Connection) -> MergeFacts | None:

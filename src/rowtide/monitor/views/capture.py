@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from rowtide.agents.runs import PastError
+from rowtide.cdc.consumers.consumers import ListedConsumer
 from rowtide.cdc.status import CaptureStatus, CleanupStatus, capture_lag_s
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
@@ -233,10 +234,7 @@ def _view_instances(
 ) -> Iterator[InstanceView]:
     times: Mapping[CommitLsn, datetime] = figures.low_times if figures is not None else {}
     copies = {one.instance: one for one in (_read(figures.copying) if figures is not None else None) or ()}
-    consumers: dict[str, list[str]] = {}
-    for consumer in log.capture.consumers:
-        for name in consumer.instances:
-            consumers.setdefault(name, []).append(consumer.consumer)
+    consumers = _find_consumers(log.capture.consumers)
     for one in log.capture.instances:
         interval = _view_interval(one.name, published, times)
         yield InstanceView(
@@ -250,9 +248,21 @@ def _view_instances(
             columns=_list_columns(one),
             interval=interval,
             gaps=tuple(_list_within(gaps, interval)),
-            consumers=tuple(consumers.get(one.name, ())),
+            consumers=tuple(sorted(consumers.get(one.name, ()))),
             copy=copies.get(one.name),
         )
+
+
+def _find_consumers(consumers: Iterable[ListedConsumer]) -> Mapping[str, Sequence[str]]:
+    """Return the consumers of each instance. Many consumers have the same instances."""
+    together: dict[tuple[str, ...], list[str]] = {}
+    for consumer in consumers:
+        together.setdefault(consumer.instances, []).append(consumer.consumer)
+    found: dict[str, list[str]] = {}
+    for instances, names in together.items():
+        for instance in instances:
+            found.setdefault(instance, []).extend(names)
+    return found
 
 
 def _list_columns(one: CapturedInstance) -> tuple[str, ...] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 
@@ -13,7 +12,6 @@ from rowtide.monitor.labels import without_users
 from rowtide.monitor.web.access import Access, Role, Viewer
 
 HIDDEN_VALUE = "•••"
-_NO_PLACE = re.compile(r"^(sqlite[^:/]*:///|[^:/]+://([^/]*@)?)|[?#].*$", re.DOTALL)
 
 
 @frozen(kw_only=True)
@@ -62,7 +60,7 @@ def require_asked(access: Access, operating: Operating) -> None:
 def find_subscriber(url: str, kind: ActionKind, publication: str, shown: str) -> str:
     """Return a subscriber's URL by the name that pages have for it. Raises `SubscriberUnclear`."""
     urls = dict.fromkeys(_list_subscribers(url, kind, publication))
-    found = [one for one in urls if shown in (one, without_users(one), _place_of(one))]
+    found = [one for one in urls if shown in (one, without_users(one))]
     if len(found) != 1:
         raise SubscriberUnclear(shown, publication, len(found))
     return found[0]
@@ -76,11 +74,6 @@ def _list_subscribers(url: str, kind: ActionKind, publication: str) -> Iterable[
     from rowtide.replication.api import TransactionalReplication
 
     return (one.subscriber for one in TransactionalReplication(url).list_subscriptions(publication))
-
-
-def _place_of(url: str) -> str:
-    """Return host and database of a URL, as a monitor's views show it."""
-    return _NO_PLACE.sub("", url)
 
 
 def _is_operator(viewer: Viewer | None) -> bool:

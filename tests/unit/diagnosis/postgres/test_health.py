@@ -45,7 +45,6 @@ def log(*, of_capture: dict[str, Any] | None = None, **changes: Any) -> LogFacts
     usual = LogFacts(
         capture=capture(**(of_capture or {})),
         reading=ReadingFacts(ReadingStatus(NOW, None, NOW, 0, None)),
-        tables=(),
         capturing=None,
         cleanup=None,
         delivery=None,
