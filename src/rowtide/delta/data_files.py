@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rowtide.core.values import frozen
-from rowtide.delta.actions import AddFile
+from rowtide.delta.replay import AddFile
 from rowtide.delta.schema import PARQUET_ID, Field, FieldType, ListOf, MapOf, Primitive, Struct
 
 _READ_BYTES = 1024 * 1024
@@ -124,6 +124,8 @@ class FileReader:
         """Return the index of a field in a file; None if it has no such column, or its partition has the value."""
         if field.physical_name in self.constants:
             return None
+        # With column mapping by id, names in files need not be those of the schema (Delta's protocol, "Column
+        # Mapping").
         if self.by_id and field.field_id is not None:
             wanted = str(field.field_id).encode()
             found = (
@@ -309,6 +311,7 @@ def bounds_of(values: pa.ChunkedArray[Any]) -> tuple[object, object]:
         return _day(least), _day(most)
     if pa.types.is_timestamp(kind):
         zone = "Z" if kind.tz is not None else ""
+        # Statistics have milliseconds: the upper bound is rounded up, or it would exclude the greatest value.
         least, most = _min_max(values.cast(pa.int64()))
         return _moment(least, zone), _moment(-(-most // _MILLI) * _MILLI if most is not None else None, zone)
     if pa.types.is_string(kind):

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from rowtide.core.formats import StoredFormat, StoreFormat
-from rowtide.delta.actions import Metadata, Protocol
 from rowtide.delta.errors import LakeReadFailed
+from rowtide.delta.replay import Metadata, Protocol
 from rowtide.delta.schema import find_unreadable_partitions
 
 COLUMN_MAPPING, TIMESTAMP_NTZ, TYPE_WIDENING = "columnMapping", "timestampNtz", "typeWidening"

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.core.values import frozen
-from rowtide.delta.actions import Metadata
+from rowtide.delta.replay import Metadata
 
 PHYSICAL_NAME, FIELD_ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
 

@@ -17,17 +17,19 @@ import pyarrow as pa
 
 from rowtide.core.values import frozen
 from rowtide.delta import features
-from rowtide.delta.actions import AddFile, Metadata, Protocol
 from rowtide.delta.data_files import Between, FileReader, RowGroup, find_empty_columns, list_row_groups, prune
 from rowtide.delta.errors import LakeReadFailed, LogDamaged, TableUnreadable
 from rowtide.delta.features import find_unreadable
 from rowtide.delta.replay import (
     LAST_CHECKPOINT,
     LOG,
+    AddFile,
     CheckpointUnknown,
     DamagedLog,
     LogFiles,
     LogIncomplete,
+    Metadata,
+    Protocol,
     VersionFiles,
     VersionState,
     commit_path,

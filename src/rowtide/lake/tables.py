@@ -18,12 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.core.values import frozen
-from rowtide.delta.actions import AddFile
 from rowtide.delta.checkpoints import forget_checksums, forget_versions
 from rowtide.delta.data_files import Between
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.delta.features import FORMAT, IDENTITY, LAKE_TABLE
-from rowtide.delta.replay import LOG
+from rowtide.delta.replay import LOG, AddFile
 from rowtide.delta.schema import FieldType
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
 from rowtide.delta.writing import alteration, changes, rewriting

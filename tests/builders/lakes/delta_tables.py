@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rowtide.delta.actions import AddFile
 from rowtide.delta.checkpoints import maintain_log
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
+from rowtide.delta.replay import AddFile
 from rowtide.delta.snapshot import Location, Snapshot, Tail, open_snapshot
 from rowtide.delta.writing.appends import write_rows
 from rowtide.delta.writing.commits import Committer, PriorVersion, create_table

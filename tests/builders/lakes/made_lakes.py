@@ -27,8 +27,8 @@ from rowtide.cdc.published import (
 from rowtide.cdc.rows.conversion import change_schema
 from rowtide.cdc.system_tables import InstanceEvent, SnapshotState, instance_row, rows_of
 from rowtide.core.lsn import CommitLsn
-from rowtide.delta.actions import AddFile
 from rowtide.delta.features import FORMAT, IDENTITY, LAKE_TABLE
+from rowtide.delta.replay import AddFile
 from rowtide.delta.writing.appends import write_rows
 from rowtide.delta.writing.commits import Committer, PriorVersion, create_table
 from rowtide.lake.stores import locate

@@ -20,11 +20,10 @@ from builders.faults.failpoints import CHANGE_FAILPOINTS, VACUUM_FAILPOINTS
 from builders.faults.killed_programs import KILLED, run_program
 from builders.lakes.delta_tables import ERRORS, SCHEMA, append, create, locate, metadata, own, write_commit
 from rowtide.delta import checkpoints
-from rowtide.delta.actions import Protocol
 from rowtide.delta.checkpoints import forget_checksums, write_checkpoint
 from rowtide.delta.errors import LakeWriteFailed, TableUnreadable, TableUnwritable
 from rowtide.delta.features import with_features
-from rowtide.delta.replay import commit_path
+from rowtide.delta.replay import Protocol, commit_path
 from rowtide.delta.snapshot import Location, Snapshot
 from rowtide.delta.writing import rewriting
 from rowtide.delta.writing.alteration import (

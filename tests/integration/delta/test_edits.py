@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from builders.lakes.delta_tables import append, create, locate, own
-from rowtide.delta.actions import AddFile
 from rowtide.delta.data_files import Between
 from rowtide.delta.errors import EditOutdated
+from rowtide.delta.replay import AddFile
 from rowtide.delta.writing.commits import Committer
 from rowtide.delta.writing.edits import MOST_SMALL, Indexes, Stamp, edit_rows, replace_rows
 from rowtide.delta.writing.rewriting import compact

@@ -16,9 +16,8 @@ from builders.faults.failpoints import CHANGE_FAILPOINTS
 from builders.faults.killed_programs import KILLED, run_program
 from builders.lakes.delta_tables import SCHEMA, append, locate, own
 from builders.threads import in_thread
-from rowtide.delta.actions import AddFile, Protocol
 from rowtide.delta.features import WIDENINGS, without_features
-from rowtide.delta.replay import commit_path, read_commit
+from rowtide.delta.replay import AddFile, Protocol, commit_path, read_commit
 from rowtide.delta.writing import rewriting
 from rowtide.delta.writing.alteration import rewrite, widen_columns
 from rowtide.delta.writing.appends import write_rows

@@ -21,7 +21,7 @@ from builders.lakes.delta_tables import locate, own
 from builders.servers.object_servers import Bucket
 from rowtide.cdc.ddl import retyping
 from rowtide.core.tables import Widened
-from rowtide.delta.actions import AddFile
+from rowtide.delta.replay import AddFile
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.delta.writing import rewriting
 from rowtide.delta.writing.alteration import set_properties, widen_columns

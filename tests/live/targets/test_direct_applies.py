@@ -16,8 +16,8 @@ from builders.lakes.slice_models import found_slices, slices_of, states_by_chang
 from builders.values.random_rows import write_randomly
 from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.system_tables import read_snapshots
-from rowtide.delta.actions import RemoveFile
 from rowtide.delta.features import FORMAT
+from rowtide.delta.replay import RemoveFile
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.alteration import set_properties
 from rowtide.lake.stores import locate

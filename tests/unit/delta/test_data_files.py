@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rowtide.delta.actions import AddFile
 from rowtide.delta.data_files import Between, FileStatistics
+from rowtide.delta.replay import AddFile
 from rowtide.delta.schema import parse_schema
 
 STATISTICS = {"numRecords": 4, "minValues": {"a": 5}, "maxValues": {"a": 9}, "nullCount": {"a": 1, "n": 4}}

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rowtide.delta.actions import Protocol
 from rowtide.delta.replay import (
     CheckpointUnknown,
     DamagedLog,
     LogFiles,
     LogIncomplete,
+    Protocol,
     VersionState,
     checkpoint_path,
     commit_path,

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rowtide.delta.actions import AddFile
 from rowtide.delta.data_files import Between
+from rowtide.delta.replay import AddFile
 from rowtide.delta.schema import (
     NULL_FOLDER,
     Field,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rowtide.delta.actions import AddFile
+from rowtide.delta.replay import AddFile
 from rowtide.delta.writing.rewriting import SMALL_BYTES
 from rowtide.lake.tables import COMPACTION_INTERVAL, OLD, choose_worthwhile
 

@@ -42,7 +42,6 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.tables import Widened
 from rowtide.core.values import frozen
-from rowtide.delta.actions import AddFile
 from rowtide.delta.errors import (
     LakeReadFailed,
     LakeWriteFailed,
@@ -51,6 +50,7 @@ from rowtide.delta.errors import (
     TableUnreadable,
     TableUnwritable,
 )
+from rowtide.delta.replay import AddFile
 from rowtide.delta.snapshot import Location
 from rowtide.delta.writing.commits import PriorVersion
 from rowtide.events.catalogue import DisabledRowsStay

@@ -26,7 +26,7 @@ from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.core.records import RECORD
 from rowtide.core.tables import LoggedTable
 from rowtide.core.values import frozen
-from rowtide.delta.actions import AddFile
+from rowtide.delta.replay import AddFile
 from rowtide.delta.snapshot import Location
 from rowtide.delta.writing.appends import name_data_file, write_rows
 from rowtide.delta.writing.commits import PriorVersion

@@ -29,8 +29,8 @@ from rowtide.cdc.system_tables import RecordedSnapshot, SnapshotState, excluded_
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
-from rowtide.delta.actions import AddFile, Metadata
 from rowtide.delta.features import IDENTITY
+from rowtide.delta.replay import AddFile, Metadata
 from rowtide.delta.schema import Struct
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
 from rowtide.delta.writing.appends import write_stream

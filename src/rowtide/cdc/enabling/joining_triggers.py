@@ -88,6 +88,8 @@ def trigger_steps() -> list[Executable]:
         # Also in sessions that replay another server's changes (session_replication_role = replica).
         statement(f"alter event trigger {_NOTING} enable always"),
         statement(
+            # Deferred to the commit: later statements of the transaction may give the table its key, other columns or
+            # another name.
             f"create constraint trigger {_JOINING} after insert on cdc.new_tables "
             f"deferrable initially deferred for each row execute function cdc.{_JOINING}()"
         ),

@@ -29,9 +29,9 @@ from rowtide.cdc.lake_readers.ordering import (
 )
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
-from rowtide.delta.actions import AddFile
 from rowtide.delta.data_files import Between, RowGroup, find_bounds, find_empty_columns
 from rowtide.delta.features import IDENTITY
+from rowtide.delta.replay import AddFile
 from rowtide.delta.schema import FieldType
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.lake.stores import locate

@@ -123,6 +123,7 @@ def open_engine() -> Iterator[GroupingDatabase]:
     import duckdb
 
     with tempfile.TemporaryDirectory(prefix="rowtide-") as folder:
+        # Rows have their places in a column: the order in which DuckDB has them is of no use, and would cost memory.
         settings: _Settings = {"memory_limit": _MEMORY, "temp_directory": folder, "preserve_insertion_order": False}
         with duckdb.connect(config=settings) as connection:
             # DuckDB prints it to standard output, where it takes the program for an interactive one.

@@ -49,6 +49,7 @@ def merge(sources: Iterable[OrderedRows]) -> Batches:
     """Yield the rows of all sources in order."""
     with ExitStack() as opened:
         waiting = sorted(sources, key=lambda source: (source.low, source.high))
+        # Each source that is open has a batch in memory and a file.
         if _count_overlapping(waiting) > MOST_OPEN:
             folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="rowtide-")))
             waiting = _merge_to_files(waiting, folder)
@@ -168,6 +169,8 @@ def _merge(waiting: Sequence[OrderedRows]) -> Batches:
     following = list(reversed(waiting))
     opened: list[_Open] = []
     while following or opened:
+        # A source is opened once its first row may be the next one: of thousands of files of a change table few
+        # overlap.
         while following and (not opened or following[-1].low <= min(each.last for each in opened)[0]):
             opened += _begin(following.pop().open())
         if not opened:

@@ -113,7 +113,7 @@ def _make_engine(
     from sqlalchemy import create_engine, event
     from sqlalchemy.engine import URL
 
-    from rowtide.databases.postgres.compiled_statements import COMPILED_ONCE
+    from rowtide.databases.postgres.kept_sessions import COMPILED_ONCE
 
     parsed = _parse(url)
     own = {"application_name": application_name, **network_parameters(parsed)}
@@ -155,7 +155,7 @@ def open_engine_beside(connection: psycopg.Connection) -> Engine:
     from sqlalchemy import create_engine, event
     from sqlalchemy.pool import NullPool
 
-    from rowtide.databases.postgres.compiled_statements import COMPILED_ONCE
+    from rowtide.databases.postgres.kept_sessions import COMPILED_ONCE
 
     conninfo = make_conninfo(connection.info.dsn, password=connection.info.password or None)
     engine = create_engine(

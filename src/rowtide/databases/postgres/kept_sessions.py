@@ -1,4 +1,4 @@
-"""Sessions that an operation keeps, and queries that are run once for all who ask, or again as one statement.
+"""What is kept for several statements: sessions that an operation keeps, queries of many that ask, compiled statements.
 
 Enabling a database is eight transactions, each on a session of its own: five milliseconds of processor time for each,
 most of it at the server, as much again for its first statements, and over a network with TLS several round trips.
@@ -26,6 +26,7 @@ from psycopg.adapt import Transformer
 from psycopg.pq import Format
 from sqlalchemy import Connection, Engine
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
+from sqlalchemy.util import LRUCache
 
 from rowtide.core.errors import describe
 from rowtide.databases.postgres.errors import translated
@@ -375,3 +376,35 @@ class SessionKeepalive:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.end()
+
+
+# Statements that SQLAlchemy has compiled, kept for all engines: to compile one takes longer than to send it.
+# SQLAlchemy's own cache has an engine's dialect in its keys; a process that meets many databases spent a fifth of its
+# processor time on compiling each query for each of them. What is compiled depends on `schema_translate_map` with or
+# without `None`, which all users of a driver have alike: merge, which maps `None`, has a driver of its own.
+
+_MOST = 1000
+_Key = tuple[Any, ...]
+
+
+class _CompiledOnce(LRUCache[_Key, Any]):
+    """A cache of compiled statements whose keys have the dialect's class in place of an engine's own dialect.
+
+    A dialect learns its server's version; what is compiled here is the same for all that rowtide supports.
+    """
+
+    def get(self, key: _Key, default: Any = None) -> Any:
+        return super().get(_for_all(key), default)
+
+    def __setitem__(self, key: _Key, compiled: Any) -> None:
+        super().__setitem__(_for_all(key), compiled)
+
+
+def _for_all(key: _Key) -> _Key:
+    dialect, *statement = key
+    return (type(dialect), *statement)
+
+
+COMPILED_ONCE = _CompiledOnce(_MOST)
+COMPILED_WITH_NONE = _CompiledOnce(_MOST)
+"""For connections of the same driver that map `None`."""

@@ -137,6 +137,7 @@ def snapshot(writer: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         yield writer
         return
     with closing(open_file(path_of(writer), limits_of(writer))) as reader:
+        # `begin` alone takes no snapshot: the first read does.
         reader.execute("begin")
         read(reader)
         yield reader

@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 
 from rowtide.core.formats import StoredFormat
-from rowtide.delta.actions import AddFile, Metadata, commit_info
 from rowtide.delta.errors import TableMissing
 from rowtide.delta.features import (
     COLUMN_MAPPING,
@@ -28,6 +27,7 @@ from rowtide.delta.features import (
     with_features,
     without_features,
 )
+from rowtide.delta.replay import AddFile, Metadata, commit_info
 from rowtide.delta.schema import FIELD_ID, PHYSICAL_NAME, parse_schema
 from rowtide.delta.snapshot import Location, Snapshot, open_any_format
 from rowtide.delta.writing.appends import write_partition, write_stream

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rowtide.core.failpoints import failpoint
-from rowtide.delta.actions import AddFile, Metadata
 from rowtide.delta.data_files import CALENDAR, FileStatistics
 from rowtide.delta.errors import RowsUnfit, TableUnwritable
+from rowtide.delta.replay import AddFile, Metadata
 from rowtide.delta.schema import PartitionValues, Struct, folder_of
 from rowtide.delta.snapshot import Location, Snapshot
 

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
-from rowtide.delta.actions import AddFile, Metadata, Protocol, RemoveFile, commit_info
 from rowtide.delta.checkpoints import maintain_log, removed_for
 from rowtide.delta.errors import TableUnreadable, TableUnwritable
 from rowtide.delta.features import COLUMN_MAPPING, with_features
+from rowtide.delta.replay import AddFile, Metadata, Protocol, RemoveFile, commit_info
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
 from rowtide.delta.writing.appends import write_stream
 from rowtide.delta.writing.commit_race import Action, CommitEntry, CommitLost, Last, Passed, load_writable, put_commit

@@ -17,10 +17,9 @@ from typing import Any, TypeAlias
 from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
 from rowtide.delta import features
-from rowtide.delta.actions import commit_info, format_commit
 from rowtide.delta.errors import LakeFenced, LakeReadFailed, TableMissing, TableUnreadable, TableUnwritable
 from rowtide.delta.features import find_unappendable, find_unnameable
-from rowtide.delta.replay import LOG, LogFiles, commit_path, read_commit
+from rowtide.delta.replay import LOG, LogFiles, commit_info, commit_path, format_commit, read_commit
 from rowtide.delta.snapshot import Location, Snapshot, Tail, open_snapshot, open_tail, read_hint
 from rowtide.events.catalogue import CommitBelowCheckpoint, TableNotFenced
 from rowtide.events.emission import emit

@@ -19,11 +19,20 @@ from typing import Any
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
-from rowtide.delta.actions import AddFile, Metadata, Protocol, commit_info, format_commit
 from rowtide.delta.checkpoints import Maintain, is_checkpoint_due, log_kept_for, maintain_log
 from rowtide.delta.errors import AppendNotFound, RowsUnfit
 from rowtide.delta.features import COLUMN_MAPPING, TIMESTAMP_NTZ, with_features
-from rowtide.delta.replay import LOG, LogFiles, checkpoint_path, commit_path
+from rowtide.delta.replay import (
+    LOG,
+    AddFile,
+    LogFiles,
+    Metadata,
+    Protocol,
+    checkpoint_path,
+    commit_info,
+    commit_path,
+    format_commit,
+)
 from rowtide.delta.schema import FIELD_ID, PHYSICAL_NAME, Struct
 from rowtide.delta.snapshot import Location, Snapshot, Tail, get_commits
 from rowtide.delta.writing.commit_race import (

@@ -20,8 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rowtide.core.values import frozen
-from rowtide.delta.actions import AddFile
 from rowtide.delta.errors import EditOutdated, PartitionUnfit
+from rowtide.delta.replay import AddFile
 from rowtide.delta.schema import TextUnfit, split_rows
 from rowtide.delta.snapshot import Location, Snapshot
 from rowtide.delta.writing.appends import write_partition, write_stream

@@ -13,8 +13,8 @@ from typing import TypeVar
 import pyarrow as pa
 
 from rowtide.core.values import frozen
-from rowtide.delta.actions import AddFile
 from rowtide.delta.features import TYPE_WIDENING, WIDENINGS, without_features
+from rowtide.delta.replay import AddFile
 from rowtide.delta.snapshot import Location, Snapshot
 from rowtide.delta.writing.alteration import TYPE_CHANGES, without_widening
 from rowtide.delta.writing.appends import write_partition, write_stream

@@ -20,9 +20,9 @@ from rowtide.cdc.published import base_table_path, change_table_path
 from rowtide.cdc.queries.windows import LsnTimes
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
-from rowtide.delta.actions import AddFile
 from rowtide.delta.data_files import Between
 from rowtide.delta.errors import EditOutdated
+from rowtide.delta.replay import AddFile
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.edits import Indexes
 from rowtide.events.catalogue import TargetTableEdited

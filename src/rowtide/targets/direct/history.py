@@ -20,8 +20,8 @@ from rowtide.cdc.lake_readers.last_rows import comparable
 from rowtide.cdc.published import LSN_TIME_MAPPING, arrow_schema, system_table_path
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
-from rowtide.delta.actions import AddFile
 from rowtide.delta.data_files import Between
+from rowtide.delta.replay import AddFile
 from rowtide.delta.snapshot import Snapshot
 from rowtide.delta.writing.edits import Indexes
 from rowtide.lake.tables import SmallTable

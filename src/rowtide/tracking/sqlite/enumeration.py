@@ -35,13 +35,15 @@ from rowtide.tracking.sqlite.stamps import CHANGE_BSN, stamps_of, subject_of
 from rowtide.tracking.sqlite.system_tables import (
     COMMIT_SEQUENCE,
     TOMBSTONES,
+    changed_triggers,
+    find_loss,
     get_tracked,
     has_tracked_objects,
     list_tracked,
+    mend,
     put_tracked,
     require_tracking,
 )
-from rowtide.tracking.sqlite.triggers import changed_triggers, find_loss, mend
 
 
 @contextmanager
@@ -93,6 +95,7 @@ def _open_window(writer: sqlite3.Connection, request: EnumerationRequest, stack:
         else:
             deletes.append(deleted(subject, window, text_encoding(writer)))
             writes.append(written(subject, stamps_of(subject, tracked), window))
+    # The write lock is held since before the windows were made: nothing is written between them and the anchor.
     anchor = clock.take_anchor(writer, changed_since=partial(_is_changed, writer))
     reader = stack.enter_context(clock.snapshot(writer))
     # Parents are named before their children, whose deletes go first.
@@ -294,6 +297,7 @@ def _purge_chunk(connection: sqlite3.Connection, table: str, condition: str, val
         if highest is None:
             return 0
         tracked = get_tracked(connection, table)
+        # In the transaction that removes the tombstones: an anchor that needs them is refused from then on.
         put_tracked(connection, replace(tracked, min_valid_csn=max(tracked.min_valid_csn, highest)))
         delete = f"delete from {TOMBSTONES} where __sysId in (select __sysId from ({chunk}))"
         with writing(connection):

@@ -29,6 +29,8 @@ from rowtide.tracking.sqlite.stamps import SqliteSubject, get_table, removals_of
 from rowtide.tracking.sqlite.system_tables import (
     create_system_tables,
     drop_system_tables,
+    find_loss,
+    find_renamed,
     find_tracked,
     get_tracked,
     has_tracked_objects,
@@ -36,8 +38,9 @@ from rowtide.tracking.sqlite.system_tables import (
     put_tracked,
     remove_tracked,
     require_tracking,
+    trigger_names,
+    trigger_statements,
 )
-from rowtide.tracking.sqlite.triggers import find_loss, find_renamed, trigger_names, trigger_statements
 
 _SYSTEM = "__sys"
 """Prefixes of the names of tracking's own tables."""

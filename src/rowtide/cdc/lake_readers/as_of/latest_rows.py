@@ -23,8 +23,8 @@ from rowtide.cdc.lake_readers.last_rows import ABSENT, LSN, OPERATION, OnlyKeys,
 from rowtide.cdc.lake_readers.ordering import ORDER, are_ordered, in_memory_order, join
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
-from rowtide.delta.actions import AddFile
 from rowtide.delta.data_files import Between, find_bounds
+from rowtide.delta.replay import AddFile
 
 # The lowest layer of a base: rows of one LSN, in whatever order their files have, numbered by that. Ascending numbers
 # of rows, taken up to an end at a time.

@@ -187,6 +187,8 @@ class _Moves:
             numbers = np.arange(begin, begin + batch.num_rows)
             begin += batch.num_rows
             lsns, seqvals, operations = (batch.column(name).to_numpy() for name in ORDER)
+            # An update of the key is a delete and an insert with one LSN and `seqval`: an insert that lacks values and
+            # follows such a delete has them in the row of the old key.
             is_moved = operations == INSERT
             is_moved &= batch.column(ABSENT).is_valid().to_numpy(zero_copy_only=False)
             is_moved &= (_shifted(lsns, before[0]) == lsns) & (_shifted(seqvals, before[1]) == seqvals)
@@ -227,6 +229,7 @@ class _Moves:
         )
         is_same = " and ".join(f"placed.{key} is not distinct from moves.{key}" for key in keys)
         found = engine.read(
+            # The row right before is the delete of the move itself, which has no values.
             f"select moves.number, {last} from placed join moves on {is_same} and placed.number < moves.number - 1 "
             "and placed.known_from < moves.lsn group by moves.number"
         )
@@ -246,6 +249,7 @@ class _Moves:
             source = self.source[:, column]
             at = np.minimum(np.searchsorted(self.numbers, source), count - 1)
             target = np.where((self.numbers[at] == source) & self.absent[at, column], at, np.arange(count))
+            # Each pass doubles the distance: a row that moved n times needs log2(n) of them.
             while (target[target] != target).any():
                 target = target[target]
             self.source[:, column], self.hop[:, column] = source[target], target
