@@ -244,16 +244,17 @@ def _measure_arrivals(served: _Served, devices: Sequence[Device]) -> Table:
 def _measure_waiting(served: _Served, devices: Sequence[Device]) -> Table:
     """Let devices wait, and change rows of some of them; each of the few devices waits over several connections."""
     client = devices[0].client
-    times = min(3, -(-WAITING // len(devices)))
+    waiting, times = min(WAITING, 5 * len(devices)), 3
     tokens = [device.client.token for device in devices for _ in range(times)]
-    spare = [f"spare-{number}" for number in range(WAITING - len(tokens))]
+    spare = [f"spare-{number}" for number in range(waiting - len(tokens))]
     codes = [served.merge.add_device(name, publication=_PUBLICATION, host_name=name) for name in spare]
     for code in codes:
         asked = DeviceRegistration(code)
         tokens.append(send_plain(client, "register", asked, RegisteredDevice, key=make_request_key()).token)
     generation = int(served.source.execute('select max(generation) from rowtide_merge."MSmerge_stored_genhistory"'))
     told, cpu = asyncio.run(_wait_all(served, tokens, generation, devices))
-    concerned = min(_CONCERNED, len(devices)) * times
+    # A device without a file lacks everything: any change concerns it.
+    concerned = min(_CONCERNED, len(devices)) * times + len(spare)
     name = f"{len(tokens):,} devices waiting"
     goals = (
         at_most(f"{name}: % of a core of the gateway", 2, cpu * 100),
@@ -353,7 +354,7 @@ def _slow_network(upstream: int) -> Iterator[_Network]:
             for one in (writer, back):
                 one.close()
 
-        with suppress(OSError):
+        with suppress(OSError, asyncio.CancelledError):
             await asyncio.gather(carry(reader, back, close), carry(there, writer, close))
 
     server = loop.run_until_complete(asyncio.start_server(serve, "127.0.0.1", 0))
