@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from benchmarks.merge import bucardo, exchange, many_devices, network, postgres_writes, sqlite_writes
+from benchmarks.merge import bucardo, exchange, gateway, many_devices, network, postgres_writes, sqlite_writes
 from benchmarks.table import Sizes, Table
 
 MERGE: Mapping[str, Callable[[Sizes], Iterator[Table]]] = {
@@ -12,6 +12,7 @@ MERGE: Mapping[str, Callable[[Sizes], Iterator[Table]]] = {
     "merge-postgres": postgres_writes.measure_writes,
     "merge-exchange": exchange.measure_exchange,
     "merge-devices": many_devices.measure_devices,
+    "merge-gateway": gateway.measure_gateway,
     "merge-network": network.measure_network,
     "merge-bucardo": bucardo.measure_beside,
 }

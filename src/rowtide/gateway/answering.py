@@ -86,6 +86,8 @@ class Answering:
     downloads: Downloads = field(default_factory=Downloads)
     publications: frozenset[str] = frozenset()
     """Those that are served; none: all."""
+    note_known: Callable[[str], None] = lambda _token: None
+    """Is told each token that is in force."""
 
     @property
     def steps(self) -> Mapping[str, Callable[[Node, DeviceRequest], Envelope]]:
@@ -241,6 +243,7 @@ class Answering:
         if not has_devices(node.connection):
             raise TokenRefused("it is unknown")
         device = know_device(node, read_token(asked.token), asked.client)
+        self.note_known(asked.token)
         self._require_served(device)
         return device
 

@@ -90,6 +90,7 @@ class GatewayApp:
         self._served = served
         self._meter = RequestMeter(served.limits.requests_per_minute)
         self._refusals = Refusals(RequestMeter(served.limits.refusals_per_minute, "refused tokens of its address"))
+        served.answering.note_known = self._refusals.note_known
         self._device_places = DevicePlaces(served.limits.device_requests)
         # As many again may wait for a thread: what comes beyond is told to come back.
         self._places = Places(4 * served.limits.sessions, "requests")

@@ -134,24 +134,34 @@ class Refusals:
 
     meter: RequestMeter
     _known: OrderedDict[bytes, None] = field(default_factory=OrderedDict)
+    _lock: Lock = field(default_factory=Lock)
 
     @contextmanager
     def counted(self, address: str, token: str, now_s: float) -> Iterator[None]:
         """Count the block if a token or a code is refused in it. Raises `TooManyRequests`."""
-        digest = sha256(token.encode()).digest() if token else b""
+        digest = _digest(token)
         if digest not in self._known:
             self.meter.require_left(address, now_s)
         try:
             yield
         except (TokenRefused, CodeRefused):
-            self._known.pop(digest, None)
+            with self._lock:
+                self._known.pop(digest, None)
             self.meter.require(address, now_s)
             raise
-        if token:
+
+    def note_known(self, token: str) -> None:
+        """Note that a token is in force."""
+        digest = _digest(token)
+        with self._lock:
             self._known[digest] = None
             self._known.move_to_end(digest)
             if len(self._known) > _MOST_REMEMBERED:
                 self._known.popitem(last=False)
+
+
+def _digest(token: str) -> bytes:
+    return sha256(token.encode()).digest()
 
 
 def address_of(peer: str, forwarded: str, *, is_proxied: bool) -> str:

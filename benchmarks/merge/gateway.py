@@ -1,0 +1,378 @@
+"""Devices over HTTP beside such with a database connection: requests, bytes, a slow network, many, and waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from http.client import HTTPConnection
+from pathlib import Path
+
+from benchmarks.children import environment
+from benchmarks.cpu import cpu_seconds
+from benchmarks.goals import at_least, at_most
+from benchmarks.memory import find_peak_memory
+from benchmarks.source import Source, open_source
+from benchmarks.table import Sizes, Table
+from rowtide.gateway.client import make_request_key, send_plain
+from rowtide.gateway.device import Device
+from rowtide.gateway.first_file import fetch_first_file
+from rowtide.gateway.requests import DeviceRegistration, RegisteredDevice, Wait
+from rowtide.gateway.wire.envelopes import Envelope, write
+from rowtide.merge.api import MergeReplication
+
+ROWS, MANY, FIRST_ROWS, DEVICES, WAITING = 1000, 100_000, 1_000_000, 200, 1000
+_CONCERNED, _CHANGES, _REFUSED, _CUTS = 50, 10, 20, 10
+_ROUND_TRIP_S, _BYTES_PER_S = 0.05, 300_000
+_IDLE_S = 10.0
+_PUBLICATION = "bench"
+_TEXT = "the customer was not there; a card was left, and a new appointment is to be made by telephone. " * 2
+"""With 32 characters by chance before them, rows have 200 bytes."""
+_NOTE = f"substr(lower(hex(randomblob(16))) || '{_TEXT}', 1, 170)"
+_NUMBERS = "with recursive s (n) as (select 1 union all select n + 1 from s where n < {rows})"
+_REFUSING = """create function refuse() returns trigger language plpgsql as $$begin raise check_violation; end$$;
+create trigger shorter before insert or update on item for each row when (length(new.note) > 170)
+    execute function refuse()"""
+
+
+def measure_gateway(sizes: Sizes) -> Iterator[Table]:
+    """Synchronise by a gateway that is a process of its own; `--rows` are those of the largest measurements."""
+    with tempfile.TemporaryDirectory(prefix="rowtide-bench-") as folder:
+        with open_source(Path(folder), over_socket=True) as source, _serving(source) as served:
+            yield _measure_sessions(served, Path(folder), min(sizes.rows or MANY, MANY))
+            yield _measure_first_copy(served, Path(folder), sizes.rows or FIRST_ROWS)
+        many = Path(folder) / "many"
+        many.mkdir()
+        devices = min(sizes.rows or DEVICES, DEVICES)
+        with open_source(many, over_socket=True) as source, _serving(source) as served:
+            yield from _measure_many(served, many, devices)
+
+
+@dataclass(frozen=True)
+class _Served:
+    """A gateway's process before a hub."""
+
+    source: Source
+    merge: MergeReplication
+    port: int
+    pid: int
+
+    def url(self, port: int | None = None) -> str:
+        return f"http://127.0.0.1:{port or self.port}/postgres"
+
+    def device(self, path: Path, name: str, port: int | None = None) -> Device:
+        """Return a new device, which has no file."""
+        made = Device(path, self.url(port))
+        made.register(self.merge.add_device(name, publication=_PUBLICATION, host_name=name))
+        return made
+
+
+@contextmanager
+def _serving(source: Source) -> Iterator[_Served]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    limits = ("--max-requests-per-minute", "1000000", "--max-rows", "1000000")
+    command = (sys.executable, "-m", "rowtide", "gateway", "serve", "--db", source.url, *limits)
+    with subprocess.Popen(
+        [*command, "--listen", f"127.0.0.1:{port}", "--log-level", "error"],
+        env={**environment(), "ROWTIDE_CONFIG": os.devnull},
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        try:
+            while not _is_ready(port):
+                if process.poll() is not None:
+                    raise RuntimeError(f"the gateway ended with {process.returncode}")
+                time.sleep(0.1)
+            yield _Served(source, MergeReplication(source.url), port, process.pid)
+        finally:
+            process.terminate()
+
+
+def _is_ready(port: int) -> bool:
+    with closing(HTTPConnection("127.0.0.1", port, timeout=5)) as connection, suppress(OSError):
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == 200
+    return False
+
+
+def _measure_sessions(served: _Served, folder: Path, many: int) -> Table:
+    """Measure one device's sessions: over a slow network, and many rows up on this machine, beside a direct device."""
+    source, merge = served.source, served.merge
+    source.execute("create table item (id bigint primary key, name text, note text)")
+    merge.add_publication(_PUBLICATION)
+    merge.add_article(_PUBLICATION, "item")
+    path, direct = folder / "device.db", folder / "direct.db"
+    merge.add_subscription(_PUBLICATION, f"sqlite:///{direct}")
+    rows: list[tuple[str, ...]] = []
+    seconds: dict[str, tuple[float, int, int]] = {}
+    with _slow_network(served.port) as network, served.device(path, "tablet", network.port) as device:
+        device.sync()
+        device.sync()
+
+        def measure(what: str) -> None:
+            client = device.client
+            before = client.requests, client.sent_bytes + client.received_bytes
+            network.is_slow = True
+            began = time.perf_counter()
+            device.sync()
+            took = time.perf_counter() - began
+            network.is_slow = False
+            said = client.requests - before[0], client.sent_bytes + client.received_bytes - before[1]
+            seconds[what] = took, *said
+            rows.append((what, f"{took:.2f}", str(said[0]), f"{said[1]:,}", ""))
+            device.sync()
+
+        measure("empty")
+        _insert_at_hub(source, 100_000, ROWS)
+        _insert_at_device(path, 200_000, ROWS)
+        measure("1,000 rows each way")
+        source.execute(_REFUSING)
+        _insert_at_device(path, 400_000, _REFUSED, "|| 'longer'")
+        measure("20 refused rows")
+    source.execute("drop trigger shorter on item")
+    rates = {}
+    with served.device(folder / "local.db", "local") as device:
+        ways: Sequence[tuple[str, Path, Callable[[], object]]] = (
+            ("direct", direct, partial(merge.sync, _PUBLICATION, f"sqlite:///{direct}")),
+            ("gateway", device.path, device.sync),
+        )
+        for way, at, sync in ways:
+            for _ in range(2):
+                sync()
+            _insert_at_device(at, 10_000_000 if way == "direct" else 20_000_000, many)
+            began = time.perf_counter()
+            sync()
+            rates[way] = many / (time.perf_counter() - began)
+            rows.append((f"{many:,} rows up, {way}", f"{many / rates[way]:.2f}", "", "", f"{rates[way]:,.0f}"))
+    goals = (
+        *(at_most(f"gateway, {what}: requests", 1, seconds[what][1]) for what in seconds),
+        *(
+            at_most(f"gateway, {what}: s at 50 ms and 300 kB/s", most, seconds[what][0])
+            for what, most in (("empty", 0.25), ("1,000 rows each way", 2.0), ("20 refused rows", 0.5))
+        ),
+        at_most("gateway, empty: bytes of bodies", 1200, seconds["empty"][2]),
+        at_most("gateway, 1,000 rows each way: bytes of bodies", 60_000, seconds["1,000 rows each way"][2]),
+        at_least(f"gateway, {many:,} rows up: times direct", 0.8, rates["gateway"] / rates["direct"]),
+    )
+    remark = "By the clock, from a warm connection. Rows have 200 bytes, 16 by chance; the acknowledgement is deferred."
+    return Table("sessions over HTTP", ("session", "s", "requests", "bytes", "rows/s"), tuple(rows), goals, remark)
+
+
+def _measure_first_copy(served: _Served, folder: Path, count: int) -> Table:
+    """Fetch a device's first file whole, and cut some times."""
+    _insert_at_hub(served.source, 30_000_000, count)
+    took = {}
+    for way in ("uncut", "cut"):
+        with _slow_network(served.port) as network, served.device(folder / f"{way}.db", way, network.port) as device:
+            device.client.pause = lambda _seconds: None
+            key = make_request_key()
+            made = time.perf_counter()
+            # The first request makes the file: what is measured is fetching it.
+            fetch_first_file(device.client, folder / f"{way}-first.db", key)
+            made, size = time.perf_counter() - made, device.client.received_bytes
+            network.cut_after = size // (_CUTS + 1) if way == "cut" else None
+            began = time.perf_counter()
+            fetch_first_file(device.client, device.path, key)
+            took[way] = made, time.perf_counter() - began, network.cuts, size
+    rows = tuple(
+        (way, f"{made:.1f}", f"{again:.2f}", str(cuts), f"{size:,}") for way, (made, again, cuts, size) in took.items()
+    )
+    name = f"first copy of {count:,} rows"
+    goal = at_most(f"{name}, cut {_CUTS} times: times uncut", 1.2, took["cut"][1] / took["uncut"][1])
+    headings = ("way", "made and fetched, s", "fetched, s", "cuts", "bytes")
+    return Table(name, headings, rows, (goal,), "By the clock, on this machine.")
+
+
+def _measure_many(served: _Served, folder: Path, count: int) -> Iterator[Table]:
+    source, merge = served.source, served.merge
+    source.execute("create table visit (id int primary key, device text not null, note text)")
+    source.execute(
+        "insert into visit select device * 100 + i, device, 'a note' from "
+        f"generate_series(0, {count - 1}) device, generate_series(0, 99) i"
+    )
+    merge.add_publication(_PUBLICATION)
+    merge.add_article(_PUBLICATION, "visit", where="device = host_name()")
+    devices = [served.device(folder / f"{number}.db", str(number)) for number in range(count)]
+    for device in devices:
+        device.sync()
+    yield _measure_arrivals(served, devices)
+    yield _measure_waiting(served, devices)
+
+
+def _measure_arrivals(served: _Served, devices: Sequence[Device]) -> Table:
+    """Let devices with a few changes each arrive evenly, faster than the goal; return how they fared."""
+    for device in devices:
+        with closing(sqlite3.connect(device.path)) as program, program:
+            program.execute(f"update visit set note = note || '!' where id % 100 < {_CHANGES}")
+    took: list[float] = []
+    began = time.perf_counter()
+
+    def synchronise(place: int) -> None:
+        time.sleep(max(0.0, began + place / 20 - time.perf_counter()))
+        at = time.perf_counter()
+        devices[place].sync()
+        took.append(time.perf_counter() - at)
+
+    with ThreadPoolExecutor(32) as pool:
+        list(pool.map(synchronise, range(len(devices))))
+    rate = len(devices) / (time.perf_counter() - began)
+    p95, memory = statistics.quantiles(took, n=20)[-1], (find_peak_memory(served.pid) or 0) / 1e6
+    name = f"{len(devices)} devices, {_CHANGES} changes each, by a gateway"
+    goals = (
+        at_least(f"{name}: synchronisations/s", 15, rate),
+        at_most(f"{name}: p95, s", 3, p95),
+        at_most(f"{name}: memory of the gateway, MB", 300, memory),
+    )
+    row = (f"{rate:.1f}", f"{p95:.2f}", f"{memory:.0f}")
+    remark = "20 arrive each second; devices and gateway share the machine."
+    return Table(name, ("synchronisations/s", "p95 s", "peak memory, MB"), (row,), goals, remark)
+
+
+def _measure_waiting(served: _Served, devices: Sequence[Device]) -> Table:
+    """Let devices wait, and change rows of some of them; each of the few devices waits over several connections."""
+    client = devices[0].client
+    waiting, times = min(WAITING, 5 * len(devices)), 3
+    tokens = [device.client.token for device in devices for _ in range(times)]
+    spare = [f"spare-{number}" for number in range(waiting - len(tokens))]
+    codes = [served.merge.add_device(name, publication=_PUBLICATION, host_name=name) for name in spare]
+    for code in codes:
+        asked = DeviceRegistration(code)
+        tokens.append(send_plain(client, "register", asked, RegisteredDevice, key=make_request_key()).token)
+    generation = int(served.source.execute('select max(generation) from rowtide_merge."MSmerge_stored_genhistory"'))
+    told, cpu = asyncio.run(_wait_all(served, tokens, generation, devices))
+    # A device without a file lacks everything: any change concerns it.
+    concerned = min(_CONCERNED, len(devices)) * times + len(spare)
+    name = f"{len(tokens):,} devices waiting"
+    goals = (
+        at_most(f"{name}: % of a core of the gateway", 2, cpu * 100),
+        at_most(f"{name}: s until the concerned are told", 2, max(told, default=_IDLE_S)),
+        at_most(f"{name}: told without need", 0, len(told) - concerned),
+    )
+    row = (f"{cpu * 100:.2f}", str(concerned), str(len(told)), f"{max(told, default=0.0):.2f}")
+    headings = ("% of a core", "concerned", "told", "last told after, s")
+    return Table(name, headings, (row,), goals, f"The share of a core is that of {_IDLE_S:g} s without changes.")
+
+
+async def _wait_all(
+    served: _Served, tokens: Sequence[str], generation: int, devices: Sequence[Device]
+) -> tuple[list[float], float]:
+    changed_at = 0.0
+    told: list[float] = []
+
+    async def wait(token: str) -> None:
+        body = write(Envelope(Wait(generation, 60.0)))
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        head = f"POST /postgres/wait HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+        writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        if b'"has_changes":true' in await _read_answer(reader):
+            told.append(time.perf_counter() - changed_at)
+        writer.close()
+
+    waiting: list[asyncio.Task[None]] = []
+    for start in range(0, len(tokens), 20):
+        # Each looks its token up first: the gateway's threads are not to be overrun.
+        waiting += [asyncio.create_task(wait(token)) for token in tokens[start : start + 20]]
+        await asyncio.sleep(0.2)
+    await asyncio.sleep(2)
+    used = cpu_seconds(served.pid)
+    await asyncio.sleep(_IDLE_S)
+    used = cpu_seconds(served.pid) - used
+    changed_at = time.perf_counter()
+    some = f"update visit set note = 'told' where id % 100 = 99 and id < {min(_CONCERNED, len(devices)) * 100}"
+    await asyncio.to_thread(served.source.execute, some)
+    await asyncio.sleep(5)
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    return told, used / _IDLE_S
+
+
+async def _read_answer(reader: asyncio.StreamReader) -> bytes:
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+    return await reader.readexactly(int(length.partition(b":")[2]))
+
+
+def _insert_at_hub(source: Source, first: int, rows: int) -> None:
+    note = f"substr(md5(n::text) || '{_TEXT}', 1, 170)"
+    source.execute(f"insert into item select {first} + n, 'hub', {note} from generate_series(1, {rows}) n")
+
+
+def _insert_at_device(path: Path, first: int, rows: int, longer: str = "") -> None:
+    numbers = _NUMBERS.format(rows=rows)
+    with closing(sqlite3.connect(path)) as program, program:
+        program.execute(
+            f"insert into item (id, name, note) {numbers} select {first} + n, 'device', {_NOTE} {longer} from s"
+        )
+
+
+@dataclass
+class _Network:
+    """What is between devices and the gateway; `cut_after` so many bytes of a connection it is cut, `_CUTS` times."""
+
+    port: int = 0
+    is_slow: bool = False
+    cut_after: int | None = None
+    cuts: int = 0
+
+
+@contextmanager
+def _slow_network(upstream: int) -> Iterator[_Network]:
+    """Lead to a port of this machine, with a delay and a rate when that is asked for."""
+    network, loop = _Network(), asyncio.new_event_loop()
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, close: Callable[[], None]) -> None:
+        carried = 0
+        while piece := await reader.read(16_384):
+            if network.is_slow:
+                await asyncio.sleep(_ROUND_TRIP_S / 2 + len(piece) / _BYTES_PER_S)
+            carried += len(piece)
+            writer.write(piece)
+            await writer.drain()
+            if network.cut_after is not None and network.cuts < _CUTS and carried >= network.cut_after:
+                network.cuts += 1
+                break
+        close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", upstream)
+
+        def close() -> None:
+            for one in (writer, back):
+                one.close()
+
+        with suppress(OSError, asyncio.CancelledError):
+            await asyncio.gather(carry(reader, back, close), carry(there, writer, close))
+
+    server = loop.run_until_complete(asyncio.start_server(serve, "127.0.0.1", 0))
+    network.port = int(server.sockets[0].getsockname()[1])
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    try:
+        yield network
+    finally:
+        asyncio.run_coroutine_threadsafe(_end(server), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def _end(server: asyncio.Server) -> None:
+    server.close()
+    left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
