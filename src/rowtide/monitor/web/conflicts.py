@@ -246,7 +246,9 @@ class ConflictPages:
 
     def _show_cause(self, request: Request, database: str, conflicts: Sequence[InboxConflict]) -> Response:
         (cause,) = group(conflicts)
-        example = conflicts[0]
+        # Those that wait for a person come first.
+        ordered = sorted(conflicts, key=lambda one: one.state is not InboxState.OPEN)
+        example = ordered[0]
         choice = _choice_of(request) if cause.open_conflicts else None
         return self._render(
             request,
@@ -256,7 +258,7 @@ class ConflictPages:
             cause=cause,
             example=example,
             columns=compare_versions(example),
-            conflicts=[ListedConflict(database, one) for one in conflicts[:MOST_PREVIEWED]],
+            conflicts=[ListedConflict(database, one) for one in ordered[:MOST_PREVIEWED]],
             choices=_choices(example),
             **self._preview(request, database, cause.cause, choice),
         )
