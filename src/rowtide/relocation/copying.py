@@ -159,6 +159,8 @@ class Copying:
         transfer = FileTransfer(self._find_way, self._count)
         try:
             transfer.run([[step] for each in steps.values() for step in each.compared])
+            # Cleanup goes on during the first pass, and may remove what was surveyed. Later passes survey again
+            # instead.
             transfer.run([[step] for each in steps.values() for step in each.data], skips_vanished=is_first)
             if not is_first:
                 transfer.run([[step] for each in steps.values() for step in each.hidden])

@@ -40,7 +40,9 @@ class LocalFolder:
         with self._write_errors(path), self._temporary(write) as temporary:
             size = temporary.stat().st_size
             target = self._prepare(path)
+            # The content is synced already: after a crash the name leads to the whole file, or does not exist.
             temporary.rename(target)
+            # A name is durable once its folder is.
             sync_folder(target.parent)
         return size
 
