@@ -124,6 +124,7 @@ class Copying:
             try:
                 self._go_through(self.plan(portions), is_first=False)
             except Vanished as error:
+                # What vanished was removed by cleanup, and the survey that named it is outdated.
                 vanished = error.file
                 continue
             self._verify_files(portions)

@@ -171,6 +171,7 @@ class LocalFolder:
             self._folders.add(self._temporaries)
         temporary = self._temporaries / uuid.uuid4().hex
         try:
+            # Private at first: nobody else can open it before it has the mode that its folder gives.
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
             with open(descriptor, "wb") as made:
                 os.fchmod(made.fileno(), 0o666 & ~mask_of(self._root))

@@ -176,6 +176,7 @@ def preview_resolution(hub: Node, conflict_id: str, winner: Winner) -> Resolutio
         resolution.settle()
         of_publication = subscriptions.c.pubid == resolution.publication.pubid
         counted = hub.connection.execute(select(func.count()).where(of_publication)).scalar_one()
+        # Made and rolled back: what would be written, and what would be refused, is found by writing it.
         raise _Previewed
 
     try:

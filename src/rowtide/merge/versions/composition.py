@@ -70,6 +70,8 @@ class Composer:
     def live(self, rowguid: str, row: Row, contents: Contents | None, tombstone: Tombstone | None) -> RowChange:
         """Return an existing row as a change; without metadata it has the number 0."""
         if contents is None:
+            # No change of the row is recorded: it was there before the table was merged, or its metadata were purged.
+            # Every lineage includes the number 0.
             untouched = b"" if self.article.column_tracking else None
             return RowChange(rowguid, self._base(tombstone), NodeChange(self.own, 0).encode(), untouched, row)
         columns = self._columns(contents)

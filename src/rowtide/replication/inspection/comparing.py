@@ -193,6 +193,7 @@ def compare_all(
                             yield not_compared(subscription, article, error.reason)
                         else:
                             again.append(known)
+            # Compared again in new snapshots: what delivery lacked before may have arrived.
             waiting = again
             if waiting:
                 time.sleep(_PAUSE_S)

@@ -307,6 +307,7 @@ class SubscriptionAgent:
                 # Dropped: the run of replication learns of that, and stops the agent.
                 self._is_over = True
                 return
+            # The run's own settings have precedence over those that the subscription records.
             settings = now.settings.changed(**self._context.settings)
             # The server allows as many prepared transactions as its subscriptions need.
             settings = settings if now.joins is None else settings.changed(streams=1)

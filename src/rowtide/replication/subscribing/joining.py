@@ -82,6 +82,8 @@ def _announce_altered(engine: Engine, wanted: Subscription) -> None:
                 statement(f"lock table {quote_qualified(table.schema, table.name)} in access share mode")
             )
             table = read_table(connection, article.source_id)
+            # The lock is held until the announcement commits: no alteration comes between the columns that are read and
+            # their place in the log.
             connection.execute(announce_enabled(as_member(as_now(article, table))))
 
 

@@ -148,6 +148,7 @@ class PostgresSession(ABC):
         try:
             answers = self.session.read(*requests)
         except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
+            # Nothing is merged here: without metadata there are no rows to read.
             if self._is_complete or not self.is_prepared():
                 return [[] for _ in statements]
             self._is_complete = True
