@@ -165,6 +165,8 @@ def adopt(
         failpoint("adoption_record.before")
         source = Committing(engine).transact(partial(_record, found, state))
         failpoint("adoption_record.after")
+        # The original may still run on another server. Its processes are refused before the log continues with this
+        # one.
         _fence(source)
         known_epoch = _find_known_epoch(source)
         restart_log(engine, source, _announce_again, reason, on_wait, known_epoch=known_epoch)

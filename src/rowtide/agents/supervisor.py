@@ -152,6 +152,7 @@ class Supervisor:
         for name, kept in self._kept.items():
             kept.task = tasks.get(name)
             if kept.child is not None and kept.child.task != kept.task:
+                # Its successor starts once it has ended: two processes would compete for the leases of the same jobs.
                 self._end(kept.child, now)
             elif kept.child is None:
                 kept.starts_at = now if kept.task is not None else None
@@ -210,6 +211,7 @@ class Supervisor:
         kept.child = None
         if kept.task is None:
             self.on_event(f"{name}: stopped")
+        # Ended by this supervisor, for other work: that is no failure, and needs no pause.
         elif kept.task != child.task:
             kept.starts_at, kept.last_pause_s = now, None
         elif code in self.needing_person:

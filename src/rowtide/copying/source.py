@@ -135,6 +135,8 @@ class _RefusedRowSearch:
 
     def _try(self, statement: str) -> int | RowNotCopied:
         """Return the bytes of a COPY, or why a row of it is refused."""
+        # A refused COPY aborts the transaction; the snapshot of the chunk must outlive it, since other rows are read in
+        # it, too.
         self.connection.execute("savepoint tried")
         try:
             return sum(map(len, limiting(copy_out(self.connection, statement), self.most_bytes)))
@@ -298,6 +300,7 @@ class PostgresCopySource:
                 row = connection.execute(_OPENED, wanted).fetchone()
             assert row is not None
             snapshot, generation, columns = row
+            # Read under the lock: the columns cannot change any more until the chunk is copied.
             if columns != dict(zip(map(str, table.numbers), table.columns, strict=True)):
                 raise CopiedTableAltered(self._unreadable(table.qualified_name, "it was altered meanwhile"))
             rows = self._read_copy(connection, _as_read(connection, table, reader), chunk, form)
@@ -376,6 +379,8 @@ def _lock_present(connection: psycopg.Connection[Any], source_id: int, numbers: 
         row = connection.execute(_SNAPSHOT).fetchone()
         assert row is not None
         present = find_present(connection, source_id, numbers)
+        # The lock is by name. If the table was renamed before it was granted, another table is locked, and this one is
+        # looked for again.
         if present is not None and (present.schema, present.table) == (named.schema, named.table):
             if not (is_utf8 := row[1] != "SQL_ASCII"):
                 # Otherwise the server refuses what is not UTF-8.

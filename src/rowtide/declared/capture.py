@@ -1,4 +1,4 @@
-"""Capture as it is declared: the database, instances, rules, consumers and jobs."""
+"""Capture as it is declared: the database, instances, rules, consumers, jobs, and the targets that follow instances."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.source_table import SourceTable
 from rowtide.databases.urls import parse_url
-from rowtide.declared.kinds import CAPTURE, CONSUMER, INSTANCE, JOB, RULE
+from rowtide.declared.kinds import CAPTURE, CONSUMER, INSTANCE, JOB, RULE, TARGET
 from rowtide.declared.state import DeclaredChange, DeclaredObject, Effects, ObjectName, State, describe, list_of, refuse
 from rowtide.declared.values import spell_table, split_table
 from rowtide.handle import Database
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.targets.definitions import list_targets
+from rowtide.targets.definitions import Target, list_targets
+from rowtide.targets.options import follows_by_default
 
 _PATTERN = re.compile(r'\s*((?:"(?:[^"]|"")*"|[^",])+?)\s*(?:,|$)')
 
@@ -55,6 +56,7 @@ def read(database: Database) -> Iterator[DeclaredObject]:
         yield from _rules(connection)
         yield from _consumers(connection)
         yield from _jobs(connection)
+        yield from map(_target, list_targets(connection))
 
 
 def find_owned(present: State, wanted: State) -> Iterator[ObjectName]:
@@ -189,6 +191,21 @@ def _change_job(database: Database, change: DeclaredChange) -> None:
         database.cdc.change_job(job_type=change.wanted.names[0], **change.arguments())
 
 
+def _target(target: Target) -> DeclaredObject:
+    options, given = target.options, target.consumer.describe(None)
+    values = {name: getattr(options, name) for name in TARGET.keys if hasattr(options, name)}
+    values |= {
+        # A table that went over to another instance has the name of the one that was given.
+        "instances": [options.table_of(one.name) for one in target.consumer.instances if one.is_enabled],
+        "kind": target.kind,
+        "limit_hours": given.limit_hours,
+    }
+    implied = {"follow_columns": follows_by_default(target.kind, options.truncate)}
+    if values["follow_columns"] == implied["follow_columns"]:
+        values["follow_columns"] = None
+    return describe(TARGET, [target.name], values, implied=implied)
+
+
 EFFECTS = {
     CAPTURE.name: Effects(
         add=lambda database, capture, _wanted: database.cdc.enable_db(**capture.arguments()),
@@ -218,5 +235,10 @@ EFFECTS = {
         add=_add_job,
         change=_change_job,
         drop=lambda database, job: database.cdc.drop_job(job.names[0]),
+    ),
+    TARGET.name: Effects(
+        add=lambda database, target, _wanted: database.targets.add(**target.arguments()),
+        change=refuse,
+        drop=lambda database, target: database.targets.drop(target.names[0]),
     ),
 }

@@ -167,6 +167,7 @@ def synchronise_in_threads(
 
 def synchronise_target(hub_url: str, target: FanOutTarget, limits: DeviceLimits) -> list[SyncOutcome]:
     """Synchronise a subscriber's publications, one after the other."""
+    # Not at a time: publications of one subscriber lock the same database, a SQLite file as a whole.
     return [_synchronise_one(hub_url, publication, target.subscriber, limits) for publication in target.publications]
 
 

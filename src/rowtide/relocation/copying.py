@@ -124,6 +124,7 @@ class Copying:
             try:
                 self._go_through(self.plan(portions), is_first=False)
             except Vanished as error:
+                # What vanished was removed by cleanup, and the survey that named it is outdated.
                 vanished = error.file
                 continue
             self._verify_files(portions)
@@ -159,6 +160,8 @@ class Copying:
         transfer = FileTransfer(self._find_way, self._count)
         try:
             transfer.run([[step] for each in steps.values() for step in each.compared])
+            # Cleanup goes on during the first pass, and may remove what was surveyed. Later passes survey again
+            # instead.
             transfer.run([[step] for each in steps.values() for step in each.data], skips_vanished=is_first)
             if not is_first:
                 transfer.run([[step] for each in steps.values() for step in each.hidden])

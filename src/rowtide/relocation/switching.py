@@ -87,10 +87,12 @@ def switch_lake(
         return None
     copying = Copying(move.source, move.target, on_progress)
     copying.begin(for_group=for_group)
+    # Most is copied while everything runs, so that the leases are held only for what is written meanwhile.
     with suppress(CopyOvertaken):
         copying.complete()
     with _leases(engine) as connection:
         now = _find(engine, url, source, lake, log_store)
+        # Another process may have moved the lake before the leases were taken.
         if now != move:
             raise LakeElsewhere(name_of(url), now.source.lake, source.lake, lake)
         manifest = open_own_manifest(move.definition)
@@ -99,6 +101,8 @@ def switch_lake(
         failpoint("lake_switch.before")
         _record(Committing(engine), move)
         failpoint("lake_switch.after")
+        # After the database names the new place: a process that still opens the old log store is referred to the new
+        # one.
         _close(move, is_ours=True)
         copying.verified.forget()
     return copied

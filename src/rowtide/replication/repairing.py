@@ -209,6 +209,8 @@ class _Repairing:
             open_publisher(self._engine, self._url, held) as publisher,
             kind_of(subscription.subscriber).open_repair(subscription, articles) as transaction,
         ):
+            # After the repair's transaction has begun: delivery waits for it, so the position that is read now stays
+            # the subscriber's until the commit.
             publisher.manifest.refresh()
             present = transaction.subscribed
             now = tuple(map(bound, present.articles, articles))

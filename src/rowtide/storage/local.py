@@ -40,7 +40,9 @@ class LocalFolder:
         with self._write_errors(path), self._temporary(write) as temporary:
             size = temporary.stat().st_size
             target = self._prepare(path)
+            # The content is synced already: after a crash the name leads to the whole file, or does not exist.
             temporary.rename(target)
+            # A name is durable once its folder is.
             sync_folder(target.parent)
         return size
 
@@ -169,6 +171,7 @@ class LocalFolder:
             self._folders.add(self._temporaries)
         temporary = self._temporaries / uuid.uuid4().hex
         try:
+            # Private at first: nobody else can open it before it has the mode that its folder gives.
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
             with open(descriptor, "wb") as made:
                 os.fchmod(made.fileno(), 0o666 & ~mask_of(self._root))

@@ -13,7 +13,7 @@ from rowtide.databases.urls import parse_url
 
 
 @frozen
-class Present:
+class FoundStores:
     """What is there: stores, and schemas with rowtide's names whose tables are somebody else's.
 
     `subscribers` are the URLs of databases that have stores of their own for this one's publications.
@@ -34,22 +34,22 @@ class Present:
                 store.migrate()
 
 
-class PresentOfKind(Protocol):
+class UpgradesOfKind(Protocol):
     """What each kind of database has in its folder."""
 
-    find_present: Callable[[str], Present]
-    find_at_subscriber: Callable[[str], Present]
+    find_present: Callable[[str], FoundStores]
+    find_at_subscriber: Callable[[str], FoundStores]
     """Returns the stores that a database has as a subscriber, which those that it has for itself are not."""
     migrating_alone: Callable[[str], AbstractContextManager[None]]
     """Lets no other process migrate the database meanwhile, and waits for one that does."""
 
 
-def present_of(url: str) -> PresentOfKind:
+def present_of(url: str) -> UpgradesOfKind:
     """Return the part of a database's kind. Raises `UrlNotRead`, `DatabaseKindUnknown`, `ExtraMissing`."""
-    return cast("PresentOfKind", parse_url(url).kind.load_part("rowtide.upgrading", "present"))
+    return cast("UpgradesOfKind", parse_url(url).kind.load_part("rowtide.upgrading", "present"))
 
 
-def find_present(url: str) -> Present:
+def find_present(url: str) -> FoundStores:
     """Return the stores of a database, none in one where nothing was enabled; also those that cannot be migrated.
 
     Where the definitions in a database cannot be read, the stores outside of it are not known. Raises `UrlNotRead`,
@@ -58,7 +58,7 @@ def find_present(url: str) -> Present:
     return present_of(url).find_present(url)
 
 
-_Visit: TypeAlias = Callable[[str], Present]
+_Visit: TypeAlias = Callable[[str], FoundStores]
 
 
 @frozen
@@ -66,7 +66,7 @@ class DatabaseUpgrade:
     """What a database had before its upgrade; `failure` is why a subscriber could not be looked at or migrated."""
 
     url: str
-    present: Present
+    present: FoundStores
     failure: RowtideError | None = None
 
     @property
@@ -106,7 +106,7 @@ def upgrade(url: str, subscribers: Sequence[str] | None = ()) -> tuple[DatabaseU
     return (DatabaseUpgrade(url, own), *_visit(own, subscribers, visit))
 
 
-def _visit(own: Present, subscribers: Sequence[str] | None, visit: _Visit) -> Iterator[DatabaseUpgrade]:
+def _visit(own: FoundStores, subscribers: Sequence[str] | None, visit: _Visit) -> Iterator[DatabaseUpgrade]:
     for url in own.subscribers if subscribers is None else subscribers:
         yield _visit_one(url, visit)
 
@@ -115,14 +115,14 @@ def _visit_one(url: str, visit: _Visit) -> DatabaseUpgrade:
     try:
         return DatabaseUpgrade(url, visit(url))
     except RowtideError as error:
-        return DatabaseUpgrade(url, Present(()), error)
+        return DatabaseUpgrade(url, FoundStores(()), error)
 
 
-def _find_at_subscriber(url: str) -> Present:
+def _find_at_subscriber(url: str) -> FoundStores:
     return present_of(url).find_at_subscriber(url)
 
 
-def _upgrade_at_subscriber(url: str) -> Present:
+def _upgrade_at_subscriber(url: str) -> FoundStores:
     part = present_of(url)
     with part.migrating_alone(url):
         present = part.find_at_subscriber(url)

@@ -236,6 +236,7 @@ NOT_RUN = {
         "ChangeRowsMiscounted",
         "DeclarationUnreadable",
         "DeviceUnknown",
+        "IdentityRangeDoubtful",
         "InstanceNotReadable",
         "JobNotRunning",
         "LogNotRead",

@@ -12,7 +12,7 @@ from rowtide.declared.values import spell_table
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.replication.publishing.schema_articles import spell_object
 
-FEATURES = ("capture", "following", "publishing", "merging", "tracked")
+FEATURES = ("capture", "publishing", "merging", "tracked")
 """The modules of what such a database can have."""
 
 

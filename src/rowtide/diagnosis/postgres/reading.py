@@ -158,6 +158,8 @@ class PostgresWorkFacts:
 def connected(url: str) -> Iterator[Connection]:
     """Yield a session in which each query is run once, and every statement commits. Raises what connecting raises."""
     engine = open_engine(url)
+    # Each query is a transaction of its own: a failed one aborts no other, and none holds back the server's oldest
+    # snapshot.
     with reading_once(), translated(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         yield connection
 

@@ -183,6 +183,7 @@ def preview_resolution(hub: Node, conflict_id: str, winner: Winner) -> Resolutio
         counted = hub.connection.execute(
             select(func.count()).where(of_publication & (true() if holding is None else holding))
         ).scalar_one()
+        # Made and rolled back: what would be written, and what would be refused, is found by writing it.
         raise _Previewed
 
     try:
@@ -266,11 +267,13 @@ class _Resolution:
             for child in self._descendants(conflict, is_restored=False):
                 self._let_loser_win(child, conflict)
             return is_written
+        # The side that has won already is chosen, and nothing has given way to the other one: the row stays as it is.
         if conflict.replaced_row is None:
             is_written = self._leave(conflict)
             for child in self._descendants(conflict, is_restored=False):
                 self._conclude(child, conflict)
             return is_written
+        # Children first: they returned with the parent, and reference it until they are gone.
         for child in reversed(self._descendants(conflict, is_restored=True)):
             self._turn_back(child, conflict)
         return self._turn_back(conflict)
@@ -280,6 +283,7 @@ class _Resolution:
         wanted = _values_of(conflict.losing_row)
         if wanted is not None:
             wanted = self._with_parents_keys(stored, wanted)
+        # Kept with the conflict, so that the other side can still be chosen later.
         gave_way = encode_presence(self.hub.connection, stored.article, stored.present)
         restored = restore(wanted, _named(stored.article, stored.present), stored.settled, stored.columns)
         is_again = conflict.replaced_row is not None
@@ -303,6 +307,7 @@ class _Resolution:
 
     def _leave(self, conflict: KeptConflict) -> bool:
         """Let a row stay as it is; what the hub did not take is undone at the subscriber."""
+        # The subscriber still has the version that the hub has rejected. A change of the hub's own replaces it there.
         is_undone = conflict.conflict_type not in _SETTLED
         if is_undone:
             stored = self._read(conflict)
@@ -363,6 +368,7 @@ class _Resolution:
                 row = _with_free_key(self.hub, article, row, stored.present)
         if row == stored.present and not always:
             return False
+        # Before the write: rows that go with this one cannot be read afterwards.
         taking = self._find_cascaded(stored) if row is None and stored.present is not None else ()
         known = self._known(article, conflict)
         self.hub.writer.write(article, [_decision(conflict, known, article, row, restored.columns)])
@@ -518,6 +524,8 @@ def _decision(
     """Return a row as the hub's own change that includes the current version and the losing one."""
     lineage, columns = Lineage.decode(conflict.losing_lineage), None
     if known is not None:
+        # Both versions are included, so that a node that has either accepts this one as newer, without another
+        # conflict.
         lineage = lineage.joined(known.version.lineage)
         columns = None if known.version.columns is None else encode_columns(known.version.columns)
     is_live = known is not None and known.version.presence is Presence.LIVE

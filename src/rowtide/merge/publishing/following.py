@@ -83,6 +83,8 @@ def move(hub: Node, pairing: Pairing, partition: Partition) -> None:
             }
         )
     with hub.transaction():
+        # Partition, members and session number change together: a synchronisation that still uses the former filters
+        # finds itself replaced.
         hub.require_session(subscription)
         number = take_partition(hub, pairing.articles, subscription, partition)
         set_subscription(hub.connection, subscription.subid, partition_id=number, session=subscription.session + 1)
@@ -173,6 +175,8 @@ class _Following:
         # What is left to the user is not there yet.
         is_hashed_again = _is_hashed_otherwise(before, after) and not by_hand
         known = read_hashes(subscriber.connection, before) if is_hashed_again else {}
+        # Before the alteration. Afterwards a row that a program changed cannot be distinguished from one that only has
+        # other columns.
         unchanged = self._find_unchanged(before, known)
         subscriber.versions.redefine(before, after)
         alteration: TableAlteration | None = None
@@ -186,6 +190,7 @@ class _Following:
                 filled |= {rowguid for rowguid, _ in rows} if alteration.adopted else set()
             failpoint("merge_schema_change.filled")
             alteration.finish()
+        # A table may be merged by several publications, each with a definition of its own.
         for other in list_publications(subscriber.connection):
             for article in list_articles(subscriber.connection, other.pubid):
                 if article.nickname == after.nickname:
@@ -260,6 +265,7 @@ def follow(
         on_omission,
     )
     following.follow(reading_schema(hub, pairing))
+    # After the subscriber: until the hub records it, a repeat follows again, and finds nothing to change.
     with hub.transaction():
         set_subscription(
             hub.connection,
@@ -325,6 +331,8 @@ def synchronise_following(
         try:
             summary = synchronise(hub, subscriber, pairing, on_progress, exchange)
         except DefinitionsDiffer:
+            # What was changed before the subscriber follows has the columns and filters of its earlier definitions, and
+            # is uploaded by these.
             pairing = _upload_earlier(hub, subscriber, pairing, on_progress, before, omissions)
         else:
             for earlier in before:

@@ -242,6 +242,7 @@ def _changed(hub: Node, publication: Publication, article: Article, changes: Mer
     for join in changed.join_filters:
         check_join(hub, changed, find_article(publication, listed, join.parent), join)
     for subscription in list_subscriptions(hub.connection, publication.pubid):
+        # A subscription that lacks a value which the new filter uses could not be synchronised any more.
         require_values(publication, [changed], subscription.partition or Partition())
     return changed
 
@@ -309,6 +310,7 @@ def finish_drops(hub: Node, publication: Publication) -> None:
     with hub.transaction():
         known = list_subscriptions(hub.connection, publication.pubid)
         for article in leaving:
+            # A subscriber that has not followed may still upload what it changed in the table.
             if all(one.schema_version >= dropped_at(hub.connection, publication, article) for one in known):
                 for one in known:
                     partition_membership.remove_all_members(hub.connection, one.nickname, [article])
@@ -341,6 +343,7 @@ def drop_from(node: Node, publication: Publication, article: Article) -> None:
     """Remove an article from a node, in the caller's transaction; its table stays."""
     is_preserved = was_rowguid_there(node.connection, article.nickname)
     remove_article(node.connection, publication.pubid, article.name)
+    # Another publication still merges the table, and needs its triggers and rowguids.
     if article.nickname in {other.nickname for other in list_merged(node.connection)}:
         return
     if node.tables.is_there(article):

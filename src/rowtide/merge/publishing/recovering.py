@@ -106,6 +106,8 @@ class _RecoveredTable:
             scan = self._scan()
             there = {change.rowguid for change in self._ask([rowguid for rowguid, _ in scan.unknown])}
             strangers = {rowguid: value for rowguid, value in scan.unknown if rowguid not in there}
+            # By values before keys: a row with the same values is the hub's row, while a key may have been given to
+            # another row since.
             adopted = self._adopt_by_hash(strangers, scan)
             adopted |= self._adopt_by_key({rowguid for rowguid in strangers if rowguid not in adopted}, scan)
             if adopted:
@@ -171,6 +173,7 @@ class _RecoveredTable:
         inserted, concurrent = self._judge_unknown([rowguid for rowguid, _ in scan.unknown])
         changed = [*self._untracked(scan.changed), *concurrent]
         missing = [rowguid_of(key) for key in scan.missing]
+        # Deletes that were tracked before the damage are known already, and are not logged again.
         known = self._read_known(missing)
         missing = [
             rowguid
@@ -219,8 +222,11 @@ class _RecoveredTable:
                 elif change.row is not None and are_same(self.article, row, change.row):
                     continue
                 elif rowguid in known and self._is_unsent(known[rowguid]):
+                    # It is uploaded as a concurrent change, and the hub resolves the conflict as any other.
                     changed.append(rowguid)
                 else:
+                    # Without metadata it is unknown whether the row was changed here or is only outdated: the hub's
+                    # version stays, and this one is kept as the loser.
                     self.conflicts.append(self._conflict(change, row, known.get(rowguid)))
         return inserted, changed
 

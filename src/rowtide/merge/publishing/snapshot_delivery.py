@@ -89,9 +89,8 @@ def subscribe_from_snapshot(
     """Subscribe a database, and fill it from the files of `make_snapshot`; a repeat continues an interrupted call.
 
     The request's `subscriber` is the name that is stored. A partition that is given must be the snapshot's. Raises
-    `MergePublicationUnknown`, `MergeSubscriptionExists`,
-    `SubscriberHasTable`, `SnapshotUnfit`, `SnapshotOutdated`, `SnapshotDamaged`, `IdentityRangeUnfit`, `AddressTaken`,
-    `CopiedRowRefused`.
+    `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable`, `SnapshotUnfit`, `SnapshotOutdated`,
+    `SnapshotDamaged`, `IdentityRangeUnfit`, `AddressTaken`, `CopiedRowRefused`.
     """
     publication = replace(get_publication(hub.connection, request.publication), run_as=request.run_as)
     notice(hub, publication)
@@ -189,6 +188,7 @@ class _Delivery:
                 omissions = self._begin(described)
         for files in self._units(dict(described)):
             if not all(self._is_delivered(file.name) for file in files):
+                # Rows and the record of their file are committed together: a repeat continues with the next file.
                 with copying(self._subscriber):
                     self._subscriber.writer.defer_constraints()
                     for file in files:
@@ -207,6 +207,7 @@ class _Delivery:
                 put_at_subscriber(self._subscriber, publication, there, included)
                 self._subscriber.tables.track(there)
             put_subscription(self._subscriber.connection, at_subscriber)
+            # Atomically with the subscription: a repeat finds either an unfinished delivery or a subscriber.
             self._subscriber.connection.execute(delete(snapshot_progress))
 
     def _begin(self, described: Sequence[tuple[Article, TableDescription]]) -> Sequence[Omission]:

@@ -216,12 +216,16 @@ Comparison = Nothing | Accept | Join | Combine | Conflict
 def compare(sent: RowVersion, known: RowVersion) -> Comparison:
     """Compare a sender's version of a row with a receiver's; a sender's always has a last change."""
     assert sent.last is not None
+    # A version includes the change that made it and all that it was made from. A receiver that includes that change has
+    # everything that the sender has.
     if known.lineage.includes(sent.last):
         return Nothing()
     if known.last is None or sent.lineage.includes(known.last):
         return Accept()
+    # A delete is of the whole row: it conflicts with a concurrent change of any column.
     if sent.presence is Presence.DELETED or known.presence is Presence.DELETED:
         return _compare_deleted(sent, known)
+    # Without column tracking it is unknown whether the columns overlap.
     if sent.columns is None or known.columns is None:
         return Conflict(ConcurrentChangeKind.UPDATE_UPDATE)
     ahead, behind = changed_apart(sent, known)

@@ -70,9 +70,12 @@ class Composer:
     def live(self, rowguid: str, row: Row, contents: Contents | None, tombstone: Tombstone | None) -> RowChange:
         """Return an existing row as a change; without metadata it has the number 0."""
         if contents is None:
+            # No change of the row is recorded: it was there before the table was merged, or its metadata were purged.
+            # Every lineage includes the number 0.
             untouched = b"" if self.article.column_tracking else None
             return RowChange(rowguid, self._base(tombstone), NodeChange(self.own, 0).encode(), untouched, row)
         columns = self._columns(contents)
+        # A received version is passed on as its sender composed it: only changes made here get this node's number.
         if contents.origin is not None:
             assert contents.lineage is not None
             assert contents.last is not None
@@ -154,6 +157,8 @@ def add_up(bases: str, lineage: Lineage, sender: int, sent: str | None, known: s
     if sent is None or known is None:
         return known if sent is None else sent
     included = [value for version, value in json.loads(bases) if lineage.includes(NodeChange(sender, version))]
+    # The last value of the sender that the receiver has. What the sender added since is its difference from the sent
+    # one.
     base = included[-1] if included else None
     if base is None:
         return None

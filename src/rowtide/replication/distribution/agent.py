@@ -96,6 +96,8 @@ class DistributionAgent:
         self._early = EarlyDelivery(delivery, articles, self._open_calls)
         self._entry = ReaderEntry(manifest, subscription)
         self._position = self._entry.find_start(manifest.refresh(), delivery.progress, articles)
+        # Before anything is sent: a publisher that was restored together with its log store writes other transactions
+        # at LSNs that the subscriber has passed, and these would never be delivered.
         require_same_history(context.engine, manifest, subscription, delivery.progress)
         self._has_altered = False
         self._opened_at = delivery.progress.position
@@ -128,11 +130,14 @@ class DistributionAgent:
 
     def stop_at(self, position: Position) -> None:
         """End a batch at a position, if it is still ahead."""
+        # A transaction that is delivered early may reach beyond the position at which the batch has to end.
         self._early.undo()
         self._next_stop = position
 
     def record_position(self) -> None:
         """Let the subscriber record the position, even if nothing was delivered since its last batch."""
+        # Ranges without a change for this subscription move the position in memory alone. Whoever verifies that all is
+        # delivered reads it at the subscriber.
         if self._delivery.progress.position < self._position:
             self._early.undo()
             self._delivery.begin(one_by_one=True)
@@ -158,9 +163,13 @@ class DistributionAgent:
         """
         state, article, since = self._manifest.refresh(), joining.article, joining.since
         end = self._position
+        # An alteration or a gap in the range has a place of its own among the rows. The joining article's own agent
+        # knows how to pass it, and attaches afterwards.
         is_plain = find_altering(state, (article,), since, end) is None and find_gap(state, since, end) is None
         if self._hand_over is not None or since.epoch != end.epoch or not is_plain:
             return False
+        # Recorded before the article becomes one of these. After a crash in between, the record is found again and not
+        # repeated.
         self._keep_suspension(state, article, held_by)
         joining = replace(joining, article=replace(article, joined_at=end.value))
         starts = {**self._subscription.starts, article.article_id: held_by.starts[article.article_id]}
@@ -202,6 +211,7 @@ class DistributionAgent:
         require_here(state)
         gap = self._find_reconciled(state)
         self._entry.require_kept(state, self._position)
+        # A hand-over may end without any change to deliver; its chunks are deleted all the same.
         if self._end_hand_over():
             return True
         last = gap.after if gap is not None else state.position
@@ -216,6 +226,8 @@ class DistributionAgent:
         end = self._bound(min(bounded_end(state, self._position, _MAX_STEP_ROWS), last))
         lost = find_gap(state, self._position, end)
         end = lost.after if lost is not None else end
+        # Whichever comes first ends this step's range: a gap, an alteration, or a token. The later ones are found again
+        # by the next step, from the position that this one reaches.
         altering = find_altering(state, self._articles, self._position, end)
         end, lost = (Position(altering.value), None) if altering is not None else (end, lost)
         token = find_token(state, self._subscription.publication, self._position, end)
@@ -228,9 +240,12 @@ class DistributionAgent:
             self._pass_on(token, end, has_delivered=has_delivered)
         for dropped in find_dropped(state, self._articles, begin, end):
             self._report_dropped(dropped)
+        # Batches have moved it only up to their last transaction; what follows in the range has no call of this
+        # subscription.
         self._position = max(self._position, end)
         has_ended = self._end_hand_over()
         self._advance_now_and_then()
+        # Raised after the range before the gap is committed, so that it is delivered once, whoever handles the gap.
         if lost is not None:
             raise ChangesLost(str(CommitLsn(lost.after.value)), lost.reason)
         # After a hand-over everything is opened again, and the next step finds the alteration.
@@ -250,6 +265,7 @@ class DistributionAgent:
         """
         gap = next_gap(state, self._position)
         is_bridged = gap is not None and {article.article_id for article in self._articles} <= set(gap.bridged)
+        # All articles, or the subscription stops: a table without the reconciled difference would silently lack rows.
         if self._position.epoch != state.epoch and not is_bridged:
             raise ChangesLost(str(self._position), _RESTARTED)
         if gap is not None and self._position > gap.after:
@@ -323,6 +339,7 @@ class DistributionAgent:
                 return self._deliver_from(state, end, one_by_one=one_by_one) or has_delivered
             except BatchUndone:
                 has_delivered |= self._position > before
+                # The server refuses a set without naming the call at fault. Sent again row by row, the error names one.
                 one_by_one = True
             except CallNotStorable as found:
                 has_delivered |= self._position > before
@@ -333,6 +350,8 @@ class DistributionAgent:
         lsn, article = CommitLsn(call.lsn), call.article
         if not self._entry.is_registered():
             raise SubscriptionDeactivated(self._subscription.publication, self._subscription.subscriber)
+        # The manifest first, then the delivery without the article: the other order could lose the record in a crash,
+        # and the next agent would deliver later changes to a table that lacks earlier ones.
         failpoint("article_suspension.before")
         self._manifest.append(TransactionOmitted(self._subscription.reader, article.article_id, lsn, reason))
         failpoint("article_suspension.after")
@@ -354,6 +373,7 @@ class DistributionAgent:
                 if one_by_one:
                     part = smaller.ends_before(lsn, stop - start)
                     reached, one_by_one = part if whole is None else whole, whole is None
+                # Batches end between transactions, so that the subscriber never shows a part of one.
                 if batch is not None and reached is not None:
                     self._run(calls, begun, start)
                     self._end(batch, reached, log)
@@ -375,6 +395,8 @@ class DistributionAgent:
         alteration fits into no place among the transaction's rows. Raises `IdentityLost`, `SchemaChanged`,
         `CopyNeeded`, `LogNotRead`.
         """
+        # Each refusal excludes one alternative. The transaction is then read and delivered again as a whole, since the
+        # refusal has rolled back all of it.
         refused: dict[tuple[str, int], str] = {}
         late: set[str] = set()
         while True:
@@ -465,6 +487,7 @@ class DistributionAgent:
 
     def _end(self, batch: BatchCounts, reached: Position, calls: LogCalls) -> None:
         skipped = self._delivery.end(reached)
+        # After the commit: if that fails, the batch is read again from the former position.
         self._position = reached
         for error in skipped:
             self._context.watchers.on_skipped(SkippedCommand(self._subscription, error))

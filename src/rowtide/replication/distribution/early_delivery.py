@@ -66,6 +66,8 @@ class EarlyDelivery:
         """
         parts, begun = state.parts, self._begun
         if begun is not None and not _begins_with(parts, begun.parts):
+            # A log reader that starts again writes the open transaction into new parts. What was delivered of the
+            # former parts cannot be compared with these, so it is rolled back.
             self.undo()
             begun = None
         if not parts or parts[0].path == self._passed_over:
@@ -110,6 +112,7 @@ class EarlyDelivery:
             begun.undo()
 
     def _deliver(self, begun: _Begun, part: Segment, state: ManifestState, position: Position) -> None:
+        # Before it is read: if it fails, the transaction is passed over by the path of its first part.
         begun.parts.append(part)
         for calls in begun.calls.read_segment(part, position, begun.end, find_versions(state, self._articles)):
             if not len(calls):
@@ -161,6 +164,8 @@ def _find_rest(
     has_more = any(
         isinstance(event, Disabled | ChangesOmitted | Traced) for event in events_between(state, position, end)
     )
+    # These need the whole transaction before its first row is sent: an alteration changes the columns of rows within
+    # it, an omission or a skip removes rows that may have been delivered early.
     is_plain = not (is_altering or has_more or skipped_between(state, position, end))
     return segments[len(begun.parts) :] if end <= state.position and is_next and is_plain else None
 

@@ -132,6 +132,8 @@ def open_comparison(
     """Read a subscriber and its publisher in a snapshot each. Raises what opening a subscriber raises, and as
     `open_publisher`.
     """
+    # The subscriber first: everything that its snapshot has was committed at the publisher before, so the later
+    # snapshot there sees it.
     with kind_of(subscription.subscriber).open_rows(subscription, articles) as subscribed:
         held = tuple(map(bound, subscribed.articles, articles))
         with open_publisher(engine, url, held) as publisher:
@@ -150,6 +152,7 @@ def open_publisher(engine: Engine, url: str, articles: Sequence[Article]) -> Ite
         manifest = open_own_manifest(read_source(connection, url))
     with open_published(url, articles) as published:
         with translated(), engine.begin() as connection:
+            # After the publisher's snapshot: all that the snapshot sees is in the log before the mark.
             mark = mark_log(connection)
         read_log(engine, url, manifest, mark)
         yield Publisher(published, manifest, Position.of(manifest.state.epoch, mark + 1))
@@ -190,6 +193,7 @@ def compare_all(
                             yield not_compared(subscription, article, error.reason)
                         else:
                             again.append(known)
+            # Compared again in new snapshots: what delivery lacked before may have arrived.
             waiting = again
             if waiting:
                 time.sleep(_PAUSE_S)

@@ -156,6 +156,8 @@ def restart_log(engine: Engine, database: str, reason: str, on_wait: Callable[[s
     with AdvisoryLease.take(engine, "log"):
         with translated(), engine.connect() as connection:
             source = _own_source(connection, database)
+        # The next epoch is above each that a subscription knows, also where the log store is lost and does not say
+        # which it had.
         restarting.restart_log(engine, source, announce_articles, reason, on_wait, known_epoch=loss.known_epoch)
     return loss
 

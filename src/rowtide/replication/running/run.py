@@ -212,8 +212,10 @@ class ReplicationAgent:
         claimed = self._claim(connection, wanted)
         self._start_and_stop({found.agent_id: found for found in wanted if found.agent_id in claimed}, present)
         assert self._claims is not None
+        # Subscriptions whose run has ended are released, so that another process can deliver them.
         self._claims.keep(frozenset(agent_id for agent_id, run in self._runs.items() if not run.has_ended))
         elsewhere = self._find_elsewhere(connection, [found for found in wanted if found.agent_id not in claimed])
+        # Without subscriptions `once` still reads the log up to its target, so that the publisher can remove it.
         has_ended = self._is_once and self._have_ended and self._is_read()
         is_over = not elsewhere and (self._have_all_failed or has_ended)
         if present:
@@ -250,6 +252,7 @@ class ReplicationAgent:
             now = wanted.get(agent_id)
             if now is None or now.settings != run.subscription.settings:
                 run.request_stop()
+            # Replaced only once its thread has ended: two runs of one subscription would fence each other.
             if run.has_ended and (now is None or run.is_followed(now)):
                 if now is not None:
                     run.report_replaced(now)
@@ -364,6 +367,8 @@ class ReplicationAgent:
     def _wanted(self, present: Iterable[Subscription]) -> Iterator[Subscription]:
         """Return the run's that are not paused; with `once`, of those that existed when the run began."""
         for subscription in filter(self._scope.includes, present):
+            # An article that joins one of the first subscriptions is a part of what `once` delivers, even if it was
+            # added since.
             is_meant = not self._is_once or not self._first.isdisjoint((subscription.agent_id, subscription.joins))
             if is_meant and subscription.state in (SubscriptionState.ACTIVE, SubscriptionState.WAITING):
                 yield subscription

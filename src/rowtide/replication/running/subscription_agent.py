@@ -142,6 +142,7 @@ class SubscriptionAgent:
         """Do one piece of work; return whether there was any. Raises what either agent raises."""
         if self._is_over:
             return False
+        # An open agent knows the articles that it was opened with. Everything is read again before it delivers more.
         if self._has_changed():
             self._open_again()
             return True
@@ -151,6 +152,8 @@ class SubscriptionAgent:
         if state.status is SnapshotStatus.COPYING:
             return self._copy()
         self._read_articles()
+        # What the subscriber itself records is decisive: a crash may come between an alteration there and its record in
+        # the distribution database.
         self._record_followed()
         self._distribution = self._held.enter_context(self._open_distribution(state))
         return True
@@ -183,6 +186,8 @@ class SubscriptionAgent:
         """Detach an article, and attach it again with a copy, where the log is not enough to follow a schema change."""
         engine, known = self._context.engine, self._subscription
         failpoint("article_copy.before")
+        # Decided once, in one transaction: after a crash the article is either still attached, and this is found again,
+        # or it joins with a copy.
         is_copied = copy_again(engine, known, found.article)
         failpoint("article_copy.after")
         if is_copied:
@@ -302,6 +307,7 @@ class SubscriptionAgent:
                 # Dropped: the run of replication learns of that, and stops the agent.
                 self._is_over = True
                 return
+            # The run's own settings have precedence over those that the subscription records.
             settings = now.settings.changed(**self._context.settings)
             # The server allows as many prepared transactions as its subscriptions need.
             settings = settings if now.joins is None else settings.changed(streams=1)
@@ -356,6 +362,7 @@ class SubscriptionAgent:
         says already is followed at once: a run may end before the log is read up to the end.
         """
         with translated(), self._context.engine.connect() as opened:
+            # One snapshot for all tables: their details are of the moment at which none was altered.
             connection = opened.execution_options(isolation_level="REPEATABLE READ")
             if all(map(partial(_is_as_now, connection), self._articles)):
                 return [(article, read_table_details(connection, article)) for article in self._articles]
@@ -427,6 +434,8 @@ class SubscriptionAgent:
             sent = self._as_sent(articles)
             agent = DistributionAgent(context, subscription, sent, self._manifest, delivery, hand_over, complete)
             yield agent
+            # At the end, too, since an agent advances its entry at intervals only: the log store may remove what was
+            # delivered.
             agent.advance()
 
     def _as_sent(self, articles: tuple[Article, ...]) -> tuple[Article, ...]:

@@ -114,11 +114,15 @@ class SnapshotAgent:
         if state.missing:
             self._copy(state)
             return True
+        # A table that was truncated or rewritten between two chunks: no single order of its changes leads from these
+        # chunks to the table, so it is copied again.
         torn = [article_id for article_id, copied in _by_article(state) if is_torn(copied)]
         for article_id in torn:
             self._target.discard(self._articles[article_id])
         if torn:
             return True
+        # No chunk has a commit from beyond this position. Below it, delivery decides for each change by the snapshot of
+        # the chunk of its key whether the copy has it.
         self._end = self._end or Position.of(self._epoch, self._source.mark())
         details = self._read_details(self._end)
         if details is None:

@@ -82,6 +82,8 @@ def _announce_altered(engine: Engine, wanted: Subscription) -> None:
                 statement(f"lock table {quote_qualified(table.schema, table.name)} in access share mode")
             )
             table = read_table(connection, article.source_id)
+            # The lock is held until the announcement commits: no alteration comes between the columns that are read and
+            # their place in the log.
             connection.execute(announce_enabled(as_member(as_now(article, table))))
 
 
@@ -103,7 +105,10 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
             connection, ends, wanted.subscriber, wanted.publication, known, forward=wanted.forwards, into=into
         )
         require_detectable(wanted.subscriber, known, wanted.settings, forwards=wanted.forwards)
+        # Before the start is chosen: the log store keeps everything from there on, also if this process ends before the
+        # article is recorded.
         with keeping(connection, manifest, wanted.guid, lambda state: state.position):
+            # The copy has what committed before the mark; what commits later is delivered.
             start = Position.of(manifest.state.epoch, mark_log(connection))
             articles = renew(connection, known, start)
             for article in articles:
@@ -224,6 +229,7 @@ def complete(engine: Engine, manifest: Manifest, joined: Subscription, into: Sub
         joining.lock(connection, joined.agent_id)
         joining.move(connection, joined, into)
     failpoint("article_joining.after")
+    # Last: until the article is recorded as the subscription's own, a repeat may need the changes that its entry keeps.
     manifest.append(ReaderLeft(joined.reader))
 
 
@@ -239,6 +245,7 @@ def copy_again(engine: Engine, holder: Subscription, held: Article) -> bool:
         if into is None or now is None or held.article_id not in now.starts:
             return False
         steps = joining.detach_steps(into, now, held)
+        # One transaction: at no time does the article belong to no subscription, as one that a user has dropped does.
         for step in (*steps, *joining.join_steps(into, held.article_id, IfExists.TRUNCATE, held)):
             distributor(connection).execute(step)
     return True
@@ -261,6 +268,7 @@ def clean(engine: Engine, subscription: Subscription) -> None:
             is_added_again = article.article_id in added
             kind.forget(subscription.subscriber, guid, [article], is_added_again=is_added_again)
         with translated(), engine.begin() as connection:
+            # After the subscriber: a crash in between repeats the removal there, which finds nothing left.
             joining.forget_detached(connection, subscription.agent_id, guid, article.article_id)
 
 

@@ -39,8 +39,7 @@ from rowtide.replication.errors.conflicts import (
 from rowtide.replication.errors.subscribing import NotAPromotedCopy, SubscriberIsPublisher, SubscriberKnownOtherwise
 from rowtide.replication.subscription_settings import SubscriptionSettings
 from rowtide.replication.targets.kinds import kind_of
-from rowtide.replication.targets.postgres.identity import read_identity
-from rowtide.replication.targets.postgres.subscriber import forget_copied
+from rowtide.replication.targets.postgres.subscriber import forget_copied, read_identity
 from rowtide.replication.targets.subscriber_kind import DatabaseIdentity, Originators
 
 # A subscriber must be another database than the publisher, and each change must reach it once and go no further back.

@@ -38,7 +38,7 @@ from rowtide.replication.targets.postgres import progress as delivery
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.targets.definitions import Target, list_targets
 from rowtide.tracking.postgres import system_tables as tracking
-from rowtide.upgrading.present import Present
+from rowtide.upgrading.present import FoundStores
 
 _UPGRADE = "upgrade"
 _PATIENCE_S = 600.0
@@ -56,7 +56,7 @@ def migrating_alone(url: str) -> Iterator[None]:
         yield
 
 
-def find_present(url: str) -> Present:
+def find_present(url: str) -> FoundStores:
     """Return the schemas of the database, the log store, the lake's tables and those of targets outside catalogues."""
     with translated():
         schemas = tuple(_find_schemas(url))
@@ -64,16 +64,16 @@ def find_present(url: str) -> Present:
         foreign = tuple(found.place for found in schemas if found.is_foreign)
         subscribers = tuple(dict.fromkeys(_find_subscribers(url, stores)))
     if any(store.format is source_definition.FORMAT and store.find_refusal() for store in stores):
-        return Present(stores, foreign, subscribers)
-    return Present((*stores, *_find_outside(url)), foreign, subscribers)
+        return FoundStores(stores, foreign, subscribers)
+    return FoundStores((*stores, *_find_outside(url)), foreign, subscribers)
 
 
-def find_at_subscriber(url: str) -> Present:
+def find_at_subscriber(url: str) -> FoundStores:
     """Return the schemas that a database has as a subscriber."""
     engine = open_engine(url)
     with translated():
         found = [_find_schema(engine, schema, _OWN[schema]).store for schema in _OF_SUBSCRIBERS]
-    return Present(tuple(store for store in found if store is not None))
+    return FoundStores(tuple(store for store in found if store is not None))
 
 
 def _find_subscribers(url: str, stores: Collection[PresentStore]) -> Iterator[str]:

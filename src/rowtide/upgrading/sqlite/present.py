@@ -16,24 +16,24 @@ from rowtide.merge.nodes.sqlite.metadata import completing as merge
 from rowtide.merge.progress import SELECT_SUBSCRIBERS
 from rowtide.replication.targets.sqlite import progress as delivery
 from rowtide.tracking.sqlite import system_tables as tracking
-from rowtide.upgrading.present import Present
+from rowtide.upgrading.present import FoundStores
 
 __all__ = ["find_at_subscriber", "find_present", "migrating_alone"]
 
 
-def find_present(url: str) -> Present:
+def find_present(url: str) -> FoundStores:
     """Return what is tracked, merged, delivered and audited in a file."""
     tracked = find_store(url, tracking.FORMAT, tracking.FORMAT_VIEW, tracking.TRACKED_OBJECTS)
     subscribed = find_at_subscriber(url).stores
     audited = find_store(url, AUDIT, audit.FORMAT_VIEW, ACTIONS)
     stores = tuple(store for store in (tracked, *subscribed, audited) if store is not None)
-    return Present(stores, subscribers=tuple(_find_subscribers(url, subscribed)))
+    return FoundStores(stores, subscribers=tuple(_find_subscribers(url, subscribed)))
 
 
-def find_at_subscriber(url: str) -> Present:
+def find_at_subscriber(url: str) -> FoundStores:
     """Return what is merged and delivered in a file."""
     found = (merge.find_store(url), find_store(url, delivery.FORMAT, delivery.FORMAT_VIEW, delivery.SUBSCRIPTIONS))
-    return Present(tuple(store for store in found if store is not None))
+    return FoundStores(tuple(store for store in found if store is not None))
 
 
 def _find_subscribers(url: str, stores: tuple[PresentStore, ...]) -> Iterator[str]:

@@ -136,6 +136,7 @@ class PostgresEnumeration:
     def _window(
         self, article: Article, table: str, since: int, destination: int, *, is_live: bool
     ) -> Iterator[Sequence[RowChange]]:
+        # A row whose last change came from the destination itself is not sent back to it.
         is_new = window_since(self.generations, since)("stamp")
         condition = f"{OF_TABLE} = {article.nickname} and {is_new} and origin is distinct from {destination}"
         reading = self._reading(article)
@@ -168,6 +169,8 @@ class PostgresChanges:
         own = read_nickname(self._node.connection)
         merged = self._read_merged()
         purged = list_purged(self._node.connection)
+        # Most of the log is applied here, so that the transaction that closes the generation has only the latest
+        # entries to apply.
         self._node.apply_log()
         self._session.execute(sql.SQL(looking_again(merged)))
         with translated(), self._node.engine.connect() as reading:
@@ -263,6 +266,8 @@ class PostgresChanges:
             close_generation(closing, own, [article.nickname for article in merged])
             if is_logged(session_of(closing)):
                 apply_log(session_of(closing), merged)
+            # Both sessions have one snapshot: changes that commit later belong to the next generation, and this
+            # enumeration sees none of them, however long it reads.
             exported = closing.execute(text("select pg_export_snapshot()")).scalar_one()
             load_texts(reading)
             session = session_of(reading)

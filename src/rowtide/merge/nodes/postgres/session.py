@@ -148,6 +148,7 @@ class PostgresSession(ABC):
         try:
             answers = self.session.read(*requests)
         except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
+            # Nothing is merged here: without metadata there are no rows to read.
             if self._is_complete or not self.is_prepared():
                 return [[] for _ in statements]
             self._is_complete = True
@@ -286,6 +287,8 @@ class PostgresSession(ABC):
 
     def _apply_ahead(self) -> int:
         """Apply the log in a transaction of its own, in one round trip; return the number of entries."""
+        # One session applies the log at a time. The lock is granted before the transaction begins, whose snapshot then
+        # has what the session before has applied.
         lock, unlock = (f"select pg_advisory_{verb}lock({APPLYING})" for verb in ("", "un"))
         before = ("begin", lock, "commit", *BEGIN, *apply_statements(self.logged))
         failpoint("postgres_merge_commit.before")
@@ -370,6 +373,7 @@ class PostgresSession(ABC):
         """Return our error for one of the server's."""
         found = failure(error, subject, self.name)
         if isinstance(found, NodeBusy):
+            # Whoever was in the way may have written merged rows, and so entries of the log.
             self._is_log_known, self.meets_locks = False, True
             if isinstance(error, psycopg.errors.LockNotAvailable):
                 return NodeBusy(self.name, f"{found.reason}; locks are held by {name_holders(self.session)}")

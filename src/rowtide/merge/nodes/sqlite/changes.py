@@ -61,6 +61,7 @@ def close_generation(connection: Connection, session: sqlite3.Connection, own: i
     connection.execute(
         insert(genhistory).values(nickname=own, generation=generation, guidsrc=str(uuid4()), genstatus=1)
     )
+    # Later changes are stamped above this number, and so belong to the next generation.
     clock.end_epoch(session)
     return generation
 
@@ -211,6 +212,8 @@ class SqliteChanges:
     def _closing(self, own: int) -> Iterator[tuple[sqlite3.Connection, int]]:
         """Close the generation, and yield a reader of exactly that state, with its number."""
         session = self._session
+        # Such a file is read in the transaction that closes the generation, which blocks its writers until the
+        # enumeration ends.
         if not clock.has_own_snapshots(session):
             with self._node.transaction():
                 self._node.apply()

@@ -69,11 +69,14 @@ class SqliteWriter:
             parts = [(article, pass_on(self._session, self._rows, article, writes)) for article, writes in parts]
         for article, writes in parts:
             self._move(article, writes)
+            # Rows that exchange unique values would be refused one after the other: they first get values that no row
+            # has.
             temporary = self._temporary(article, writes)
             with self._node.refusing(article.name):
                 write_temporary(self._session, article, temporary)
             self.write(article, writes)
         for article, writes in parts:
+            # After all parts, since the partition of one row may follow from another that is written with it.
             self._require_inside(article, writes, bounds)
 
     def _temporary(self, article: Article, writes: Sequence[Write]) -> Mapping[str, TemporaryValues]:
@@ -111,6 +114,8 @@ class SqliteWriter:
             for one in writes
             if late is not None and (one.rowguid in late or one.rowguid in found[index])
         ]
+        # Rows may wait for each other in any order: each pass writes those whose parents are there by now, until a pass
+        # writes none.
         while left:
             refused = [(one, dict(self._halve(one[1], [one[2]], bounds, moves_keys=True))) for one in left]
             for (place, _, one), refusals in refused:
@@ -138,6 +143,8 @@ class SqliteWriter:
                 self.write(article, writes)
                 self._require_inside(article, writes, bounds)
         except RowsRefused as error:
+            # SQLite names no row of a set that it refuses: halving finds a few refused ones among many with few
+            # attempts.
             if len(writes) > 1:
                 middle = len(writes) // 2
                 yield from self._halve(article, writes[:middle], bounds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowtide.replication.targets.postgres import identity, snapshot_target, subscriber
+from rowtide.replication.targets.postgres import snapshot_target, subscriber
 from rowtide.replication.targets.postgres.comparison import repairs, rows, settlements
 from rowtide.replication.targets.postgres.conflicts import versions
 from rowtide.replication.targets.postgres.delivery.streams import delivery, group
@@ -11,7 +11,7 @@ from rowtide.replication.targets.subscriber_kind import SubscriberKind
 
 KIND = SubscriberKind(
     address=subscriber.address,
-    identify=identity.identify,
+    identify=subscriber.identify,
     prepare=subscriber.prepare,
     creations=subscriber.creations,
     forget=subscriber.forget,

@@ -100,6 +100,8 @@ def _take_over(connection: psycopg.Connection, guid: str, agent: str) -> tuple[D
     settled: list[Settled] = []
     raised: _Raised | None = None
     while raised is None:
+        # The commit of the first stream's part is the decision. While that is only prepared, the batch is undecided: it
+        # is rolled back, and delivered again.
         first = [name for name in list_prepared(connection, guid) if name.stream == 0]
         settled += [settle(connection, name, is_committed=False) for name in first]
         # A batch may run; its first stream may be prepared meanwhile, and would be waited for in vain.
@@ -133,6 +135,8 @@ class _Raised:
 def _raise_epoch(connection: psycopg.Connection, guid: str, agent: str) -> _Raised:
     """Raise the epoch; waits for the first stream of a batch, and not for those beside it."""
     with _limited(connection):
+        # The epoch is the fence: a batch of an earlier agent finds another epoch in this row when it commits, and is
+        # refused.
         raising = connection.execute(sql.SQL(_RAISE).format(_TABLE), (agent, guid))
         locking = connection.execute(sql.SQL(f"{_LOCK} skip locked").format(_TABLE), (guid,))
         # Last: once the row is locked, no other stream begins.
@@ -156,6 +160,8 @@ def _limited(connection: psycopg.Connection) -> Iterator[None]:
     """Send statements together, as one transaction; after an error nothing of it is left."""
     try:
         with connection.pipeline():
+            # One round trip: each statement that waits for an answer would lengthen the time in which the row is
+            # locked.
             connection.execute("begin")
             connection.execute(sql.SQL(f"set local lock_timeout = '{_WAIT_S}s'"))
             yield

@@ -97,6 +97,7 @@ class PostgresSnapshotTarget:
             with self._written.transaction(self._connection), translated():
                 self._require_own(self._connection)
                 origins.mark(self._connection, self._guid)
+                # What is copied has the former columns. All chunks of the table are copied again with the new ones.
                 self._empty(before)
                 self._connection.execute(_FORGET_CHUNKS, [self._guid, article.article_id])
                 table = (before.schema, before.table)
@@ -154,6 +155,7 @@ class PostgresSnapshotTarget:
             self._learn(article)
             with translated():
                 connection.execute("begin")
+            # The fence holds until the commit: an agent that takes over waits for this chunk, and finds it copied.
             self._require_own(connection)
             origins.mark(connection, self._guid)
             if self._subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME:
@@ -167,6 +169,8 @@ class PostgresSnapshotTarget:
                 raise CopyRefused(refused.table, refused.sqlstate, refused.reason + watch.describe()) from refused
             failpoint("snapshot_chunk.before")
             with translated():
+                # Rows and the record of their chunk, with its snapshot, are committed together: a chunk is there as a
+                # whole or not at all.
                 connection.execute(_NOTE_CHUNK, self._noted(chunk))
                 self._written.end(connection)
                 connection.execute("commit")
@@ -376,6 +380,7 @@ class ChunkStaging:
         self._waiting.append(block)
         self._size += len(block)
         if self._size >= _STAGED_AT_ONCE:
+            # Each COPY has whole rows; the beginning of the next row is sent with the following block.
             whole, newline, rest = b"".join(self._waiting).rpartition(b"\n")
             self._insert_rows(whole + newline)
             self._waiting, self._size = [rest], len(rest)

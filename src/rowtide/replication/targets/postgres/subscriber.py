@@ -1,4 +1,7 @@
-"""Prepare a PostgreSQL subscriber for delivery, and for articles that join or leave. Idempotent."""
+"""A PostgreSQL subscriber: its identity, and its preparation for delivery and for articles that join or leave.
+
+All of it is idempotent.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,18 @@ import psycopg
 from psycopg import sql
 
 from rowtide.core.failpoints import failpoint
-from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.clock import INCARNATION
+from rowtide.databases.postgres.errors import ConnectionFailed, translated
 from rowtide.databases.postgres.functions import close_all
 from rowtide.databases.postgres.quoting import quote_literal, quote_qualified
 from rowtide.databases.postgres.typed_values import can_encode, find_codec, server_encoding
 from rowtide.databases.urls import parse_url
+from rowtide.log.catalogue import SCHEMA as LOG_SCHEMA
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles.articles import Article, encode_article
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.delivery import JoiningArticle
+from rowtide.replication.distributor.definitions import SCHEMA as DISTRIBUTION
 from rowtide.replication.errors.subscribing import (
     ArticleTableMissing,
     NameNotHeld,
@@ -42,7 +48,12 @@ from rowtide.replication.targets.postgres.schema.own_constraints import require_
 from rowtide.replication.targets.postgres.schema.own_objects import adapt
 from rowtide.replication.targets.postgres.schema.tables import find_joining_keys, provide
 from rowtide.replication.targets.postgres.written_tables import WrittenTables, open_written
-from rowtide.replication.targets.subscriber_kind import NewSubscription, RecoveredTransaction
+from rowtide.replication.targets.subscriber_kind import (
+    DatabaseIdentity,
+    Delivered,
+    NewSubscription,
+    RecoveredTransaction,
+)
 
 _KINDS = (procedures, statements)
 
@@ -364,4 +375,68 @@ begin
         {statement};
     end if;
 end
+"""
+
+
+def identify(url: str) -> DatabaseIdentity:
+    """Connect, and return the database's identity. Raises `ConnectionFailed`."""
+    with connect(url, application_name="rowtide subscription") as connection:
+        return read_identity(connection)
+
+
+def read_identity(connection: psycopg.Connection) -> DatabaseIdentity:
+    """Return the identity of a connection's database.
+
+    What it delivers is omitted if the role may not read it.
+    """
+    with translated():
+        (database,) = connection.execute(sql.SQL(f"select {INCARNATION}")).fetchall()[0]
+        delivers = _read_delivers(connection)
+    receives = origins.read_received(connection, progress.list_recorded(connection))
+    return DatabaseIdentity(database, receives, delivers)
+
+
+def _read_delivers(connection: psycopg.Connection) -> dict[str, Delivered]:
+    """Return what a database delivers, from its distribution database; nothing if that cannot be reached."""
+    if not _is_readable(connection, LOG_SCHEMA, "distributor"):
+        return _read_subscriptions(connection, DISTRIBUTION)
+    place = connection.execute(sql.SQL(f"select url, schema_name from {LOG_SCHEMA}.distributor")).fetchone()
+    if place is None:
+        return _read_subscriptions(connection, DISTRIBUTION)
+    url, schema = place
+    try:
+        with connect(url, application_name="rowtide subscription") as other:
+            return _read_subscriptions(other, schema)
+    except ConnectionFailed:
+        return {}
+
+
+def _read_subscriptions(connection: psycopg.Connection, schema: str) -> dict[str, Delivered]:
+    tables = ("MSdistribution_agents", "MSsubscriptions", "MSarticles")
+    if not all(_is_readable(connection, schema, table) for table in tables):
+        return {}
+    rows = connection.execute(sql.SQL(_DELIVERS).format(schema=sql.Identifier(schema))).fetchall()
+    return {
+        guid: Delivered(subscriber, frozenset(tables), forwards=forwards, conflicts=conflicts)
+        for guid, subscriber, forwards, conflicts, tables in rows
+    }
+
+
+def _is_readable(connection: psycopg.Connection, schema: str, table: str) -> bool:
+    return connection.execute(_READABLE, (schema, table)).fetchone() is not None
+
+
+_READABLE = """
+select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = %s and c.relname = %s
+      and has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select')
+"""
+
+_DELIVERS = """
+select g.subscription_guid, g.subscriber, coalesce((to_jsonb(g) ->> 'forwards')::boolean, true),
+       (to_jsonb(g) ->> 'settings')::jsonb ->> 'conflicts', array_agg(a.source_owner || '.' || a.source_object)
+from {schema}."MSdistribution_agents" g
+join {schema}."MSsubscriptions" s on s.agent_id = g.id
+join {schema}."MSarticles" a on a.article_id = s.article_id
+group by 1, 2, 3, 4
 """

@@ -255,6 +255,8 @@ class SqliteDelivery:
             self._file.begin()
             # An upgrade may have migrated the file since the last batch.
             progress.require_writable(self._file.connection)
+            # The fence: after a takeover by another agent, or in a restored copy of the file, epoch or position are
+            # others.
             found = progress.find_difference(self._file.connection, self._guid, self._progress)
             if found is not None:
                 raise AgentReplaced(self._subscriber, found)
@@ -321,6 +323,7 @@ class SqliteDelivery:
 
     def end(self, reached: Position) -> Sequence[CommandError]:
         with self._file.undone_by_errors():
+            # In the transaction of the rows: after a crash the file has both or neither.
             progress.advance(self._file.connection, self._guid, reached)
             self._file.commit()
         self._progress = self._progress.after_batch(reached)

@@ -50,11 +50,13 @@ def refused_rows_block(
 
     `rights` are the conditions that the tables may be written; `retry` is what follows, see `retrying`.
     """
+    # The block uses the arrays as a stack, from whose end it takes the first range.
     ranges = list(_ranges(places))[::-1]
     lows, highs = (",".join(str(each[end]) for each in ranges) for end in (0, 1))
     classes = ", ".join(map(quote_literal, OF_ROWS))
     may = " and ".join(rights)
     is_of_rows = f"(left(rowtide_state, 2) in ({classes}) and (rowtide_state <> '{NO_RIGHT}' or {may}))"
+    # An error of rowtide's own tables is a fault, and no refused row: it ends the block.
     is_expected = f"{is_of_rows} and rowtide_schema is distinct from {quote_literal(SCHEMA)}"
     return f"""declare
 rowtide_lows int[] := '{{{lows}}}'; rowtide_highs int[] := '{{{highs}}}'; rowtide_low int; rowtide_high int;

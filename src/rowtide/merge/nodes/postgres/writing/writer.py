@@ -197,17 +197,21 @@ class PostgresWriter:
                 self._session.put("release savepoint rowtide_rows")
                 self._session.flush()
             except (psycopg.Error, ValueError):
+                # The rollback drops staging tables that were created after the savepoint: they are made again when they
+                # are needed.
                 self._staging.forget()
                 self._session.execute("rollback to savepoint rowtide_rows")
                 raise
 
     def write_together(self, parts: Parts, *, bounds: Mapping[int, RowFilter] = MappingProxyType({})) -> None:
         parts, bounds = self._node.places.fill(parts), self._node.places.fill(bounds)
+        # Rows of several tables may refer to each other: deferrable constraints are checked when all are written.
         self.defer_constraints()
         with self._node.refusing(parts[0][0].name):
             staged = self._stage([(article, writes) for article, writes in parts if writes], bounds)
             for each in staged:
                 write(self._session, each, is_deferred=True)
+            # After all rows, since the partition of one may follow from another that is written with it.
             require_inside(self._session, staged)
             self._session.flush()
 

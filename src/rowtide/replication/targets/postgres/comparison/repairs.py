@@ -56,6 +56,7 @@ class PostgresRepair:
         """See `RepairTransaction`."""
         try:
             with self.connection.transaction():
+                # The row's own violation is found here, with its name, and not at the commit of all.
                 self._set_constraints("immediate")
                 self._run(change)
                 self._check()
@@ -69,8 +70,10 @@ class PostgresRepair:
         try:
             with self.connection.transaction():
                 self._set_constraints("deferred")
+                # Rows that exchange unique values would be refused in any order.
                 self._release_values(changes)
                 refused = self._run_all(changes)
+                # All or none: a row whose change is refused would keep the value that was only set to release its own.
                 if refused:
                     raise psycopg.Rollback
                 self._check()
@@ -159,6 +162,8 @@ def open_repair(subscription: Subscription, articles: Sequence[Article]) -> Iter
                 # As copied rows: any change that follows is later.
                 origins.give_old_time(connection)
             connection.execute(_LOCK_TIMEOUT)
+        # The progress row stays locked until the repair ends: delivery waits, and rows are compared at the position
+        # that it has.
         subscribed = read_subscribed(connection, subscription, articles, for_update=True)
         known = subscribed.progress
         with translated():

@@ -40,7 +40,7 @@ from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.comparison.repairs import reason_of, statement_of
 from rowtide.replication.targets.postgres.comparison.rows import read_subscribed
 from rowtide.replication.targets.postgres.connecting import connect
-from rowtide.replication.targets.postgres.identity import read_identity
+from rowtide.replication.targets.postgres.subscriber import read_identity
 from rowtide.replication.targets.postgres.written_tables import WrittenTables, open_written
 from rowtide.replication.targets.subscriber_kind import ConflictDecision, ConflictOutcome, RowCorrection
 

@@ -135,6 +135,7 @@ class ConflictDelivery:
             if len(self._waiting) >= _CHECKED_AT_ONCE:
                 self._make_waiting()
             return
+        # In the order of the log: calls that were gathered precede this one.
         self._make_waiting()
         try:
             with translated():
@@ -178,6 +179,8 @@ class ConflictDelivery:
             conflict = _describe(call, decision.kind, decision.resolution, found, self._committed_us)
             self._pin()
             guid = self._subscription.guid
+            # Delivery may have stopped at this conflict until a person decided. The decision replaces the resolver's
+            # answer.
             decided = versions.find_decision(self._connection, guid, call.lsn, call.seqval)
             if decided is not None:
                 decision = replace(decision, resolution=decided)
@@ -185,6 +188,7 @@ class ConflictDelivery:
                 self._stop(call, conflict)
             else:
                 versions.keep(self._connection, guid, conflict)
+        # Before the row itself: a unique index would refuse it while rows that give way to it are there.
         self._displace(article, decision.displaced)
         if decision.resolution is Resolution.APPLIED:
             self._apply(article, operation, texts, found)
@@ -289,6 +293,8 @@ class ConflictDelivery:
         """Keep a conflict, apart from the batch, and raise it."""
         self._connection.execute("rollback")
         self._written.pin()
+        # In a transaction of its own, since that of the batch is rolled back: the conflict has to be listed while
+        # delivery has stopped at it.
         versions.keep(self._connection, self._subscription.guid, conflict)
         row = conflict.old_row or conflict.new_row or {}
         raise ConflictFound(
@@ -359,11 +365,15 @@ class ConflictDelivery:
             if self._versions is not None:
                 self._versions.end()
             with translated():
+                # Rows, kept conflicts and the position are committed together, so that a repeated batch records no
+                # conflict twice.
                 self._raw.execute(progress.END_BATCH, [self._subscription.guid, reached.value])
                 self._written.end(self._connection)
                 failpoint("subscriber_commit.before")
                 self._connection.execute("commit")
         except UnexpectedSqlError as error:
+            # A deferred constraint can be violated by a row of another session. Delivered one by one, the change finds
+            # that row, and it is a conflict.
             if self._is_together and error.sqlstate.startswith(_MET):
                 raise BatchUndone from error
             raise find_outage(error.sqlstate, error.reason) or BatchRefused(error.sqlstate, error.reason) from error

@@ -104,6 +104,7 @@ class PostgresDelivery:
 
     def alter(self, followed: Followed) -> None:
         self._sender.finish()
+        # Calls that were sent so far have the former columns. They have run before the table is altered.
         before, article = followed.before, followed.article
         self._sender.learn(article)
         table, writer = (before.schema, before.table), self._written.writer_of(article)
@@ -160,6 +161,8 @@ class PostgresDelivery:
 
     def end(self, reached: Position) -> Sequence[CommandError]:
         skipped = self._sender.finish()
+        # The progress row is written in the transaction of the rows. After a crash the subscriber has both or neither,
+        # and the next agent starts at the recorded position.
         self._sender.commit(self._guid, reached)
         self._progress = self._progress.after_batch(reached)
         return skipped

@@ -113,8 +113,12 @@ class Sender:
         for sql_text in opening:
             self._pipeline.execute(sql_text)
         self._changed_by = None
+        # The fence: it locks the progress row until the commit, and is refused if another agent has raised the epoch or
+        # moved the position since.
         self._run_own(_BEGIN, [guid, b"%d" % known.epoch, b"%d" % known.position.value])
         self._sent_before = len(opening) + 1
+        # A refused batch is rolled back without an error only where it can be sent in another way. One by one, the
+        # refusal is the call's own, and is raised.
         self._is_repeatable = is_set_based or (bool(self._skips) and not one_by_one)
         if is_skipping:
             self.synchronize()
@@ -184,6 +188,7 @@ class Sender:
             part = parts.pop()
             arrays = [array_literal(values) for values in part.arguments.matrix.T.tolist()]
             if sum(map(len, arrays)) > _MAX_ARRAY_BYTES and len(part) > 1:
+                # The second half goes below the first on the stack: calls are sent in the order of the log.
                 half = len(part) // 2
                 parts += [part.between(half, len(part)), part.between(0, half)]
             else:
@@ -229,6 +234,7 @@ class Sender:
             return None
         require_order(refused)
         self._pipeline.execute("rollback to savepoint piece")
+        # A rollback to a savepoint restores the session's settings, too, so whose code changed them last is as before.
         self._changed_by = changed_by
         self._pipeline.synchronize()
         index = indexes[refused.index - 1] if 0 < refused.index <= len(indexes) else len(piece)
@@ -279,6 +285,7 @@ class Sender:
         if refused is None:
             return
         require_order(refused)
+        # A fenced batch is never repeated: another agent delivers the subscription now.
         if self._is_repeatable and refused.sqlstate not in (progress.FENCED, DEFERRED):
             self._undo()
             raise BatchUndone
@@ -290,6 +297,8 @@ class Sender:
         self._run_own(_END, [guid, b"%d" % reached.value])
         for sql_text in self._written.ending:
             self._pipeline.execute(sql_text)
+        # Rows and position are sent before the commit in the same transaction; a crash on either side of it leaves both
+        # or neither.
         failpoint("subscriber_commit.before")
         self._pipeline.execute("commit")
         self.synchronize()

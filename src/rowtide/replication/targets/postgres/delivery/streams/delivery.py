@@ -234,6 +234,7 @@ class StreamsDelivery:
             if self._bulk_count >= FEWEST_AS_COPY:
                 # COPY over one connection is faster than calls of several streams.
                 self._send_over_one()
+        # Users' code may read or write any row. Its calls keep their order among all others only over one connection.
         if self._way is not _Way.OVER_ONE and not all(map(self._division.is_divisible, calls)):
             self._send_over_one()
         if self._way is _Way.OVER_ONE:
@@ -271,6 +272,8 @@ class StreamsDelivery:
         self._kept = None
         if self._way is _Way.OVER_ONE:
             return self._single.end(reached)
+        # The single connection compares the progress row with its own record at its next batch, and would take the
+        # streams' commit for another agent's.
         self._single.resume(self._required_group.commit(shares, self.progress, reached))
         return ()
 
@@ -296,6 +299,7 @@ class StreamsDelivery:
         ends = np.cumsum([len(one) for one in kept])
         divided = list(zip(kept, np.split(numbers, ends[:-1]), strict=True))
         shares = [[one.chosen(of == number) for one, of in divided] for number in range(self._streams)]
+        # All calls in one stream gain nothing, and would cost two commits more than one connection.
         return shares if np.ptp(numbers) else ()
 
     def _look_at_kept(self) -> None:
@@ -330,6 +334,7 @@ class StreamsDelivery:
     def _stop_routing(self) -> None:
         """Divide this batch, and all later ones, as a whole: keys change, which joins rows of two streams."""
         self._routes = None
+        # A key that moves to another stream's row orders two streams. What was routed without that order is undone.
         self._required_group.roll_back()
         if self._kept is None:
             raise BatchUndone

@@ -158,6 +158,7 @@ class Stream:
         if refused is None or (or_gone and refused.sqlstate == _GONE):
             # A process that recovered the batch meanwhile has done the same.
             return
+        # The first part is gone without this process having ended it, so an agent that took over has rolled it back.
         if refused.sqlstate == _GONE:
             raise AgentReplaced(self._subscriber, refused.message)
         raise find_outage(refused.sqlstate, refused.message) or BatchRefused(refused.sqlstate, refused.message)
@@ -230,6 +231,8 @@ class StreamGroup:
         if not self._are_prepared(part):
             self.roll_back()
             raise BatchUndone
+        # The decision. Until here a failure rolls back all parts; from here on the batch counts as committed, and parts
+        # that a crash leaves prepared are committed by the next agent, which finds the batch in the progress row.
         part.pop(0).decide()
         self._running = {number: self._threads.submit(stream.commit) for number, stream in part.items()}
         for committing in self._running.values():
@@ -274,6 +277,8 @@ class StreamGroup:
         while pending:
             done, pending = wait(pending, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
             is_failed = is_failed or any(future.exception() for future in done)
+            # The server detects no deadlock here: a prepared stream waits for no lock, but keeps the rows for which the
+            # other one waits, until this process commits both.
             if pending and (is_failed or is_deadlocked(self._watching.result(), own, or_prepared=True)):
                 is_failed = True
                 for number, stream in streams.items():
