@@ -35,7 +35,12 @@ class OwnedDatabase:
     url: str
     session: psycopg.Connection
     subscriber: str
-    device: str
+    folder: Path
+
+    @property
+    def device(self) -> str:
+        """The URL of a subscriber of the merge publication."""
+        return f"sqlite:///{self.folder}/device.db"
 
     def run(self, command: Command) -> Ended:
         """Run a command as the role, on what the owner has."""
@@ -55,6 +60,7 @@ class OwnedDatabase:
                     "winner": "publisher",
                     "column_tracking": "",
                     "name": NAMED_FIRST,
+                    "to": str(self.folder / "snapshot"),
                 }
                 return named | given
             case "tracking":
@@ -80,7 +86,7 @@ def open_owned(server: EmbeddedServer, place: Path) -> Iterator[OwnedDatabase]:
                 name = psycopg.sql.Identifier(one.info.dbname)
                 one.execute(psycopg.sql.SQL("grant create on database {} to {}").format(name, owner))
                 one.execute(psycopg.sql.SQL("grant usage, create on schema public to {}").format(owner))
-            owned = OwnedDatabase(url, session, as_role(elsewhere, OWNER), f"sqlite:///{place}/device.db")
+            owned = OwnedDatabase(url, session, as_role(elsewhere, OWNER), place)
             _enable(as_role(url, OWNER), owned, place)
             yield owned
         finally:
