@@ -6,9 +6,11 @@ import random
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from builders.gateway.field_work import FieldDevice, FieldWork
 from builders.gateway.served_hubs import Gateway, serving_hub
@@ -19,7 +21,10 @@ from rowtide.gateway.device import Device
 from rowtide.gateway.device_files import DeviceFiles
 from rowtide.gateway.errors import DeviceHasFile, FileBeingMade
 from rowtide.gateway.limits import GatewayLimits
+from rowtide.merge.definitions import subscriptions
 from rowtide.merge.errors.nodes import NodeRestored, SessionReplaced
+from rowtide.merge.errors.subscribing import SubscriptionExpired
+from rowtide.merge.nodes.connecting import open_node
 
 
 @pytest.fixture
@@ -121,6 +126,17 @@ def test_a_hub_that_was_restored_takes_no_acknowledgement(
     with closing(sqlite3.connect(backup)) as source:
         source.backup(hub.program)
     with pytest.raises(NodeRestored):
+        tablet.device.sync()
+
+
+def test_a_device_that_never_comes_back_expires(work: FieldWork, tablet: FieldDevice) -> None:
+    (status,) = [one for one in work.merged.merge.status() if one.subscriber is not None]
+    assert status.last_sync is not None
+    assert status.expires == status.last_sync + timedelta(days=14)
+    long_ago = datetime.now(UTC) - timedelta(days=15)
+    with open_node(work.merged.hub.url) as hub, hub.transaction():
+        hub.connection.execute(update(subscriptions).values(last_sync_date=long_ago, last_upload_date=long_ago))
+    with pytest.raises(SubscriptionExpired):
         tablet.device.sync()
 
 
