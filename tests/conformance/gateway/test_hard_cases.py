@@ -125,7 +125,7 @@ def test_a_hub_that_was_restored_takes_no_acknowledgement(
         tablet.device.sync()
     with closing(sqlite3.connect(backup)) as source:
         source.backup(hub.program)
-    with pytest.raises(NodeRestored):
+    with pytest.raises(NodeRestored, match="restored from a backup"):
         tablet.device.sync()
 
 
