@@ -100,13 +100,14 @@ class Device:
         on_progress: Progress = lambda _phase, _done, _all: None,
         limits: DeviceLimits = DEFAULT_LIMITS,
     ) -> Summary:
-        """Exchange all changes with the hub, or those of one direction; a file that is not there is made first.
+        """Exchange all changes with the hub, or those of one direction; a file that is missing or empty is made first.
 
         With `replace`, a device whose file was lost gets a new one. Raises `DeviceNotRegistered`,
         `PublicationUnclear`, what `MergeReplication.sync` raises, and what `GatewayClient.ask` raises.
         """
         self._find_token()
         key_path = self._beside("fetching")
+        self._remove_empty()
         if not self.path.exists():
             key = _read_key(key_path) or make_request_key()
             _write_private(key_path, key)
@@ -189,6 +190,14 @@ class Device:
             own = find_device(node, self.publication or self._find_publication(node), str(self.path))
             ask = GatewayTransport(self._client).validate
             return validate_device(own, str(self.path), ask, checksum=checksum, on_progress=on_progress)
+
+    def _remove_empty(self) -> None:
+        """Remove a file without a byte, as a program leaves it that has opened its database before it was there."""
+        try:
+            if self.path.exists() and not self.path.stat().st_size:
+                self.path.unlink()
+        except OSError as error:
+            raise FileNotWritable(str(self.path), error.strerror or str(error)) from error
 
     def sign_in(self) -> None:
         """Take the next token that `claims` returns: another user has signed in."""

@@ -15,7 +15,7 @@ from builders.gateway.proxies import PROXIES, Proxy
 from builders.gateway.served_hubs import HUB
 from builders.merge.merged_databases import Merge, open_file_member
 
-ROWS = 6000
+ROWS = 3000
 """More than an answer has of them."""
 
 

@@ -283,5 +283,6 @@ def exchanged(connection: Connection, subid: str, exchange: ExchangeType) -> dic
     uploaded, downloaded, synchronised = (None if date is None else as_utc(date) for date in row)
     uploaded = now if exchange.uploads else uploaded or synchronised
     downloaded = now if exchange.downloads else downloaded or synchronised
-    both = None if uploaded is None or downloaded is None else min(uploaded, downloaded)
+    # A download may wait for its acknowledgement for ever: the retention period begins with the upload then.
+    both = min(date for date in (uploaded, downloaded) if date is not None)
     return {"last_upload_date": uploaded, "last_download_date": downloaded, "last_sync_date": both}
