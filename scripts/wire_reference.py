@@ -16,6 +16,7 @@ from rowtide.merge.articles import Article
 from rowtide.merge.inspection.validating import ValidateAnswer, ValidateRequest
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, SyncAnswer, SyncRequest
+from rowtide.merge.session.pending import PendingAtHub
 
 STEPS: Sequence[tuple[str, Any, Any, str]] = (
     ("register", requests.DeviceRegistration, requests.RegisteredDevice, "exchange a code for the token; needs a key"),
@@ -24,6 +25,7 @@ STEPS: Sequence[tuple[str, Any, Any, str]] = (
     ("more", requests.MoreRequest, requests.More, "further batches of the download"),
     ("acknowledge", Acknowledgement, requests.Done, "what the device has; deferred to the next `sync` if it is plain"),
     ("follow", DeviceState, SchemaStep, "the hub's schema, for a device with an earlier one that has uploaded"),
+    ("pending", DeviceState, PendingAtHub, "what the hub has for the device; nothing is sent or stored"),
     ("validate", ValidateRequest, ValidateAnswer, "compare rows: counts, or digests in 256 buckets by rowguid"),
     ("wait", requests.Wait, requests.Waited, "whether the hub has something, as soon as it has, at most 60 s"),
     ("conflicts", requests.Done, requests.DeviceConflicts, "conflicts in which a change of the device lost"),

@@ -28,6 +28,7 @@ from rowtide.gateway.synchronising import (
     Downloads,
     answer_acknowledgement,
     answer_more,
+    answer_pending,
     answer_schema,
     answer_sync,
     answer_validation,
@@ -99,6 +100,7 @@ class Answering:
             "follow": self._follow,
             "more": self._more,
             "acknowledge": self._acknowledge,
+            "pending": self._pending,
             "validate": self._validate,
             "conflicts": self._conflicts,
             "logout": self._logout,
@@ -196,6 +198,11 @@ class Answering:
         """Return what a device compares its rows with."""
         device = self._know(node, asked)
         return Envelope(answer_validation(node, device, read(asked.body, ValidateRequest).message))
+
+    def _pending(self, node: Node, asked: DeviceRequest) -> Envelope:
+        """Return what the hub has for a device."""
+        device = self._know(node, asked)
+        return Envelope(answer_pending(node, device, read(asked.body, DeviceState).message))
 
     def _more(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Send further batches of a download."""

@@ -38,6 +38,7 @@ from rowtide.merge.publishing.device_requests import fill_again, follow_hub, syn
 from rowtide.merge.publishing.snapshots import SnapshotProgress
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.over_transport import find_device
+from rowtide.merge.session.pending import PendingChanges, list_pending_of_device
 
 
 class Device:
@@ -176,6 +177,17 @@ class Device:
     def _beside(self, what: str) -> Path:
         """Return the path of a file beside the device's."""
         return self.path.with_name(f"{self.path.name}.{what}")
+
+    def list_pending(self) -> Sequence[PendingChanges]:
+        """Return what a synchronisation would send, by article and direction; nothing is written at either end.
+
+        Raises `DeviceNotRegistered`, `PublicationUnclear`, what `MergeReplication.list_pending` raises, and what
+        `GatewayClient.ask` raises.
+        """
+        self._find_token()
+        with open_synchronised(f"sqlite:///{self.path}") as node:
+            own = find_device(node, self.publication or self._find_publication(node), str(self.path))
+            return list_pending_of_device(own, str(self.path), GatewayTransport(self._client).list_pending)
 
     def validate(
         self, *, checksum: bool = False, on_progress: Callable[[str], None] = lambda _article: None

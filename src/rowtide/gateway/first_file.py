@@ -7,6 +7,7 @@ import hashlib
 import os
 import random
 import shutil
+from glob import escape
 from pathlib import Path
 
 from rowtide.core.errors import FileNotWritable, Retryable
@@ -68,4 +69,6 @@ def _unpack(part: Path, path: Path) -> None:
     os.link(whole, path)
     failpoint("first_file.after")
     whole.unlink()
-    part.unlink()
+    # Also what came of a file that another gateway has made anew.
+    for left in path.parent.glob(f"{escape(path.name)}.*.part"):
+        left.unlink()

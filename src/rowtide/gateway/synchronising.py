@@ -24,6 +24,7 @@ from rowtide.merge.publishing.device_requests import serve_device, serve_schema
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncRequest
 from rowtide.merge.session.pairing import Pairing, require_met
+from rowtide.merge.session.pending import PendingAtHub, serve_pending
 from rowtide.merge.session.serving import SessionAnswer, acknowledge, meet
 
 ROWS_EACH = 20_000
@@ -166,12 +167,22 @@ def answer_schema(hub: Node, device: KnownDevice, state: DeviceState) -> SchemaS
 
 def answer_validation(hub: Node, device: KnownDevice, request: ValidateRequest) -> ValidateAnswer:
     """Return what a device compares its rows with. Raises what `serve_validation` raises, and `answer_sync`."""
-    require_publication(device, request.state.publication)
-    found = meet(hub, request.state)
+    return serve_validation(hub, _meet(hub, device, request.state), request)
+
+
+def answer_pending(hub: Node, device: KnownDevice, state: DeviceState) -> PendingAtHub:
+    """Return what the hub has for a device. Raises what `serve_pending` raises, and `answer_sync`."""
+    return serve_pending(hub, _meet(hub, device, state), state)
+
+
+def _meet(hub: Node, device: KnownDevice, state: DeviceState) -> Pairing:
+    """Return what both ends say of a device's subscription; the device gives its definitions."""
+    require_publication(device, state.publication)
+    found = meet(hub, state)
     if not isinstance(found, Pairing):
         raise UploadMalformed(device.name, "it does not say its definitions")
-    _admit(hub, device, request.state, found)
-    return serve_validation(hub, found, request)
+    _admit(hub, device, state, found)
+    return found
 
 
 def _admit(hub: Node, device: KnownDevice, state: DeviceState, pairing: Pairing) -> None:

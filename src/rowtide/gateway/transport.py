@@ -11,6 +11,7 @@ from rowtide.gateway.wire.envelopes import Envelope
 from rowtide.merge.inspection.validating import ValidateAnswer, ValidateRequest
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncAnswer, SyncRequest
+from rowtide.merge.session.pending import PendingAtHub
 
 
 @dataclass(slots=True)
@@ -31,6 +32,10 @@ class GatewayTransport:
 
     def fetch(self, session: int, generation: int, first: int) -> Sequence[RowBatch]:
         return self.client.ask("more", Envelope(MoreRequest(session, generation, first)), More).batches
+
+    def list_pending(self, state: DeviceState) -> PendingAtHub:
+        found: PendingAtHub = self.client.ask("pending", Envelope(state), PendingAtHub).message
+        return found
 
     def validate(self, request: ValidateRequest) -> ValidateAnswer:
         answer: ValidateAnswer = self.client.ask("validate", Envelope(request), ValidateAnswer).message

@@ -1,4 +1,4 @@
-"""Devices that compare their rows with their hub's by requests, with each kind of hub."""
+"""Devices that compare their rows with their hub's, and list what is pending, by requests; with each kind of hub."""
 
 from __future__ import annotations
 
@@ -89,3 +89,23 @@ def test_tables_of_another_schema_are_not_compared(gateway: Gateway, tablet: Dev
     gateway.merged.merge.alter_article(PUBLICATION, "item", "add column note varchar(20)")
     with pytest.raises(DefinitionsDiffer):
         tablet.validate()
+
+
+def test_what_is_pending_is_listed_as_with_both_databases(gateway: Gateway, tablet: Device) -> None:
+    assert tablet.list_pending() == []
+    write(
+        tablet.path,
+        "update item set name = 'A' where id = 1",
+        "delete from item where id = 2",
+        "insert into item (id, name, region) values (7, 'g', 'north'), (8, 'h', 'north')",
+    )
+    gateway.merged.hub.execute("update item set name = 'C' where id = 3", "update item set name = 'D' where id = 4")
+    found = tablet.list_pending()
+    assert [(one.direction, one.pending_deletes, one.pending_ins_and_upd) for one in found] == [
+        ("upload", 1, 3),
+        ("download", 0, 1),
+    ]
+    direct = gateway.merged.merge.list_pending(PUBLICATION, f"sqlite:///{tablet.path}")
+    assert [(one.direction, one.rows) for one in found] == [(one.direction, one.rows) for one in direct]
+    tablet.sync()
+    assert tablet.list_pending() == []

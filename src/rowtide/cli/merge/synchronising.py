@@ -257,11 +257,12 @@ def _print_outcomes(outcomes: Sequence[SyncOutcome], form: OutputFormat) -> None
     epilog="Example: rowtide merge pending shop --subscriber sqlite:///field.db --db postgresql://localhost/shop"
 )
 def pending(
-    db: HubDb,
     publication: PublicationName,
+    db: SomeHubDb = None,
     subscriber: SomeSubscriber = None,
     form: ListingFormat = OutputFormat.TABLE,
     *,
+    url: GatewayUrl = None,
     rows: Annotated[bool, Option("--rows", help="List the rows instead of counting them.")] = False,
     conflicts: Annotated[
         bool, Option("--conflicts", help="Count what would conflict and be refused; --rows does so, too.")
@@ -270,9 +271,16 @@ def pending(
 ) -> None:
     """List what the next synchronisation will send, of one subscriber or all (SQL Server: sp_showpendingchanges).
 
-    Nothing is changed. Of a subscriber that cannot be reached, only what the publisher has for it is listed.
+    Nothing is changed. Of a subscriber that cannot be reached, only what the publisher has for it is listed. With
+    --url, conflicts are not looked for.
     """
-    listed = _ask_pending(db, publication, subscriber, finds_conflicts=rows or conflicts)
+    if url is not None:
+        if subscriber is None or conflicts:
+            raise click.BadParameter("it goes with --subscriber, and without --conflicts", param_hint="--url")
+        with notes.status("Reading ..."), opening(url, subscriber, publication) as device:
+            listed = device.list_pending()
+    else:
+        listed = _ask_pending(require_db(db), publication, subscriber, finds_conflicts=rows or conflicts)
     if rows:
         _print_rows(listed, form)
     else:

@@ -274,14 +274,19 @@ def require_in_step(hub: Node, subscriber: Node, pairing: Pairing) -> None:
     Raises `NodeCopied`, `SubscriptionExpired`, `NodeRestored`, `DirectionsChanged`, `DefinitionsDiffer`,
     `MergedTableAltered`.
     """
-    for node in (hub, subscriber):
-        require_original(node)
+    require_original(subscriber)
+    require_hub_in_step(hub, pairing, read_nickname(subscriber.connection))
+    require_tables(subscriber, pairing.at_hub.subscriber, pairing.articles)
+
+
+def require_hub_in_step(hub: Node, pairing: Pairing, nickname: int) -> None:
+    """Raise unless a hub continues where it stopped with a subscriber of some nickname; see `require_in_step`."""
+    require_original(hub)
     _require_unexpired(pairing)
-    _require_met(read_nickname(subscriber.connection), pairing)
+    _require_met(nickname, pairing)
     _require_directed_alike(pairing)
     require_same_schema(hub, pairing)
     require_tables(hub, HUB, pairing.articles)
-    require_tables(subscriber, pairing.at_hub.subscriber, pairing.articles)
 
 
 def require_same_ends(hub: Node, subscriber: Node, pairing: Pairing) -> None:

@@ -8,9 +8,9 @@ An upload in a transaction of the hub that is rolled back: what would conflict, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 
 from sqlalchemy import select
@@ -25,11 +25,12 @@ from rowtide.merge.nodes.rows import Place, Refusal
 from rowtide.merge.nodes.sending import ChangesRequest, EnumeratedSending, Enumeration
 from rowtide.merge.partitions.filters import bind_articles
 from rowtide.merge.progress import list_retries, list_subscriptions
-from rowtide.merge.session.device_half import answer_questions, upload_request
+from rowtide.merge.session.device_half import DeviceHalf, answer_questions, upload_request
 from rowtide.merge.session.history import Phase
 from rowtide.merge.session.hub.uploading import UploadReceipt
-from rowtide.merge.session.messages import Counts, RowsByArticle, UploadHeader
-from rowtide.merge.session.pairing import HUB, Pairing, require_in_step, require_tables
+from rowtide.merge.session.messages import Counts, DeviceState, RowsByArticle, UploadHeader
+from rowtide.merge.session.pairing import HUB, Pairing, require_hub_in_step, require_in_step, require_tables
+from rowtide.merge.session.spool_transfer import known_rows
 from rowtide.merge.session.spooling import Outgoing, Spool
 from rowtide.merge.session.synchronisation import upload_all
 from rowtide.merge.versions.changes import RowChange
@@ -154,17 +155,82 @@ def list_pending(
     """
     require_in_step(hub, subscriber, pairing)
     names = pairing.publication.name, pairing.at_hub.subscriber
-    up = min(pairing.at_subscriber.sent, pairing.at_hub.received)
-    down = min(pairing.at_hub.sent, pairing.at_subscriber.received)
-    again = list_retries(hub.connection, pairing.at_hub.nickname)
-    uploads = ChangesRequest(pairing.articles, up, pairing.hub, again, {})
-    again = list_retries(subscriber.connection, pairing.hub)
-    downloads = ChangesRequest(pairing.going_down, down, pairing.at_hub.nickname, again, pairing.filters)
-    with hub.changes.previewing() as ours:
-        down_there = list(_counted(*names, "download", pairing.going_down, _read(ours, downloads)))
+    there = read_pending(hub, pairing, list_retries(subscriber.connection, pairing.hub))
     with subscriber.changes.previewing() as theirs:
         rehearsed = rehearse_upload(hub, subscriber, pairing, theirs) if finds_conflicts else None
-        return [*_counted(*names, "upload", pairing.articles, _read(theirs, uploads), rehearsed), *down_there]
+        uploads = ChangesRequest(pairing.articles, there.since, pairing.hub, there.again, {})
+        up = list(_counted(*names, "upload", pairing.articles, _read(theirs, uploads), rehearsed))
+    return [*up, *_downloads(*names, pairing.articles, there)]
+
+
+@frozen
+class PendingDownload:
+    """Rows of an article that a hub has for a device, by rowguid."""
+
+    article: int
+    rows: Sequence[str] = ()
+    deletes: Sequence[str] = ()
+
+
+@frozen
+class PendingAtHub:
+    """What a hub has for a device; the last of the device's generations that it has, and the rows that it requests."""
+
+    since: int
+    again: RowsByArticle
+    downloads: Sequence[PendingDownload]
+
+
+def serve_pending(hub: Node, pairing: Pairing, state: DeviceState) -> PendingAtHub:
+    """Return what a hub has for a device that asks. Raises as `list_pending`."""
+    require_hub_in_step(hub, pairing, state.nickname)
+    return read_pending(hub, pairing, known_rows(state.refused))
+
+
+def read_pending(hub: Node, pairing: Pairing, refused: RowsByArticle) -> PendingAtHub:
+    """Return what a hub has for a device, which has refused some of the hub's rows."""
+    here, there = pairing.at_hub, pairing.at_subscriber
+    # A device that has the mark of the last session has all of it, and owes the acknowledgement.
+    down = there.received if there.state == here.next_state else min(here.sent, there.received)
+    request = ChangesRequest(pairing.going_down, down, pairing.at_hub.nickname, refused, pairing.filters)
+    rows: dict[int, list[str]] = {}
+    deletes: dict[int, list[str]] = {}
+    with hub.changes.previewing() as ours:
+        for article, changes in _read(ours, request):
+            for change in changes:
+                (deletes if change.row is None else rows).setdefault(article.nickname, []).append(change.rowguid)
+    downloads = [
+        PendingDownload(article.nickname, rows.get(article.nickname, ()), deletes.get(article.nickname, ()))
+        for article in pairing.going_down
+        if article.nickname in rows or article.nickname in deletes
+    ]
+    return PendingAtHub(min(there.sent, here.received), list_retries(hub.connection, here.nickname), downloads)
+
+
+def list_pending_of_device(
+    device: DeviceHalf, subscriber_name: str, ask: Callable[[DeviceState], PendingAtHub]
+) -> list[PendingChanges]:
+    """Return what a synchronisation by requests would send in each direction; see `list_pending`."""
+    state = replace(device.describe(examines=False), definitions=device.known)
+    require_tables(device.node, subscriber_name, device.known)
+    names = device.publication, subscriber_name
+    there = ask(state)
+    uploads = ChangesRequest(device.known, there.since, device.hub, known_rows(there.again), {})
+    with device.node.changes.previewing() as ours:
+        up = list(_counted(*names, "upload", device.known, _read(ours, uploads)))
+    return [*up, *_downloads(*names, device.known, there)]
+
+
+def _downloads(
+    publication: str, subscriber: str, articles: Sequence[Article], there: PendingAtHub
+) -> Iterator[PendingChanges]:
+    names = {article.nickname: article.name for article in articles}
+    for each in there.downloads:
+        name = names[each.article]
+        listed = [PendingRow(name, rowguid, is_delete=False) for rowguid in each.rows]
+        listed += [PendingRow(name, rowguid, is_delete=True) for rowguid in each.deletes]
+        counts = len(each.deletes), len(each.rows)
+        yield PendingChanges(publication, subscriber, "download", name, *counts, None, None, tuple(listed))
 
 
 Batches = Iterator[tuple[Article, Sequence[RowChange]]]
