@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import time
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -68,7 +69,8 @@ class FieldWork:
         """Return a new device that reaches a gateway, and its code."""
         number = len(self.devices)
         device = Device(self.folder / f"field_{number}.db", url_of(port))
-        device.client.pause = lambda _seconds: None
+        # Long enough for the locks of a killed process to go.
+        device.client.pause = lambda seconds: time.sleep(min(seconds, 0.1))
         self.devices.append(FieldDevice(device, f"r{number}"))
         code = self.merged.merge.add_device(f"tablet-{number}", publication=PUBLICATION, host_name=f"r{number}")
         return self.devices[-1], code

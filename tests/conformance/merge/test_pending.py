@@ -35,6 +35,7 @@ def counts(listed: list[PendingChanges]) -> list[tuple[object, ...]]:
     ]
 
 
+@pytest.mark.direct(reason="an acknowledgement by requests comes one synchronisation later: until then it is pending")
 def test_pending_changes_are_counted_in_each_direction(merged: Merge) -> None:
     merged.begin(ITEM, ROWS, item={})
     device = merged.subscribers[0]
@@ -138,6 +139,7 @@ def test_a_dry_run_counts_conflicts_of_records(merged: Merge) -> None:
     assert merged.sync(0).upload.total.conflicts == upload.conflicts == 1
 
 
+@pytest.mark.direct(reason="an acknowledgement by requests comes one synchronisation later: until then it is pending")
 def test_pending_changes_are_those_of_the_partition(merged: Merge) -> None:
     merged.begin(
         ITEM,
