@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from rowtide.agents.runs import RunOutcome
     from rowtide.cdc.api import CaptureRehearsal, ChangeDataCapture
     from rowtide.cdc.capture.capture import CycleReport
+    from rowtide.cdc.capture.change_files import InstanceChanges
     from rowtide.cdc.cleanup.cleanup import Cleaned
     from rowtide.cdc.consumers.consumers import ListedConsumer
     from rowtide.cdc.consumers.consuming import Window
@@ -78,6 +79,7 @@ __all__ = [
     "HistoricRun",
     "ImageCost",
     "Instance",
+    "InstanceChanges",
     "InstanceRequest",
     "JobChange",
     "JobParameters",
@@ -139,6 +141,7 @@ _HOMES = {
     "CleanupOrder": "rowtide.cdc.requests",
     "ConsumerChange": "rowtide.cdc.requests",
     "CycleReport": "rowtide.cdc.capture.capture",
+    "InstanceChanges": "rowtide.cdc.capture.change_files",
     "DatabaseToEnable": "rowtide.cdc.requests",
     "Disabling": "rowtide.cdc.enabling.administration",
     "EnabledDatabase": "rowtide.cdc.enabling.administration",

@@ -745,10 +745,7 @@ class ActionEnded(Event):
 
 @frozen
 class GatewayAnswered(Event):
-    """The gateway has answered a request of a device. `code` is the number of the error that the answer has, if any.
-
-    `hub` and `step` are those of the address, if the gateway has them; `rows_up` and `rows_down` came and went with it.
-    """
+    """The gateway has answered a request of a device, with the error `code`, if any; its address has `hub` and `step`."""
 
     level = Level.INFO
     path: str

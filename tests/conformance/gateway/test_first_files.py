@@ -65,7 +65,7 @@ def test_a_cut_file_goes_on_in_another_process(merged_items: Merge, tmp_path: Pa
         tablet.register(merged_items.merge.add_device("tablet", publication=PUBLICATION))
         token = tablet.client.token
         tablet._client = CutClient(gateway.url, token, attempts=1, pause=lambda _seconds: None, left=100_000)
-        with pytest.raises(GatewayNotReached):
+        with pytest.raises(GatewayNotReached, match="cut"):
             tablet.sync()
     assert not path.exists()
     (part,) = path.parent.glob("*.part")

@@ -115,7 +115,7 @@ def test_a_cut_upload_goes_on_after_what_was_confirmed(gateway: Gateway, tmp_pat
     with device_of(gateway, path) as tablet:
         insert(path, 1, 64)
         tablet._client = CutClient(gateway.url, tablet.client.token, attempts=1, left=6, arrives=arrives)
-        with pytest.raises(GatewayNotReached):
+        with pytest.raises(GatewayNotReached, match="cut"):
             tablet.sync()
     there = len(at_hub(gateway))
     assert 20 < there < 64

@@ -17,8 +17,10 @@ from rowtide.gateway import requests
 from rowtide.gateway.wire.envelopes import Envelope, read, write
 from rowtide.gateway.wire.typed_json import alternatives_of, fields_of
 from rowtide.merge.articles import Article, ArticleColumn, JoinFilter
+from rowtide.merge.inspection.validating import ValidateAnswer, ValidateRequest
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncAnswer, SyncRequest
+from rowtide.merge.session.pending import PendingAtHub
 from rowtide.merge.versions.changes import RowChange, TombstoneType
 from rowtide.merge.versions.comparison import Lineage, NodeChange, encode_columns
 
@@ -30,6 +32,9 @@ MESSAGES: tuple[Any, ...] = (
     SchemaStep,
     SyncAnswer,
     SyncRequest,
+    PendingAtHub,
+    ValidateAnswer,
+    ValidateRequest,
 )
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 INTEGERS = st.integers(-(1 << 63), (1 << 63) - 1)
