@@ -745,7 +745,7 @@ class ActionEnded(Event):
 
 @frozen
 class GatewayAnswered(Event):
-    """The gateway has answered a request of a device, with the error `code`, if any; its address has `hub` and `step`."""
+    """The gateway has answered a request of a device, with an error `code`, if any; its address has `hub`, `step`."""
 
     level = Level.INFO
     path: str
