@@ -152,7 +152,7 @@ class HeadWatch:
         """Return whether the hub has later changes for a subscription, at the latest after some time."""
         if self._has(subid or "", generation):
             return True
-        if self._task is None:
+        if self._task is None or self._task.done():
             if time.monotonic() - self._asked_at > _KEPT_S:
                 self._head = -1
             self._task = asyncio.create_task(self._watch())
