@@ -1,4 +1,4 @@
-"""rowtide: SQL Server's change-data family for PostgreSQL, MariaDB and SQLite."""
+"""rowtide: SQL Server's change-data family for PostgreSQL and SQLite."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ TABLE = "rowtide_actions"
 """The audit's table, in a file and in a database's schema alike."""
 FORMAT = StoreFormat("audit of actions")
 RETENTION_DAYS = 365
-"""Each new entry deletes those that began earlier."""
+"""Each new entry deletes those that are older."""
 
 
 class ActionKind(StrEnum):

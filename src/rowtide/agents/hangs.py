@@ -1,7 +1,7 @@
 """Steps of agents that hang: they neither end, nor emit an event, nor is their thread ever scheduled.
 
-A long step is none: what copies a table, delivers a transaction of a day or waits for a server runs again and again, as
-the kernel counts it, and says how far it is.
+A long step does not hang: what copies a table, delivers a transaction of a day or waits for a server is scheduled again
+and again, as the kernel counts it, and emits events.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ own number has exactly the fields that the build writes; anything else is damage
 in the same atomic step as what it numbers, so that an older build that runs meets it before its next write. Format 1 is
 the first: a store without a number was never released.
 
-Stores of an older format are migrated by numbered steps, so that a decoder knows one format. A build that raised a
+Stores of an older format are migrated by numbered steps, so that a decoder knows one format; immutable files are not
+rewritten, and are decoded by their own number. A build that raised a
 format cannot be taken back, unless the new format's least reader and writer allow it.
 """
 

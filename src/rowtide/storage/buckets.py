@@ -1,8 +1,8 @@
 """Buckets of object stores: calls of their clients, and why a store refused one.
 
-A request has no deadline, its silence has. While a client reads, each byte is a word; while it sends, it hears nothing
-before the answer. So what is not answered in time is sent again with the time that it takes on the slowest network, if
-the bucket answers to a short request meanwhile: otherwise it is the bucket that is silent.
+The timeout is for silence, not for a request as a whole. While a client reads, each byte ends the silence; while it
+sends, nothing is heard before the answer. So a request that is not answered in time is repeated with the time that it
+takes on the slowest network, if the bucket answers a short request meanwhile: otherwise the bucket itself is silent.
 """
 
 from __future__ import annotations

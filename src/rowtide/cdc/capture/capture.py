@@ -377,10 +377,7 @@ def _instance_events(plan: CyclePlan, state: ManifestState, lake_state: LakeStat
     ]
     ended = [_ending(lifetime, state) for lifetime in plan.ended]
     altered = [InstanceEvent(found.lifetime.instance, ALTERED, found.lsn) for found in plan.altered]
-    missing = [
-        InstanceEvent(skipped.lifetime.instance, SKIPPED, skipped.lsn, f"the transaction was skipped: {skipped.reason}")
-        for skipped in plan.skipped
-    ]
+    missing = [InstanceEvent(skipped.lifetime.instance, SKIPPED, skipped.lsn, skipped.note) for skipped in plan.skipped]
     return sorted([*begun, *ended, *altered, *missing], key=lambda event: event.lsn)
 
 

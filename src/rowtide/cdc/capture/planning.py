@@ -60,11 +60,11 @@ class InstanceWork:
 
 @frozen
 class Skipped:
-    """A transaction that was skipped while an instance was enabled: its changes may be missing there."""
+    """A transaction of which an instance lacks changes: it was skipped, or these were omitted. `note` says why."""
 
     lifetime: InstanceLifetime
     lsn: CommitLsn
-    reason: str
+    note: str
 
 
 @frozen
@@ -275,7 +275,8 @@ def _skipped(
 ) -> Iterator[Skipped]:
     for gap in skipped_between(state, from_position, to_position):
         lsn = CommitLsn(gap.after.value)
-        yield from (Skipped(lifetime, lsn, gap.reason) for lifetime in lifetimes if lifetime.contains(lsn))
+        note = f"the transaction was skipped: {gap.reason}"
+        yield from (Skipped(lifetime, lsn, note) for lifetime in lifetimes if lifetime.contains(lsn))
     events = events_between(state, from_position, to_position)
     left_out = [
         (event.member_id, event.commit_lsn, event.reason) for event in events if isinstance(event, ChangesOmitted)
@@ -289,7 +290,7 @@ def _skipped(
     for (member_id, lsn), reason in {(member_id, lsn): reason for member_id, lsn, reason in left_out}.items():
         for lifetime in lifetimes:
             if lifetime.instance.member_id == member_id and lifetime.contains(lsn):
-                yield Skipped(lifetime, lsn, reason)
+                yield Skipped(lifetime, lsn, f"changes of the transaction were omitted: {reason}")
 
 
 def _last_heartbeat(state: ManifestState, from_position: Position, to_position: Position) -> Heartbeat | None:

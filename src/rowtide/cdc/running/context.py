@@ -1,7 +1,7 @@
 """The context of a run of capture or of the jobs: made when it is started, and passed whole; and what it reports.
 
-A new option of a run is a field here and its use, where it passed through five signatures. An agent within the run gets
-the context with its own `stop` and watchers, by `dataclasses.replace`. What is below a run (`Capture`, `SnapshotAgent`)
+A new option of a run is a field here. An agent within the run gets the context with its own `stop` and watchers, by
+`dataclasses.replace`. What is below a run (`Capture`, `SnapshotAgent`)
 takes the values it needs, not the context; and what one function alone decides with stays that function's argument.
 """
 

@@ -1,8 +1,8 @@
 """What three columns more would do to a file's own triggers and views, tried on a copy of its schema in memory.
 
 SQLite itself says which statements it would refuse, and which triggers an update asks: nothing is read out of texts.
-What the copy cannot have, functions and modules of the program's own say, is refused with the columns as without, and
-so tells nothing.
+Statements that need what the copy cannot have, such as functions or modules of the program, are refused with and
+without the columns: they are not reported.
 """
 
 from __future__ import annotations

@@ -133,8 +133,8 @@ class TopsQuestion:
 class UploadHeader:
     """What comes with the batches that a device uploads: they are all it has changed after `since`, up to `generation`.
 
-    `requested` are rows that come because the hub wanted them, the last time for the `round`th time; with `is_rest`
-    the batches are these alone. `tops` are the answers to `TopsQuestion`s: top rows by rowguid, by the kind's top
+    `requested` are rows that come because the hub requested them, for the `round`th time; with `is_rest` the batches
+    are these alone. `tops` are the answers to `TopsQuestion`s: top rows by rowguid, by the kind's top
     article; None if none came. With `has_more` the batches are a part of the upload, which others follow with headers
     that differ in this alone.
     """

@@ -1,6 +1,6 @@
 """Static row filters: which rows of a table an article publishes (SQL Server: sp_articlefilter).
 
-`verdict` evaluates filters on Arrow arrays; only code that has rows imports them.
+`evaluation` evaluates filters on Arrow arrays; only code that has rows imports it.
 """
 
 from rowtide.replication.filters.conditions import Condition, FilterColumn, as_sql, columns_of, renamed

@@ -1,7 +1,7 @@
 """Triggers that log which rows of a SQLite table change (SQL Server: MSmerge_ins_, _upd_, _del_).
 
 They run in any program that writes to the file, and so use only SQLite's built-in functions and tables of the main
-schema. They log the agent's writes too, and the agent removes those entries; see `writing`. Triggers of programs that
+schema. They log the agent's writes too, and the agent removes those entries; see `writer`. Triggers of programs that
 change the row they fire for are found (`RewritingTrigger`).
 
 Some follow what REPLACE does to a row: it deletes rows, and no trigger sees which. Taken literally, a device that
