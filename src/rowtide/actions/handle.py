@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rowtide.actions.entries import ActionEntry, ActionKind, ActionRequest, Channel, normalize_id
+from rowtide.actions.entries import ActionEntry, ActionKind, ActionRequest, Channel, journal_of, normalize_id
 from rowtide.actions.errors import ActionUnknown
-from rowtide.actions.journal import journal_of
 from rowtide.actions.performing import perform
 
 MOST_LISTED = 1000
@@ -50,7 +49,7 @@ class Actions:
         this database. Raises `ActionUnknown`, `ActionIncomplete`, `ActionIdInvalid`, `ActionIdTaken`,
         `ActionNotRecorded` of a database that cannot be written, and connection errors.
         """
-        from rowtide.actions.commands import prepare
+        from rowtide.actions.performing import prepare
 
         kind = parse_kind(action)
         run = prepare(self.url, kind, arguments, actor)

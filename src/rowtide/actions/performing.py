@@ -1,13 +1,22 @@
-"""Doing an action: its entry is committed before it, its result after it."""
+"""What each action does, and doing it: its entry is committed before it, its result after it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any, TypeAlias
 
-from rowtide.actions.entries import ActionEntry, ActionOutcome, ActionRequest
-from rowtide.actions.errors import ActionIdTaken, ActionNotRecorded, ActionResultNotRecorded
-from rowtide.actions.journal import ActionJournal, BegunAction, journal_of
+from rowtide.actions.entries import (
+    SUBJECTS,
+    ActionEntry,
+    ActionJournal,
+    ActionKind,
+    ActionOutcome,
+    ActionRequest,
+    BegunAction,
+    journal_of,
+)
+from rowtide.actions.errors import ActionIdTaken, ActionIncomplete, ActionNotRecorded, ActionResultNotRecorded
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.redaction import redact
@@ -92,3 +101,202 @@ def _require_same(entry: ActionEntry, request: ActionRequest) -> ActionEntry:
     if (entry.action, entry.subject) != (request.action, request.subject):
         raise ActionIdTaken(entry.action_id, entry.action, entry.subject)
     return entry
+
+
+Arguments: TypeAlias = Mapping[str, Any]
+_OPTIONAL = frozenset({"subscriber"})
+"""Arguments without which an action is about all."""
+_ACTOR = "actor"
+
+
+def prepare(url: str, kind: ActionKind, arguments: Arguments, actor: str) -> Callable[[], str]:
+    """Return what does an action of a person, and says what it did.
+
+    Raises `ActionIncomplete` before anything is done.
+    """
+    given = {name: value for name, value in arguments.items() if value not in (None, "")}
+    needed = [*(name for name in SUBJECTS[kind] if name not in _OPTIONAL or kind in _OF_ONE), *_NEEDED.get(kind, ())]
+    if missing := [name for name in needed if name not in given]:
+        raise ActionIncomplete(kind, f"{', '.join(missing)} is missing")
+    if unknown := given.keys() - {*SUBJECTS[kind], *_NEEDED.get(kind, ()), *_OPTIONS.get(kind, ())}:
+        raise ActionIncomplete(kind, f"it takes no {', '.join(sorted(unknown))}")
+    return lambda: _DOING[kind](url, {**given, _ACTOR: actor})
+
+
+def _pause(url: str, given: Arguments) -> str:
+    from rowtide.replication.api import TransactionalReplication
+
+    TransactionalReplication(url).pause(given["publication"], given.get("subscriber"))
+    return "Paused."
+
+
+def _resume(url: str, given: Arguments) -> str:
+    from rowtide.replication.api import TransactionalReplication
+
+    TransactionalReplication(url).resume(given["publication"], given.get("subscriber"))
+    return "Resumed."
+
+
+def _post_tracer_token(url: str, given: Arguments) -> str:
+    from rowtide.replication.api import TransactionalReplication
+
+    return f"Token {TransactionalReplication(url).post_tracer_token(given['publication'])} is in the log."
+
+
+def _validate(url: str, given: Arguments) -> str:
+    from rowtide.replication.api import TransactionalReplication
+    from rowtide.replication.errors.conflicts import ValidationFailed
+    from rowtide.replication.inspection.compare_options import RowValidation
+    from rowtide.replication.inspection.comparing import FAILED
+
+    publication = given["publication"]
+    wanted = RowValidation(publication, checksum=bool(given.get("checksum", False)))
+    listed = TransactionalReplication(url).validate(wanted)
+    failed = sum(row.message == FAILED for row in listed)
+    if failed:
+        raise ValidationFailed(publication, failed, len(listed))
+    uncompared = sum(row.reason is not None for row in listed)
+    unknown = f" Not compared: {uncompared}." if uncompared else ""
+    return f"Comparisons of tables with equal rows: {len(listed) - uncompared}.{unknown}"
+
+
+def _reinitialize(url: str, given: Arguments) -> str:
+    from rowtide.replication.api import TransactionalReplication
+
+    again = TransactionalReplication(url).reinitialize(given["publication"], given.get("subscriber"))
+    return f"Subscriptions that are copied again when their agents run: {len(again)}."
+
+
+def _start_job(url: str, given: Arguments) -> str:
+    from rowtide.cdc.api import ChangeDataCapture
+
+    ChangeDataCapture(url).start_job(given["job"])
+    return f"Started: the {given['job']} job."
+
+
+def _stop_job(url: str, given: Arguments) -> str:
+    from rowtide.cdc.api import ChangeDataCapture
+
+    ChangeDataCapture(url).stop_job(given["job"])
+    return f"Stopped: the {given['job']} job."
+
+
+def _reinitialize_capture(url: str, given: Arguments) -> str:
+    from rowtide.cdc.api import ChangeDataCapture
+
+    lost = ChangeDataCapture(url).reinitialize(given.get("reason", "reinitialized by hand"))
+    return f"Reinitialized. Lost: {lost}."
+
+
+def _validate_merge(url: str, given: Arguments) -> str:
+    from rowtide.merge.api import MergeReplication
+    from rowtide.merge.errors.rows import MergeValidationFailed
+
+    checksum = bool(given.get("checksum", False))
+    listed = MergeReplication(url).validate(given["publication"], given["subscriber"], checksum=checksum)
+    failed = sum(not row.is_equal for row in listed)
+    if failed:
+        raise MergeValidationFailed(given["subscriber"], failed, len(listed))
+    return f"Tables with equal rows: {len(listed)}."
+
+
+def _reinitialize_merge(url: str, given: Arguments) -> str:
+    from rowtide.merge.api import MergeReplication
+
+    summary = MergeReplication(url).reinitialize(
+        given["publication"], given["subscriber"], upload_first=bool(given.get("upload_first", False))
+    )
+    return "Reinitialized." if summary is None else f"Reinitialized: {summary} before."
+
+
+def _resolve(url: str, given: Arguments) -> str:
+    from rowtide.replication.api import TransactionalReplication
+    from rowtide.replication.conflicts import ConflictWinner
+
+    outcome = TransactionalReplication(url).resolve(
+        given["conflict"],
+        given["subscriber"],
+        ConflictWinner(given["winner"]),
+        over_later_changes=bool(given.get("over_later_changes", False)),
+        again=bool(given.get("again", False)),
+        decided_by=given[_ACTOR],
+    )
+    if outcome.waits:
+        return "Decided: delivery does it when it continues."
+    return "Resolved: rows are written." if outcome.rows else "Resolved: they stay as they are."
+
+
+def _resolve_merge(url: str, given: Arguments) -> str:
+    from rowtide.merge.api import MergeReplication
+    from rowtide.merge.conflicts.resolution import Winner
+
+    is_written = MergeReplication(url).resolve(
+        given["conflict"],
+        Winner(given["winner"]),
+        over_later_changes=bool(given.get("over_later_changes", False)),
+        decided_by=given[_ACTOR],
+    )
+    return "Resolved: the row goes to all nodes." if is_written else "Resolved: it stays as it is."
+
+
+def _decide(url: str, given: Arguments) -> str:
+    from rowtide.conflicts.errors import DecisionsFailed
+    from rowtide.conflicts.handle import ConflictInbox, list_refused
+
+    results = list(
+        ConflictInbox(url).decide(
+            given["name"],
+            given["choice"],
+            over_later_changes=bool(given.get("over_later_changes", False)),
+            again=bool(given.get("again", False)),
+            decided_by=given[_ACTOR],
+        )
+    )
+    failed = sum(one.failure is not None for one in results)
+    if failed and failed == len(results):
+        raise DecisionsFailed(failed, len(results), list_refused(results))
+    written = sum(one.is_written for one in results)
+    refused = f" Refused: {failed}: {list_refused(results)}." if failed else ""
+    return f"Conflicts decided: {len(results) - failed}. Rows were written for {written}.{refused}"
+
+
+def _comment(url: str, given: Arguments) -> str:
+    from rowtide.conflicts.handle import ConflictInbox
+
+    commented = ConflictInbox(url).comment(given["name"], given["text"], noted_by=given[_ACTOR])
+    return f"Conflicts with this comment: {commented}."
+
+
+_OF_ONE = frozenset({ActionKind.RESOLVE, ActionKind.VALIDATE_MERGE, ActionKind.REINITIALIZE_MERGE})
+"""Actions that are about one subscriber."""
+_NEEDED: Mapping[ActionKind, tuple[str, ...]] = {
+    ActionKind.RESOLVE: ("winner",),
+    ActionKind.RESOLVE_MERGE: ("winner",),
+    ActionKind.DECIDE: ("choice",),
+    ActionKind.COMMENT: ("text",),
+}
+_OPTIONS: Mapping[ActionKind, tuple[str, ...]] = {
+    ActionKind.VALIDATE: ("checksum",),
+    ActionKind.VALIDATE_MERGE: ("checksum",),
+    ActionKind.REINITIALIZE_CAPTURE: ("reason",),
+    ActionKind.REINITIALIZE_MERGE: ("upload_first",),
+    ActionKind.RESOLVE: ("over_later_changes", "again"),
+    ActionKind.RESOLVE_MERGE: ("over_later_changes",),
+    ActionKind.DECIDE: ("over_later_changes", "again"),
+}
+_DOING: Mapping[ActionKind, Callable[[str, Arguments], str]] = {
+    ActionKind.PAUSE: _pause,
+    ActionKind.RESUME: _resume,
+    ActionKind.TRACER_TOKEN: _post_tracer_token,
+    ActionKind.VALIDATE: _validate,
+    ActionKind.REINITIALIZE: _reinitialize,
+    ActionKind.RESOLVE: _resolve,
+    ActionKind.START_JOB: _start_job,
+    ActionKind.STOP_JOB: _stop_job,
+    ActionKind.REINITIALIZE_CAPTURE: _reinitialize_capture,
+    ActionKind.VALIDATE_MERGE: _validate_merge,
+    ActionKind.REINITIALIZE_MERGE: _reinitialize_merge,
+    ActionKind.RESOLVE_MERGE: _resolve_merge,
+    ActionKind.DECIDE: _decide,
+    ActionKind.COMMENT: _comment,
+}

@@ -18,8 +18,8 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
 from rowtide.rights.facts import read_facts
+from rowtide.rights.granting import GrantPlan, plan
 from rowtide.rights.grants import Grant, describe
-from rowtide.rights.plans import GrantPlan, plan
 from rowtide.rights.purpose import Purpose
 
 ROLE = "Watch \"er's"

@@ -18,8 +18,8 @@ from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.handle import connect
 from rowtide.rights.commands import AS_OTHERS, AT_SUBSCRIBERS, COMMANDS
 from rowtide.rights.facts import read_facts
+from rowtide.rights.granting import plan
 from rowtide.rights.grants import Grant, describe
-from rowtide.rights.plans import plan
 from rowtide.rights.purpose import Purpose
 
 MakeRole = Callable[[str], str]

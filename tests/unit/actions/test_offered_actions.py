@@ -7,8 +7,8 @@ import shlex
 import click
 import pytest
 
-from rowtide.actions.commands import prepare
 from rowtide.actions.entries import SUBJECTS, ActionKind, ActionRequest, Channel
+from rowtide.actions.performing import prepare
 from rowtide.cli.app import app
 from rowtide.cli.groups import _AUDITED
 from rowtide.monitor.web.offered import OFFERED, accepted, command_of, kind_of, path_of

@@ -11,9 +11,16 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, Row, text
 
-from rowtide.actions.entries import FORMAT, RETENTION_DAYS, TABLE, ActionEntry, ActionOutcome, ActionRequest
+from rowtide.actions.entries import (
+    FORMAT,
+    RETENTION_DAYS,
+    TABLE,
+    ActionEntry,
+    ActionOutcome,
+    ActionRequest,
+    BegunAction,
+)
 from rowtide.actions.errors import AuditOwnerNeeded
-from rowtide.actions.journal import BegunAction
 from rowtide.core.errors import Denied
 from rowtide.databases.format_views import parse_definition
 from rowtide.databases.postgres.connect import open_engine

@@ -7,8 +7,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 
-from rowtide.actions.entries import FORMAT, RETENTION_DAYS, TABLE, ActionEntry, ActionOutcome, ActionRequest
-from rowtide.actions.journal import BegunAction
+from rowtide.actions.entries import (
+    FORMAT,
+    RETENTION_DAYS,
+    TABLE,
+    ActionEntry,
+    ActionOutcome,
+    ActionRequest,
+    BegunAction,
+)
 from rowtide.databases.sqlite.catalogue import has_table
 from rowtide.databases.sqlite.connect import open_url, path_of, write_transaction
 from rowtide.databases.sqlite.errors import FileFailed, translated

@@ -181,13 +181,13 @@ class _RepeatingCursor(psycopg.Cursor[tuple[Any, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _MadeOnce:
     value: Any
     used: Mapping[tuple[str, ...], list[tuple[Any, ...]]]
     """The answers of which it was made: rows that were received again are the same object."""
 
 
-_made: ContextVar[dict[Hashable, _Made] | None] = ContextVar("_made", default=None)
+_made: ContextVar[dict[Hashable, _MadeOnce] | None] = ContextVar("_made", default=None)
 """What was made by the reading before, and by this one; None where a database is read once."""
 _used: ContextVar[dict[tuple[str, ...], list[tuple[Any, ...]]] | None] = ContextVar("_used", default=None)
 """The answers that were used by what is being made."""
@@ -205,7 +205,7 @@ def make_once(name: Hashable, make: Callable[[], Result]) -> Result:
     if known is None or not all(key in answers and answers[key].rows is rows for key, rows in known.used.items()):
         token = _used.set({})
         try:
-            known = made[name] = _Made(make(), _used.get() or {})
+            known = made[name] = _MadeOnce(make(), _used.get() or {})
         finally:
             _used.reset(token)
     for key in known.used.keys() & answers.keys():
@@ -250,7 +250,7 @@ class RepeatedReading:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._known: Answers = {}
-        self._made: dict[Hashable, _Made] = {}
+        self._made: dict[Hashable, _MadeOnce] = {}
         self._session: psycopg.Connection[tuple[Any, ...]] | None = None
 
     @contextmanager

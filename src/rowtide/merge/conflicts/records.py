@@ -158,7 +158,7 @@ def settle_failures(connection: Connection, article: Article, rowguids: Sequence
 
     In the caller's transaction.
     """
-    is_open = _is_open_failure(article, rowguids) & (conflicts_info.c.origin_datasource_id == source)
+    is_open = _open_failures(article, rowguids) & (conflicts_info.c.origin_datasource_id == source)
     connection.execute(update(conflicts_info).where(is_open).values(resolved_time=datetime.now(UTC)))
 
 
@@ -168,7 +168,7 @@ def settle_refusals(connection: Connection, article: Article, rowguids: Sequence
     In the caller's transaction.
     """
     c = conflicts_info.c
-    is_open = _is_open_failure(article, rowguids) & c.conflict_type.in_(REFUSALS)
+    is_open = _open_failures(article, rowguids) & c.conflict_type.in_(REFUSALS)
     listed = connection.execute(select(c.conflict_id, c.rowguid, c.losing_lineage, c.reason_code).where(is_open)).all()
     if not listed:
         return
@@ -186,7 +186,7 @@ def settle_refusals(connection: Connection, article: Article, rowguids: Sequence
     connection.execute(update(conflicts_info).where(of_ids).values(resolved_time=datetime.now(UTC)))
 
 
-def _is_open_failure(article: Article, rowguids: Sequence[str]) -> ColumnElement[bool]:
+def _open_failures(article: Article, rowguids: Sequence[str]) -> ColumnElement[bool]:
     c = conflicts_info.c
     of_rows = (c.tablenick == article.nickname) & c.rowguid.in_(rowguids)
     return of_rows & c.resolved_time.is_(None) & c.conflict_type.in_(_FAILURES)

@@ -43,7 +43,7 @@ class PartSize:
 
 
 @dataclass(slots=True)
-class _Part:
+class _OpenPart:
     batches: list[RowBatch] = field(default_factory=list)
     rows: float = 0
     size: int = 0
@@ -62,19 +62,19 @@ def divide(batches: Iterable[RowBatch], most: PartSize, deletes: int = 0) -> Ite
 
     `most` may be changed meanwhile.
     """
-    part, has_deletes = _Part(), False
+    part, has_deletes = _OpenPart(), False
     for batch in batches:
         is_delete = batch.changes[0].row is None
         if is_delete and not has_deletes:
             has_deletes = True
             if part.batches and not part.fits(*_weigh_deletes(deletes), most):
                 yield part.batches
-                part = _Part()
+                part = _OpenPart()
         for piece in _pieces(batch, most):
             rows, size = _weigh(piece)
             if not part.fits(rows, size, most):
                 yield part.batches
-                part = _Part()
+                part = _OpenPart()
             part.add(piece, rows, size)
     yield part.batches
 
