@@ -108,7 +108,7 @@ def add_device(
     device_id = new_device_id()
     code = new_code(device_id)
     with hub.transaction():
-        device_metadata.create_all(hub.connection)
+        hub.tables.add(device_metadata)
         if hub.connection.execute(select(devices.c.name).where(devices.c.name == name)).first() is not None:
             raise DeviceExists(name)
         hub.connection.execute(
@@ -196,7 +196,7 @@ def register_named(
     device_id = device_id_of(device.identity)
     token = token_for(Credential(device_id, device_id), key)
     with hub.transaction():
-        device_metadata.create_all(hub.connection)
+        hub.tables.add(device_metadata)
         row = _by_id(hub.connection, device_id)
         if row is None:
             if hub.connection.execute(select(devices.c.name).where(devices.c.name == device.name)).first() is not None:

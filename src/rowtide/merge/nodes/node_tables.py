@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import field
 from typing import Protocol
 
+from sqlalchemy import MetaData
+
 from rowtide.core.formats import StoredFormat, StoreFormat
 from rowtide.core.values import frozen
 from rowtide.databases.format_views import require
@@ -173,6 +175,9 @@ class NodeTables(Protocol):
 
     def prepare(self) -> None:
         """Create the metadata tables that do not exist."""
+
+    def add(self, later: MetaData) -> None:
+        """Create tables that are made with their first row, within a transaction; they belong to the others' owner."""
 
     def is_prepared(self) -> bool:
         """Whether the metadata tables exist; functions of another build are replaced. Raises `NodeOutdated`."""
