@@ -13,10 +13,14 @@ from sqlalchemy import select, update
 
 from builders.gateway.served_hubs import HUB, Gateway, serving_hub
 from builders.merge.merged_databases import PUBLICATION, Merge
+from rowtide.core.addresses import Address
 from rowtide.gateway.client import GatewayClient, make_request_key, send_plain
 from rowtide.gateway.errors import PublicationNotServed
+from rowtide.gateway.hubs import Hub
 from rowtide.gateway.limits import GatewayLimits
 from rowtide.gateway.requests import DeviceRegistration, Done, More, MoreRequest, RegisteredDevice, Wait
+from rowtide.gateway.serving import serving_gateway
+from rowtide.gateway.tls import TlsOptions
 from rowtide.gateway.wire.envelopes import Envelope, write
 from rowtide.merge.definitions import devices
 from rowtide.merge.devices.credentials import read_token
@@ -204,6 +208,20 @@ def test_health_and_readiness_are_answered(gateway: Gateway) -> None:
     assert gateway.send("GET", "/healthz")[0] == 200
     status, _, body = gateway.send("GET", "/readyz")
     assert (status, json.loads(body)) == (200, {"ready": True, "hubs": {HUB: True}})
+
+
+def test_a_hub_is_ready_before_it_publishes(merged: Merge) -> None:
+    nowhere = Hub("nowhere", "postgresql://127.0.0.1:1/nowhere")
+    hubs = {HUB: Hub(HUB, merged.hub.url)}
+    with serving_gateway(hubs, Address("127.0.0.1", 0), TlsOptions()) as address:
+        served = Gateway(address, merged)
+        status, _, body = served.send("GET", "/readyz")
+        assert (status, json.loads(body)) == (200, {"ready": True, "hubs": {HUB: True}})
+        with pytest.raises(CodeRefused):
+            exchange(served.client(), "0123456789-" + "A" * 26, make_request_key())
+    with serving_gateway(hubs | {"nowhere": nowhere}, Address("127.0.0.1", 0), TlsOptions()) as address:
+        status, _, body = Gateway(address, merged).send("GET", "/readyz")
+        assert (status, json.loads(body)) == (503, {"ready": False, "hubs": {HUB: True, "nowhere": False}})
 
 
 def test_an_address_with_many_wrong_tokens_is_told_to_wait(merged: Merge) -> None:
