@@ -224,6 +224,22 @@ def test_a_hub_is_ready_before_it_publishes(merged: Merge) -> None:
         assert (status, json.loads(body)) == (503, {"ready": False, "hubs": {HUB: True, "nowhere": False}})
 
 
+def test_a_request_that_takes_too_long_is_answered(gateway: Gateway) -> None:
+    token = {"Authorization": f"Bearer {gateway.add('tablet', host_name='north').token}"}
+    leaving = write(Envelope(Done()))
+    with serving_hub(gateway.merged, limits=GatewayLimits(request_s=0.3)) as hurried:
+        with open_node(gateway.merged.hub.url) as hub, hub.transaction():
+            locked = update(devices).values(refused=devices.c.refused).returning(devices.c.refused)
+            assert hub.connection.execute(locked).all() == [(0,)]
+            status, headers, body = hurried.send("POST", f"/{HUB}/logout", leaving, token)
+            assert (status, json.loads(body)["code"]) == (503, "RT-8414"), body
+            assert int(headers["retry-after"]) >= 1
+        # Repeated, it is answered; what was asked for may have been done the first time.
+        while (status := hurried.send("POST", f"/{HUB}/logout", leaving, token)[0]) == 503:
+            pass
+        assert status in (200, 401)
+
+
 def test_an_address_with_many_wrong_tokens_is_told_to_wait(merged: Merge) -> None:
     merged.hub.execute(TABLE)
     merged.merge.add_publication(PUBLICATION)
