@@ -33,11 +33,11 @@ from rowtide.gateway.synchronising import (
     answer_validation,
 )
 from rowtide.gateway.wire.envelopes import SPOKEN_TEXT, Envelope, read
+from rowtide.merge.catalogue import has_devices
 from rowtide.merge.devices.credentials import SHORTEST_KEY, read_code, read_token
 from rowtide.merge.devices.registered import (
     KnownDevice,
     forget_token,
-    has_devices,
     know_device,
     register,
     register_named,

@@ -138,6 +138,9 @@ def test_devices_are_listed_with_their_refusals(gateway: Gateway) -> None:
     assert found["waiting"].state == "added"
     assert found["waiting"].last_contact is None
     assert (found["tablet"].host_name, found["tablet"].refused) == ("north", 1)
+    assert is_known(client)
+    (tablet, _) = gateway.merged.merge.list_devices(PUBLICATION)
+    assert (tablet.name, tablet.refused) == ("tablet", 0)
 
 
 def leave_with_wrong_secret(gateway: Gateway, client: GatewayClient) -> None:
