@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import field
-from typing import Protocol
-
-from sqlalchemy import MetaData
+from typing import TYPE_CHECKING, Protocol
 
 from rowtide.core.formats import StoredFormat, StoreFormat
 from rowtide.core.values import frozen
@@ -18,6 +16,9 @@ from rowtide.merge.articles import Article, ArticleColumn, JoinFilter
 from rowtide.merge.nodes.table_changes import Omission, Part, TableChange
 from rowtide.merge.versions.apply import Logged
 from rowtide.merge.versions.changes import Row
+
+if TYPE_CHECKING:
+    from sqlalchemy import MetaData
 
 
 class MetadataFormat:
