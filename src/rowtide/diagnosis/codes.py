@@ -206,6 +206,7 @@ class Code(Enum):
     MERGE_FAILED = Area.MERGE, "The last synchronisation failed."
     MERGE_EXPIRING = Area.MERGE, "A merge subscription will expire soon."
     MERGE_ROWS_REFUSED = Area.MERGE, "Rows of a merge subscription were refused."
+    MERGE_DEVICE_REFUSED = Area.MERGE, "A device's tokens have been refused since its last contact."
     MERGE_SUBSCRIPTION_HEALTHY = Area.MERGE, "A merge subscription is synchronised."
     MERGE_ARTICLE_DAMAGED = Area.MERGE, "Columns or triggers of a merged table are missing."
     MERGE_ARTICLES_HEALTHY = Area.MERGE, "Columns and triggers of all merged tables are there."

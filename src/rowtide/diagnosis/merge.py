@@ -62,6 +62,8 @@ def _find_damage(node: Node) -> Iterator[tuple[str, str]]:
 
 CLOSE_SHARE = 0.25
 """Of the retention: with less of it left a subscription is soon expired."""
+REFUSED_S = 3600.0
+"""A device that has been refused that long needs a new code."""
 _DAY_S = 86_400.0
 _PUBLISHER, _FAILED, _WAITING = "publisher", "failed", "waiting"
 
@@ -74,6 +76,7 @@ def check_merge(facts: MergeFacts) -> Iterator[CheckResult]:
             yield healthy(Code.MERGE_UNSUBSCRIBED_HEALTHY, f"merge publication {listed.publication}", message)
         else:
             yield replace(_describe(listed, facts), measures=tuple(_measure(listed, facts)))
+            yield from _check_device(listed, facts)
     articles = {article for listed in facts.listed for article in listed.articles}
     if articles and not facts.damage:
         message = f"columns and triggers of all are there: {format_names(tuple(sorted(articles)))}"
@@ -114,6 +117,18 @@ def _describe(listed: MergeStatus, facts: MergeFacts) -> CheckResult:
         return warning(Code.MERGE_ROWS_REFUSED, subject, f"{synchronised}; {refused}", conflicts)
     open_conflicts = f"; {listed.open_conflicts} conflicts are open" if listed.open_conflicts else ""
     return healthy(Code.MERGE_SUBSCRIPTION_HEALTHY, subject, f"{synchronised}{open_conflicts}")
+
+
+def _check_device(listed: MergeStatus, facts: MergeFacts) -> Iterator[CheckResult]:
+    """A device that comes back with a token in force has only been held up: a wrong one may be another's attempt."""
+    if not listed.device or not listed.tokens_refused:
+        return
+    if listed.last_contact is not None and (facts.now - listed.last_contact).total_seconds() < REFUSED_S:
+        return
+    contact = "never" if listed.last_contact is None else _ago(listed.last_contact, facts)
+    message = f"its last contact: {contact}; requests refused since then, for their token: {listed.tokens_refused}"
+    again = shell("rowtide", "merge", "rotate-token", listed.device)
+    yield warning(Code.MERGE_DEVICE_REFUSED, f"merge device {listed.device}", message, again)
 
 
 def _measure(listed: MergeStatus, facts: MergeFacts) -> Iterator[Measure]:

@@ -34,11 +34,11 @@ from rowtide.gateway.synchronising import (
     answer_validation,
 )
 from rowtide.gateway.wire.envelopes import SPOKEN_TEXT, Envelope, read
+from rowtide.merge.catalogue import has_devices
 from rowtide.merge.devices.credentials import SHORTEST_KEY, read_code, read_token
 from rowtide.merge.devices.registered import (
     KnownDevice,
     forget_token,
-    has_devices,
     know_device,
     register,
     register_named,
@@ -114,11 +114,15 @@ class Answering:
         return envelope
 
     async def is_ready(self, hub: Hub) -> bool:
-        """Return whether a hub's database answers."""
+        """Return whether a hub's database answers, with metadata that this build can use, or none yet.
+
+        One that publishes nothing yet does not take the gateway from the other hubs' devices.
+        """
         try:
-            return await asyncio.wrap_future(self.workers.submit(hub, lambda node: node.tables.is_prepared()))
+            await asyncio.wrap_future(self.workers.submit(hub, lambda node: node.tables.is_prepared()))
         except RowtideError:
             return False
+        return True
 
     def _register(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Exchange a registration code for a token."""

@@ -484,7 +484,7 @@ class MergeReplication(MergePublishing, MergeDevices, MergeInspection):
     def comment_on_conflicts(self, conflict_ids: Sequence[str], note: str, noted_by: str) -> None:
         """Record a comment on conflicts, in one transaction. Raises `NodeBusy`."""
         with open_node(self.url) as node:
-            transact_at(node, lambda: add_note(node.connection, conflict_ids, noted_by, note=note), is_durable=True)
+            transact_at(node, lambda: add_note(node, conflict_ids, noted_by, note=note), is_durable=True)
 
     @contextmanager
     def _open_conflict(self, conflict_id: str) -> Iterator[Node]:

@@ -6,13 +6,14 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, func, insert, inspect, select, update
 
 from rowtide.databases.source_table import RunAs
 from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, Publication, SubscriberType
 from rowtide.merge.definitions import (
     articles,
     conflicts_info,
+    devices,
     partition_groups,
     publications,
     replinfo,
@@ -52,6 +53,12 @@ def find_publication(connection: Connection, name: str) -> Publication | None:
     """Return a publication by its name; None if there is none."""
     row = connection.execute(select_publication(name)).mappings().one_or_none()
     return None if row is None else read_publication(row)
+
+
+def has_devices(connection: Connection) -> bool:
+    """Whether a node has the table of devices, which is made with the first of them, or a view of it."""
+    schemas = connection.get_execution_options().get("schema_translate_map") or {}
+    return inspect(connection).has_table(devices.name, schema=schemas.get(None))
 
 
 def get_publication(connection: Connection, name: str) -> Publication:

@@ -11,11 +11,11 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, func, select, true
 
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, Publication, SubscriberType
-from rowtide.merge.catalogue import get_publication, list_articles, list_publications, read_nickname
-from rowtide.merge.definitions import articles, conflicts_info, retries, subscriptions
+from rowtide.merge.catalogue import get_publication, has_devices, list_articles, list_publications, read_nickname
+from rowtide.merge.definitions import articles, conflicts_info, devices, retries, subscriptions
 from rowtide.merge.errors.nodes import reading
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.progress import read_subscription, select_subscriptions
+from rowtide.merge.progress import as_utc, read_subscription, select_subscriptions
 from rowtide.merge.session.history import expiry
 
 SYNC_STATES = {0: "waiting", 2: "succeeded", 3: "running", 6: "failed"}
@@ -27,7 +27,9 @@ class MergeStatus:
     """A publication with one of its subscriptions, as this node knows it; subscription fields are None if it has none.
 
     `role` is this node's role in the publication. `open_conflicts` counts the publication's unresolved conflicts, and
-    `unsent_columns` are those that this node's tables have and the articles have not.
+    `unsent_columns` are those that this node's tables have and the articles have not. Of a device that synchronises
+    over HTTP: `device` is its name, `last_contact` the last request with a token in force, to the minute, and
+    `tokens_refused` the requests since then whose token was not.
     """
 
     publication: str
@@ -48,6 +50,10 @@ class MergeStatus:
     state: str | None = None
     summary: str | None = None
     schema_version: int | None = None
+    device: str | None = None
+    last_contact: datetime | None = None
+    client_version: str | None = None
+    tokens_refused: int | None = None
     unsent_columns: tuple[str, ...] = ()
 
 
@@ -76,6 +82,7 @@ def list_overview(connection: Connection) -> Sequence[MergeStatus]:
     for pubid, definition in connection.execute(listed):
         with reading(articles.name):
             definitions.setdefault(pubid, []).append(definition)
+    of_devices = _read_devices(connection)
     known: dict[str, list[RowMapping]] = {}
     for row in connection.execute(select_subscriptions(true())).mappings():
         known.setdefault(row["pubid"], []).append(row)
@@ -91,10 +98,31 @@ def list_overview(connection: Connection) -> Sequence[MergeStatus]:
             open_conflicts=open_conflicts.get(publication.pubid, 0),
         )
         with reading(subscriptions.name):
-            found += [_subscribed(publication, common, row, refused) for row in known.get(publication.pubid, ())]
+            found += [
+                replace(_subscribed(publication, common, row, refused), **of_devices.get(row["subid"], {}))
+                for row in known.get(publication.pubid, ())
+            ]
         if publication.pubid not in known:
             found.append(common)
     return found
+
+
+def _read_devices(connection: Connection) -> Mapping[str, Mapping[str, Any]]:
+    """Return what is known of devices that synchronise over HTTP, by their subscriptions; not of revoked ones."""
+    if not has_devices(connection):
+        return {}
+    c = devices.c
+    listed = select(c.subid, c.name, c.last_contact, c.client_version, c.refused)
+    rows = connection.execute(listed.where(c.subid.is_not(None), c.revoked_at.is_(None)))
+    return {
+        row.subid: {
+            "device": row.name,
+            "last_contact": None if row.last_contact is None else as_utc(row.last_contact),
+            "client_version": row.client_version,
+            "tokens_refused": int(row.refused),
+        }
+        for row in rows
+    }
 
 
 def _count(connection: Connection, column: ColumnElement[Any], condition: ColumnElement[bool]) -> Mapping[Any, int]:

@@ -48,7 +48,7 @@ _NODES = _all(
     _MERGED,
     _views("rowtide_merge", "MSmerge_replinfo", "MSmerge_stored_partition_groups", "sysmerge_stored_subscriptions"),
 )
-_SYNCHRONISED = _all(_NODES, _views("rowtide_merge", "MSmerge_conflicts_info", "MSmerge_retries"))
+_SYNCHRONISED = _all(_NODES, _views("rowtide_merge", "MSmerge_conflicts_info", "MSmerge_devices", "MSmerge_retries"))
 _TRACKED = _views("rowtide_tracking", "__sysOCSTrackedObjects")
 _EVERYTHING = _all(
     _CAPTURING,

@@ -97,6 +97,10 @@ _MERGE: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("losing_row", "winning_row", "parents", "settled_row", "replaced_row"), _NULL),
         "losing_lineage": _NO_BYTES,
     },
+    "MSmerge_devices": {
+        **dict.fromkeys(("code_digest", "next_digest", "token_digest", "former_digest"), _NULL),
+        "suser_name": _flag("suser_name"),
+    },
     "MSmerge_identity_range": {},
     "MSmerge_replinfo": {"place": _NULL},
     "MSmerge_retries": {"rowguid": _NOTHING, "reason_text": _NOTHING},

@@ -208,6 +208,10 @@ def make_merge(publication: str, devices: int) -> MergeView:
                 60.0 * number,
                 86_400.0 * 14 - 60.0 * number,
                 number % 3,
+                device=f"tablet {number:05} of {publication}" if number % 3 == 1 else None,
+                contact_age_s=60.0 * number if number % 3 == 1 else None,
+                client_version="0.2.0" if number % 3 == 1 else None,
+                tokens_refused=4 if number % 3 == 1 else None,
             )
             for number in range(devices)
         ),

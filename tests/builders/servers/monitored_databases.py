@@ -75,6 +75,7 @@ def open_monitored(server: EmbeddedServer, place: Path) -> Iterator[MonitoredDat
         database.merge.add_publication("parts")
         database.merge.add_article("parts", "part")
         database.merge.add_subscription("parts", subscriber=f"sqlite:///{place}/device.db")
+        database.merge.add_device("tablet", publication="parts")
         with database:
             database.tracking.enable_tracking("visit")
         publisher.execute("insert into item values (1, 'a')", "insert into orders values (1, 'x')")

@@ -13,10 +13,14 @@ from sqlalchemy import select, update
 
 from builders.gateway.served_hubs import HUB, Gateway, serving_hub
 from builders.merge.merged_databases import PUBLICATION, Merge
+from rowtide.core.addresses import Address
 from rowtide.gateway.client import GatewayClient, make_request_key, send_plain
 from rowtide.gateway.errors import PublicationNotServed
+from rowtide.gateway.hubs import Hub
 from rowtide.gateway.limits import GatewayLimits
 from rowtide.gateway.requests import DeviceRegistration, Done, More, MoreRequest, RegisteredDevice, Wait
+from rowtide.gateway.serving import serving_gateway
+from rowtide.gateway.tls import TlsOptions
 from rowtide.gateway.wire.envelopes import Envelope, write
 from rowtide.merge.definitions import devices
 from rowtide.merge.devices.credentials import read_token
@@ -134,6 +138,9 @@ def test_devices_are_listed_with_their_refusals(gateway: Gateway) -> None:
     assert found["waiting"].state == "added"
     assert found["waiting"].last_contact is None
     assert (found["tablet"].host_name, found["tablet"].refused) == ("north", 1)
+    assert is_known(client)
+    (tablet, _) = gateway.merged.merge.list_devices(PUBLICATION)
+    assert (tablet.name, tablet.refused) == ("tablet", 0)
 
 
 def leave_with_wrong_secret(gateway: Gateway, client: GatewayClient) -> None:
@@ -204,6 +211,36 @@ def test_health_and_readiness_are_answered(gateway: Gateway) -> None:
     assert gateway.send("GET", "/healthz")[0] == 200
     status, _, body = gateway.send("GET", "/readyz")
     assert (status, json.loads(body)) == (200, {"ready": True, "hubs": {HUB: True}})
+
+
+def test_a_hub_is_ready_before_it_publishes(merged: Merge) -> None:
+    nowhere = Hub("nowhere", "postgresql://127.0.0.1:1/nowhere")
+    hubs = {HUB: Hub(HUB, merged.hub.url)}
+    with serving_gateway(hubs, Address("127.0.0.1", 0), TlsOptions()) as address:
+        served = Gateway(address, merged)
+        status, _, body = served.send("GET", "/readyz")
+        assert (status, json.loads(body)) == (200, {"ready": True, "hubs": {HUB: True}})
+        with pytest.raises(CodeRefused):
+            exchange(served.client(), "0123456789-" + "A" * 26, make_request_key())
+    with serving_gateway(hubs | {"nowhere": nowhere}, Address("127.0.0.1", 0), TlsOptions()) as address:
+        status, _, body = Gateway(address, merged).send("GET", "/readyz")
+        assert (status, json.loads(body)) == (503, {"ready": False, "hubs": {HUB: True, "nowhere": False}})
+
+
+def test_a_request_that_takes_too_long_is_answered(gateway: Gateway) -> None:
+    token = {"Authorization": f"Bearer {gateway.add('tablet', host_name='north').token}"}
+    leaving = write(Envelope(Done()))
+    with serving_hub(gateway.merged, limits=GatewayLimits(request_s=0.3)) as hurried:
+        with open_node(gateway.merged.hub.url) as hub, hub.transaction():
+            locked = update(devices).values(refused=devices.c.refused).returning(devices.c.refused)
+            assert hub.connection.execute(locked).all() == [(0,)]
+            status, headers, body = hurried.send("POST", f"/{HUB}/logout", leaving, token)
+            assert (status, json.loads(body)["code"]) == (503, "RT-8414"), body
+            assert int(headers["retry-after"]) >= 1
+        # Repeated, it is answered; what was asked for may have been done the first time.
+        while (status := hurried.send("POST", f"/{HUB}/logout", leaving, token)[0]) == 503:
+            pass
+        assert status in (200, 401)
 
 
 def test_an_address_with_many_wrong_tokens_is_told_to_wait(merged: Merge) -> None:

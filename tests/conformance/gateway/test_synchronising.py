@@ -7,11 +7,14 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
+from builders.commands.checks import run_mend
 from builders.gateway.served_hubs import HUB, Gateway, serving_hub
 from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.core.errors import RowtideError
@@ -19,8 +22,11 @@ from rowtide.gateway.device import Device
 from rowtide.gateway.errors import DeviceHasFile, DeviceNotRegistered
 from rowtide.gateway.limits import GatewayLimits
 from rowtide.gateway.wire.compression import pack
-from rowtide.merge.errors.devices import DeviceFileDiffers, DeviceRevoked, TokenOfAnother
+from rowtide.handle import connect
+from rowtide.merge.definitions import devices
+from rowtide.merge.errors.devices import DeviceFileDiffers, DeviceRevoked, TokenOfAnother, TokenRefused
 from rowtide.merge.errors.nodes import NodeRestored
+from rowtide.merge.nodes.connecting import open_node
 
 TABLE = "create table item (id integer primary key, name text, region varchar(10))"
 ROWS = "insert into item (id, name, region) values (1, 'a', 'north'), (2, 'b', 'south'), (3, 'it''s', 'o''hara')"
@@ -185,6 +191,29 @@ def test_a_revoked_device_loses_nothing(gateway: Gateway, tmp_path: Path) -> Non
         tablet.register(gateway.merged.merge.rotate_token("tablet"))
         tablet.sync()
     assert at_hub(gateway) == [(1, "kept", "north")]
+
+
+def test_health_says_of_a_device_that_is_refused_for_hours(gateway: Gateway, tmp_path: Path) -> None:
+    hub = gateway.merged.hub
+    with device(gateway, tmp_path / "field.db") as tablet:
+        tablet.sync()
+        (status,) = gateway.merged.merge.status(PUBLICATION)
+        assert (status.device, status.tokens_refused) == ("tablet", 0)
+        assert status.last_contact is not None
+        assert status.client_version
+        # Its next request comes hours later, with another secret.
+        tablet.client.token = tablet.client.token[:-1] + ("A" if tablet.client.token[-1] != "A" else "B")
+        with pytest.raises(TokenRefused):
+            tablet.sync()
+        with open_node(hub.url) as node, node.transaction():
+            hours_ago = datetime.now(UTC) - timedelta(hours=5)
+            node.connection.execute(update(devices).values(last_contact=hours_ago))
+        (refused,) = [one for one in connect(hub.url).health() if one.subject == "merge device tablet"]
+        assert "its last contact: 5 hours ago; requests refused since then, for their token: 1" in refused.message
+        run_mend(refused, hub.url)
+        tablet.register(gateway.merged.merge.rotate_token("tablet"))
+        tablet.sync()
+    assert [one for one in connect(hub.url).health() if one.subject == "merge device tablet"] == []
 
 
 def test_a_device_without_a_token_says_how_to_get_one(gateway: Gateway, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from rowtide.merge.session.messages import (
     SyncAnswer,
     SyncRequest,
 )
+from rowtide.merge.versions.changes import RowChange
 
 ITEM = "create table item (id integer primary key, name varchar(40))"
 VISIT = "create table visit (id integer primary key, technician varchar(20), note varchar(40))"
@@ -140,6 +141,71 @@ def test_a_device_is_sent_no_row_of_others(merged: Merge) -> None:
 
     got = sync(merged, bend_request=ask).got
     assert [change.row for batch in got for change in batch.changes if change.row is not None] == []
+
+
+NOTES = (
+    "create table visit (id integer primary key, technician varchar(20), note varchar(40))",
+    "create table remark (id integer primary key, visit integer references visit (id), technician varchar(20))",
+    "insert into visit values (1, 'ann', 'a'), (7345, 'ben', 'b')",
+)
+OF_TECHNICIAN = {"where": "technician = host_name()"}
+
+
+def begin_remarks(merged: Merge) -> tuple[str, dict[str, int]]:
+    """Publish visits and their remarks; return the rowguid of another device's visit, and the nicknames."""
+    merged.begin(*NOTES, visit=OF_TECHNICIAN, remark=OF_TECHNICIAN, subscriber_options=OWNERS)
+    merged.hub.execute("update visit set note = 'c' where id = 7345")
+    merged.settle()
+    with open_node(merged.hub.url) as hub:
+        return merged.hub.rowguid("visit", 7345), {each.name: each.nickname for each in list_merged(hub.connection)}
+
+
+def naming(nickname: int, parent: str) -> Callable[[RowBatch], RowBatch]:
+    def bend(batch: RowBatch) -> RowBatch:
+        if batch.article != nickname:
+            return batch
+        return replace(batch, changes=[change._replace(parents=(parent,)) for change in batch.changes])
+
+    return bend
+
+
+def test_a_named_parent_of_others_tells_no_key(merged: Merge) -> None:
+    of_ben, nicknames = begin_remarks(merged)
+    ann = merged.subscribers[0]
+    ann.execute("insert into remark (id, visit, technician) values (5, 1, 'ann')")
+    got = sync(merged, bend=naming(nicknames["remark"], of_ben)).got
+
+    sent = [change.row for batch in got for change in batch.changes if change.row is not None]
+    assert "7345" not in [value for row in sent for value in row]
+    assert merged.hub.execute("select id from remark") == []
+    assert ann.execute("select id from remark") == []
+    (lost,) = merged.merge.list_conflicts(PUBLICATION)
+    assert lost.conflict == "upload insert failed"
+
+
+def test_an_old_version_makes_no_row_a_devices(merged: Merge) -> None:
+    of_ben, nicknames = begin_remarks(merged)
+    with open_node(merged.hub.url) as hub, hub.transaction():
+        (visit,) = [each for each in list_merged(hub.connection) if each.name == "visit"]
+        known = hub.versions.read_known(visit, [of_ben])[of_ben].version
+    assert known.last is not None
+    lineage, last = known.lineage.encode(), known.last.encode()
+
+    def as_known(change: RowChange) -> RowChange:
+        return change._replace(rowguid=of_ben, lineage=lineage, last=last)
+
+    def bend(batch: RowBatch) -> RowBatch:
+        if batch.article == nicknames["visit"]:
+            return replace(batch, changes=[as_known(change) for change in batch.changes])
+        return naming(nicknames["remark"], of_ben)(batch)
+
+    ann = merged.subscribers[0]
+    ann.execute("update visit set note = 'd' where id = 1")
+    ann.execute("insert into remark (id, visit, technician) values (5, 1, 'ann')")
+    sync(merged, bend=bend)
+    assert merged.hub.execute("select id from remark") == []
+    assert ann.execute("select visit from remark where visit <> 1") == []
+    assert merged.hub.execute("select technician, note from visit where id = 7345") == [("ben", "c")]
 
 
 def test_a_device_keeps_no_row_that_left(merged: Merge) -> None:

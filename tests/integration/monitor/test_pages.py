@@ -204,6 +204,13 @@ def test_whoever_has_no_token_signs_in(page: Page, tmp_path: Path) -> None:
         assert [fault for fault in faults if "403" not in fault] == []
 
 
+def test_merge_has_the_contacts_of_devices_over_http(pages: PageServer) -> None:
+    shown = pages.request("/db/shop/merge", Accept="text/html").body
+    assert '<td data-label="Tokens refused" class="number">4</td>' in shown
+    assert "tablet 00001 of field</bdi>, 0.2.0" in shown
+    assert "Last contact" not in pages.request("/db/crm/merge", Accept="text/html").body
+
+
 def test_answers_tell_others_nothing(tmp_path: Path) -> None:
     access = Access(read_tokens=lambda: {TOKEN: "anna"})
     with serving_pages(tmp_path, MadePolls(ALL[:1]), access) as server:

@@ -11,9 +11,11 @@ import pytest
 from sqlalchemy import text
 
 from builders.merge.merged_databases import PUBLICATION, Member, open_file_member, open_server_member
+from builders.servers.monitored_databases import as_role
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import RightMissing, RowsHidden
+from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import Article
 from rowtide.merge.catalogue import list_merged
@@ -245,3 +247,26 @@ def test_a_row_that_a_trigger_forbids_is_refused_alone(
         hub.execute(f'grant insert on shop.item to "{role}"')
         assert merge.sync(PUBLICATION, device.url).upload.total.refused == 0
         assert hub.rows("shop.item", "id, note") == [(1, "b"), (2, "d"), (3, "c")]
+
+
+def test_members_of_the_owner_share_devices(make_role: Callable[[str], str], database: str) -> None:
+    owner, member, reader = (make_role("login") for _ in range(3))
+    with open_server_member(database) as hub:
+        hub.execute(
+            f"grant create on database {quote(hub.execute('select current_database()')[0][0])} to {quote(owner)}",
+            f"create schema app authorization {quote(owner)}",
+            "create table app.item (id integer primary key)",
+            f"alter table app.item owner to {quote(owner)}",
+            f"grant {quote(owner)} to {quote(member)}",
+            f"grant {quote(owner)} to {quote(reader)} with set false",
+        )
+        of_owner, *others = (MergeReplication(as_role(database, role)) for role in (owner, member, reader))
+        of_owner.add_publication(PUBLICATION)
+        of_owner.add_article(PUBLICATION, "app.item")
+        for number, merge in enumerate(others):
+            code = merge.add_device(f"tablet {number}", publication=PUBLICATION)
+            assert len(of_owner.list_devices()) == 1, code
+            of_owner.revoke_device(f"tablet {number}")
+            assert [one.state for each in others for one in each.list_devices()] == ["revoked", "revoked"]
+            hub.execute('drop table rowtide_merge."MSmerge_devices"')
+        hub.execute(f"drop owned by {quote(owner)}, {quote(member)}, {quote(reader)} cascade")

@@ -62,6 +62,10 @@ _CANARIES = (
         f"last_sync_summary = '{CANARY}', subscriber_server = 'postgresql://{CANARY}@db1/parts'"
     ),
     (
+        f"update rowtide_merge.\"MSmerge_devices\" set suser_name = '{CANARY}', code_digest = '{CANARY}', "
+        f"next_digest = '{CANARY}', token_digest = '{CANARY}', former_digest = '{CANARY}'"
+    ),
+    (
         'insert into rowtide_merge."MSmerge_retries" select replnickname, 1, '
         f"'{CANARY}', '1', '{CANARY}', now() from rowtide_merge.sysmerge_stored_subscriptions"
     ),

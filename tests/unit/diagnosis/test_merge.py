@@ -67,6 +67,25 @@ def test_a_device_that_keeps_no_times_leaves_them_to_the_hub() -> None:
     assert check(role="subscriber", last_sync=None, rows_refused=2).state is State.WARNING
 
 
+def check_device(**changes: Any) -> list[CheckResult]:
+    known = {"device": "tablet", "last_contact": NOW - timedelta(hours=5), "tokens_refused": 3}
+    results = check_merge(MergeFacts(NOW, [replace(SYNCHRONISED, **{**known, **changes})], ()))
+    return [one for one in results if one.subject == "merge device tablet"]
+
+
+def test_a_device_that_is_refused_for_hours_needs_a_code() -> None:
+    (refused,) = check_device()
+    assert (refused.state, str(refused.remediation)) == (State.WARNING, "rowtide merge rotate-token tablet")
+    assert refused.message == "its last contact: 5 hours ago; requests refused since then, for their token: 3"
+    (never,) = check_device(last_contact=None)
+    assert never.message.startswith("its last contact: never;")
+
+
+@pytest.mark.parametrize("changes", [{"tokens_refused": 0}, {"last_contact": NOW - timedelta(minutes=59)}])
+def test_a_device_that_came_back_is_not_warned_of(changes: dict[str, Any]) -> None:
+    assert check_device(**changes) == []
+
+
 def test_rows_that_were_refused_are_warned_of() -> None:
     assert check(rows_refused=2).message == "synchronised 24 hours ago; 2 rows were refused"
 

@@ -129,6 +129,9 @@ RUN_BY: dict[str, tuple[str, ...]] = {
     ),
     "diagnosis/delivery.py:_describe": (_DELIVERY_LATE,),
     "diagnosis/delivery.py:_of_one": (f"{HEALTH}_health.py::test_a_deactivated_subscription_fails",),
+    "diagnosis/merge.py:_check_device": (
+        "conformance/gateway/test_synchronising.py::test_health_says_of_a_device_that_is_refused_for_hours",
+    ),
     "diagnosis/merge.py:_command": (
         "conformance/merge/test_health.py::test_subscription_not_synchronised_for_long_has_expired",
     ),

@@ -440,7 +440,7 @@ class ConflictNote:
 
 
 def add_note(
-    connection: Connection,
+    node: Node,
     conflict_ids: Sequence[str],
     noted_by: str,
     *,
@@ -448,11 +448,12 @@ def add_note(
     note: str | None = None,
 ) -> None:
     """Record a comment or a decision, in the caller's transaction; notes of conflicts that are gone go."""
+    connection = node.connection
     if not _is_made(connection):
         # Another session may be about to make it: this row is written by one transaction at a time.
         connection.execute(update(replinfo).values(nickname=replinfo.c.nickname))
         if not _is_made(connection):
-            notes_metadata.create_all(connection, checkfirst=False)
+            node.tables.add(notes_metadata)
     known = select(conflicts_info.c.conflict_id)
     connection.execute(delete(conflict_notes).where(conflict_notes.c.conflict_id.not_in(known)))
     now = datetime.now(UTC)

@@ -257,7 +257,7 @@ class _Resolution:
         is_written = self._settle(self.conflict)
         if self.request.decided_by is not None:
             chosen = self.request.winner.value
-            add_note(self.hub.connection, [self.conflict.conflict_id], self.request.decided_by, winner=chosen)
+            add_note(self.hub, [self.conflict.conflict_id], self.request.decided_by, winner=chosen)
         return is_written
 
     def _settle(self, conflict: KeptConflict) -> bool:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, insert, inspect, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from rowtide.core.names import require_name
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Partition
-from rowtide.merge.catalogue import get_publication, list_articles, list_publications
+from rowtide.merge.catalogue import get_publication, has_devices, list_articles, list_publications
 from rowtide.merge.definitions import device_metadata, devices, publications
 from rowtide.merge.devices.credentials import (
     CODE_HOURS,
@@ -108,7 +108,7 @@ def add_device(
     device_id = new_device_id()
     code = new_code(device_id)
     with hub.transaction():
-        device_metadata.create_all(hub.connection)
+        hub.tables.add(device_metadata)
         if hub.connection.execute(select(devices.c.name).where(devices.c.name == name)).first() is not None:
             raise DeviceExists(name)
         hub.connection.execute(
@@ -196,7 +196,7 @@ def register_named(
     device_id = device_id_of(device.identity)
     token = token_for(Credential(device_id, device_id), key)
     with hub.transaction():
-        device_metadata.create_all(hub.connection)
+        hub.tables.add(device_metadata)
         row = _by_id(hub.connection, device_id)
         if row is None:
             if hub.connection.execute(select(devices.c.name).where(devices.c.name == device.name)).first() is not None:
@@ -239,10 +239,10 @@ def know_device(hub: Node, token: Credential | None, client_version: str = "") -
     if row["revoked_at"] is not None:
         raise DeviceRevoked(row["name"], f"{as_utc(row['revoked_at']):%Y-%m-%d %H:%M} UTC")
     last = row["last_contact"]
-    if values or last is None or (now - as_utc(last)).total_seconds() > _CONTACT_S:
+    if values or row["refused"] or last is None or (now - as_utc(last)).total_seconds() > _CONTACT_S:
         version = client_version[:_LONGEST_VERSION] or row["client_version"]
         with hub.transaction():
-            _set(hub.connection, token.device_id, last_contact=now, client_version=version, **values)
+            _set(hub.connection, token.device_id, last_contact=now, client_version=version, refused=0, **values)
     return _known(hub.connection, row)
 
 
@@ -283,12 +283,6 @@ def note_claims(hub: Node, device: KnownDevice, issued: datetime) -> None:
     """Note when the token of a user was issued whose claims say the device's partition."""
     with hub.transaction():
         _set(hub.connection, device.device_id, claims_issued=issued)
-
-
-def has_devices(connection: Connection) -> bool:
-    """Whether the hub has the table of devices."""
-    schemas = connection.get_execution_options().get("schema_translate_map") or {}
-    return inspect(connection).has_table(devices.name, schema=schemas.get(None))
 
 
 def _after(hours: float) -> datetime:

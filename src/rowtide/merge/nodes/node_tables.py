@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rowtide.core.formats import StoredFormat, StoreFormat
 from rowtide.core.values import frozen
@@ -16,6 +16,9 @@ from rowtide.merge.articles import Article, ArticleColumn, JoinFilter
 from rowtide.merge.nodes.table_changes import Omission, Part, TableChange
 from rowtide.merge.versions.apply import Logged
 from rowtide.merge.versions.changes import Row
+
+if TYPE_CHECKING:
+    from sqlalchemy import MetaData
 
 
 class MetadataFormat:
@@ -173,6 +176,9 @@ class NodeTables(Protocol):
 
     def prepare(self) -> None:
         """Create the metadata tables that do not exist."""
+
+    def add(self, later: MetaData) -> None:
+        """Create tables that are made with their first row, within a transaction; they belong to the others' owner."""
 
     def is_prepared(self) -> bool:
         """Whether the metadata tables exist; functions of another build are replaced. Raises `NodeOutdated`."""

@@ -20,7 +20,9 @@ class MergeSubscriptionView:
     """A merge subscription, as the hub knows it; `state` is a value of `MERGE_STATES`.
 
     `priority` decides conflicts; `partition` is the host name by which its rows are filtered, None without one.
-    `is_running` says that it synchronises now, `error` is the number of the error that its last run failed with.
+    `is_running` says that it synchronises now, `error` is the number of the error that its last run failed with. Of a
+    device that synchronises over HTTP, `device` is its name, `contact_age_s` the time since its last contact, and
+    `tokens_refused` how often it was refused since then.
     """
 
     publication: str
@@ -36,6 +38,10 @@ class MergeSubscriptionView:
     partition: str | None = None
     is_running: bool = False
     error: str | None = None
+    device: str | None = None
+    contact_age_s: float | None = None
+    client_version: str | None = None
+    tokens_refused: int | None = None
 
 
 @frozen
@@ -104,4 +110,8 @@ def _view_merge_subscription(one: MergeStatus, now: datetime, states: Mapping[st
         partition=one.host_name,
         is_running=one.state == "running",
         error=number_of(one.summary or "") if one.state == "failed" else None,
+        device=one.device,
+        contact_age_s=seconds_between(one.last_contact, now),
+        client_version=one.client_version,
+        tokens_refused=one.tokens_refused,
     )

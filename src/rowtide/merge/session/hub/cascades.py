@@ -258,17 +258,22 @@ def _tops(deleted: Set[Place], reach: Reach) -> list[Place]:
 
 
 def find_others(changes: Sequence[RowChange], known: Mapping[str, KnownVersion], source: int) -> list[RowChange]:
-    """Return the changes of rows that node `source` does not have, and that say anything new."""
+    """Return the changes of rows that node `source` does not have, also those that say nothing new: it gets no row by
+    them either.
+    """
     return [change for change in changes if _is_of_others(change, known.get(change.rowguid), source)]
+
+
+def is_news(change: RowChange, known: KnownVersion) -> bool:
+    """Whether a change is of a version that the hub does not know."""
+    return not isinstance(compare(change.version, known.version), Nothing)
 
 
 def _is_of_others(change: RowChange, known: KnownVersion | None, source: int) -> bool:
     if known is None or known.is_held or change.tombstone is TombstoneType.LEFT:
         return False
-    if known.version.presence is Presence.DELETED and known.version.lineage.version_of(source):
-        # It had the row, which is in no membership once it is deleted.
-        return False
-    return not isinstance(compare(change.version, known.version), Nothing)
+    # If it had the row, that is in no membership once it is deleted.
+    return known.version.presence is not Presence.DELETED or not known.version.lineage.version_of(source)
 
 
 def are_any_of_others(

@@ -26,11 +26,12 @@ from rowtide.merge.partitions.partition_membership import (
     put_others_rows,
 )
 from rowtide.merge.session.exchange import Attempt, Part, Received, Refused, count_writes
-from rowtide.merge.session.hub.cascades import Cascades, Judged, defer_bequests, find_others
+from rowtide.merge.session.hub.cascades import Cascades, Judged, defer_bequests, find_others, is_news
 from rowtide.merge.session.hub.decisions import Decided, HubDecisions, instead
 from rowtide.merge.session.hub.key_contests import KeyContest, KeyContests
 from rowtide.merge.session.hub.parents import (
     Families,
+    KeyColumns,
     Keys,
     LineageChecks,
     defer_orphans,
@@ -222,21 +223,20 @@ class HubReceiver(HubDecisions):
         counts: list[Counts] = []
         for (article, changes), found in zip(parts, known, strict=True):
             others = find_others(changes, found, self.source) if article.nickname in self.filters else []
-            if others:
-                self._refuse_others(article, others, found)
+            counts.append(Counts(conflicts=self._refuse_others(article, others, found) if others else 0))
             refused = {change.rowguid for change in others}
             left.append((article, [each for each in changes if each.rowguid not in refused] if refused else changes))
-            counts.append(Counts(conflicts=len(others)))
         return left, counts
 
-    def _refuse_others(self, article: Article, changes: Sequence[RowChange], known: Mapping[str, KnownVersion]) -> None:
-        """Record changes as conflicts, and let the subscriber's rows be put right; the hub's versions stay as they are.
+    def _refuse_others(self, article: Article, changes: Sequence[RowChange], known: Mapping[str, KnownVersion]) -> int:
+        """Record changes with news as conflicts, and return how many; let the subscriber's rows be put right.
 
         Nothing of the change becomes part of a version here: what its lineage says is not to be trusted.
         """
         error, rowguids = RowNotHeld.of(article.name), [change.rowguid for change in changes]
-        rows = self.node.rows.read(article, rowguids)
-        for change in changes:
+        news = [each for each in changes if is_news(each, known[each.rowguid])]
+        rows = self.node.rows.read(article, [change.rowguid for change in news]) if news else {}
+        for change in news:
             self.keep(
                 article,
                 change,
@@ -248,6 +248,7 @@ class HubReceiver(HubDecisions):
             )
         put_others_rows(self.node.connection, self.source, article, rowguids)
         self.forget_retries(article, changes)
+        return len(news)
 
     def _may_follow(self, parts: Sequence[Part], decided: Sequence[Decided], families: Sequence[Families]) -> bool:
         """Whether what the hub refuses decides what else is written in the transaction, or whether it is undone."""
@@ -261,11 +262,33 @@ class HubReceiver(HubDecisions):
 
     def read(self, parts: Sequence[Part]) -> tuple[list[Mapping[str, KnownVersion]], Keys]:
         """Return what the hub knows of received rows, and the keys that their parents have here."""
-        asked = keys_to_read(parts, self.articles)
-        rows = [(self.articles[nickname].only(columns), rowguids) for (nickname, columns), rowguids in asked.items()]
-        known, read = self.read_known_and_rows(rowguids_of(parts), rows)
+        known, keys = self._read_with_keys(rowguids_of(parts), keys_to_read(parts, self.articles))
         self.judge(parts, known)
-        return known, dict(zip(asked, read, strict=True))
+        return known, keys
+
+    def _read_with_keys(
+        self, asked: Sequence[tuple[Article, Sequence[str]]], parents: Mapping[KeyColumns, Sequence[str]]
+    ) -> tuple[list[Mapping[str, KnownVersion]], Keys]:
+        """Return what the hub knows of rows, and the keys of parents that the subscriber has.
+
+        Of others nothing is read: a child with such a key, which goes back, would tell it.
+        """
+        rows = [(self.articles[nickname].only(columns), rowguids) for (nickname, columns), rowguids in parents.items()]
+        bounded = [
+            (self.articles[nickname], parents[nickname, of]) for nickname, of in parents if nickname in self.filters
+        ]
+        known, read = self.read_known_and_rows([*asked, *bounded], rows)
+        hidden = {
+            (article.nickname, rowguid)
+            for (article, _), found in zip(bounded, known[len(asked) :], strict=True)
+            for rowguid, here in found.items()
+            if not here.is_held
+        }
+        keys = {
+            columns: {rowguid: key for rowguid, key in found.items() if (columns[0], rowguid) not in hidden}
+            for columns, found in zip(parents, read, strict=True)
+        }
+        return known[: len(asked)], keys
 
     def judge(self, parts: Sequence[Part], known: Sequence[Mapping[str, KnownVersion]]) -> None:
         """Raise `GenerationRefused` if the subscriber says what it cannot know."""
@@ -327,10 +350,7 @@ class HubReceiver(HubDecisions):
     def _read_keys(self, refused: Sequence[Refused]) -> Keys:
         """Return the keys that the parents of refused rows have here."""
         asked = keys_to_read(by_article(refused), self.articles)
-        return {
-            (nickname, columns): self.node.rows.read(self.articles[nickname].only(columns), rowguids)
-            for (nickname, columns), rowguids in asked.items()
-        }
+        return self._read_with_keys([], asked)[1] if asked else {}
 
     def _try_again(self, waiting: Mapping[int, Refused]) -> tuple[dict[int, Counts], dict[int, Refused]]:
         """Write what waited for parents that are here now; return the results, and what the hub still refuses."""

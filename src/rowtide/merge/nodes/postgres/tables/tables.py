@@ -7,11 +7,11 @@ from uuid import UUID
 
 import psycopg
 from psycopg import sql
-from sqlalchemy import text, true
+from sqlalchemy import MetaData, text, true
 from sqlalchemy.exc import DBAPIError
 
 from rowtide.databases.format_views import parse_definition
-from rowtide.databases.postgres.alterations import LOCK_TIMEOUT_S
+from rowtide.databases.postgres.alterations import LOCK_TIMEOUT_S, create_tables
 from rowtide.databases.postgres.batching import DEFERS, execute_together
 from rowtide.databases.postgres.catalogue import find_table_ids, read_tables
 from rowtide.databases.postgres.functions import guard_schema
@@ -99,6 +99,17 @@ class PostgresTables:
             self._node.format.require_writable()
             if form != completing.OWN_FORM:
                 self._renew()
+
+    def add(self, later: MetaData) -> None:
+        create_tables(self._connection, later)
+        owner = self._connection.execute(text(_OTHER_OWNER), {"schema": SCHEMA}).first()
+        if owner is None:
+            return
+        for table in later.sorted_tables:
+            name, role = quote_qualified(SCHEMA, table.name), quote(owner.name)
+            # Members of the owner share what it owns; whose membership is without SET gives it the rights alone.
+            given = f"alter table {name} owner to {role}" if owner.may_be_it else f"grant all on table {name} to {role}"
+            self._connection.execute(statement(given))
 
     def accept(self, form: str | None, place: str, definition: str | None) -> None:
         """Take metadata that are there for use: views and functions of another build are replaced by this one's.
@@ -400,6 +411,10 @@ class PostgresTables:
         self._connection.execute(statement(each))
 
 
+_OTHER_OWNER = """
+select r.rolname::text as name, pg_has_role(r.oid, 'set') as may_be_it
+from pg_namespace n join pg_roles r on r.oid = n.nspowner where n.nspname = :schema and r.rolname <> current_user
+"""
 _TYPES_OF_OTHERS = """
 select a.attname::text as column_name, o.rolname::text as owner
 from pg_attribute a join pg_type t on t.oid = a.atttypid join pg_roles o on o.oid = t.typowner

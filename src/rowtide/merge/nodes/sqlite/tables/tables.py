@@ -8,6 +8,8 @@ import os
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 
+from sqlalchemy import MetaData
+
 from rowtide.core.formats import FormatUnnumbered
 from rowtide.databases.source_table import RunAs
 from rowtide.databases.sqlite.catalogue import Column, Table, find_table
@@ -74,6 +76,9 @@ class SqliteTables:
             return
         self.accept()
         self._format.require_writable()
+
+    def add(self, later: MetaData) -> None:
+        later.create_all(self._connection)
 
     def accept(self) -> None:
         """Take metadata that are there for use: views and triggers of another build are replaced by this one's.
