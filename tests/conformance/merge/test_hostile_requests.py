@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import pytest
 from sqlalchemy import select
 
 from builders.merge.loopback import Loopback
 from builders.merge.merged_databases import PUBLICATION, Merge
-from rowtide.merge.articles import DEFAULT_LIMITS
+from rowtide.merge.articles import DEFAULT_LIMITS, FilterType
 from rowtide.merge.catalogue import list_merged
 from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.definitions import partition_mappings
@@ -50,11 +51,13 @@ class Hostile(Loopback):
     bend_request: Callable[[SyncRequest], SyncRequest] = lambda request: request
     bend_said: Callable[[Acknowledgement], Acknowledgement] = lambda said: said
     got: Sequence[RowBatch] = ()
+    answers: list[SyncAnswer] = field(default_factory=list)
 
     def synchronise(
         self, request: SyncRequest, batches: Callable[[], Iterator[RowBatch]]
     ) -> tuple[SyncAnswer, Sequence[RowBatch]]:
         answer, self.got = super().synchronise(self.bend_request(request), batches)
+        self.answers.append(answer)
         return answer, self.got
 
     def acknowledge(self, said: Acknowledgement) -> None:
@@ -148,7 +151,7 @@ NOTES = (
     "create table remark (id integer primary key, visit integer references visit (id), technician varchar(20))",
     "insert into visit values (1, 'ann', 'a'), (7345, 'ben', 'b')",
 )
-OF_TECHNICIAN = {"where": "technician = host_name()"}
+OF_TECHNICIAN: dict[str, Any] = {"where": "technician = host_name()"}
 
 
 def begin_remarks(merged: Merge) -> tuple[str, dict[str, int]]:
@@ -206,6 +209,39 @@ def test_an_old_version_makes_no_row_a_devices(merged: Merge) -> None:
     assert merged.hub.execute("select id from remark") == []
     assert ann.execute("select visit from remark where visit <> 1") == []
     assert merged.hub.execute("select technician, note from visit where id = 7345") == [("ben", "c")]
+
+
+def test_a_record_of_others_is_no_part_of_a_conflict(merged: Merge) -> None:
+    """Its device wins conflicts of records as a whole; it names another's visit as the top of a remark of its own."""
+    merged.hub.execute(*NOTES, "insert into remark values (9, 7345, 'ben')")
+    merged.merge.add_publication(PUBLICATION)
+    whole: dict[str, Any] = {
+        "record_conflict_detection": True,
+        "record_conflict_resolution": True,
+        "resolver": "subscriber-wins",
+    }
+    merged.merge.add_article(PUBLICATION, "visit", **OF_TECHNICIAN, **whole)
+    merged.merge.add_article(PUBLICATION, "remark", resolver="subscriber-wins")
+    link = "remark.visit = visit.id"
+    merged.merge.add_filter(PUBLICATION, "remark", "visit", link, filter_type=FilterType.BOTH)
+    for subscriber, options in zip(merged.subscribers, OWNERS, strict=True):
+        merged.merge.add_subscription(PUBLICATION, subscriber.url, host_name=options["host_name"])
+    merged.settle()
+    merged.hub.execute("update visit set note = 'c' where id = 7345", "update remark set technician = 'eve'")
+    with open_node(merged.hub.url) as hub:
+        nicknames = {each.name: each.nickname for each in list_merged(hub.connection)}
+    of_ben = {merged.hub.rowguid("visit", 7345), merged.hub.rowguid("remark", 9)}
+    ann = merged.subscribers[0]
+    ann.execute("insert into remark (id, visit, technician) values (5, 1, 'ann')")
+
+    found = sync(merged, bend=naming(nicknames["remark"], merged.hub.rowguid("visit", 7345)))
+    results = [one.result for one in found.answers if one.result is not None]
+    named = {each for one in results for rowguids in one.wanted.values() for each in rowguids}
+    assert results
+    assert named & of_ben == set()
+    assert merged.hub.execute("select note from visit where id = 7345") == [("c",)]
+    assert merged.hub.execute("select technician from remark where id = 9") == [("eve",)]
+    assert ann.execute("select id from visit where id <> 1") == []
 
 
 def test_a_device_keeps_no_row_that_left(merged: Merge) -> None:

@@ -208,6 +208,7 @@ class HubRecordDecisions:
             for buried in self.buried[top]:
                 asked[places[top]].setdefault(buried, None)
         known, present = self.read(kind, {key for each in asked for key in each})
+        others = self._find_others(known, present.keys() - sent.keys())
         articles = {article.nickname: article for article in kind.articles}
         return [
             [
@@ -215,10 +216,21 @@ class HubRecordDecisions:
                     articles[key[0]], key[1], change, known.get(key), present.get(key), key in sent and sent[key][1]
                 )
                 for key, change in each.items()
-                if change is not None or self._is_news(key, known.get(key))
+                if change is not None or (key not in others and self._is_news(key, known.get(key)))
             ]
             for each in asked
         ]
+
+    def _find_others(self, known: Mapping[Place, KnownVersion], places: Iterable[Place]) -> set[Place]:
+        """Return the rows that are none of the subscriber's.
+
+        A device that names the top row of another's record as that of a row of its own gets no part in that record.
+        """
+        found: set[Place] = set()
+        for nickname, rowguids in by_nickname(each for each in places if not known[each].is_held).items():
+            belonging = self.receiver.node.rows.find_belonging(self.receiver.filters[nickname], rowguids)
+            found.update((nickname, rowguid) for rowguid in rowguids if rowguid not in belonging)
+        return found
 
     def read_known(self, kind: RecordType, places: Iterable[Place]) -> dict[Place, KnownVersion]:
         """Return what the hub knows of rows."""
