@@ -27,8 +27,7 @@ from benchmarks.memory import find_peak_memory
 from benchmarks.source import Source, open_source
 from benchmarks.table import Sizes, Table
 from rowtide.gateway.client import make_request_key, send_plain
-from rowtide.gateway.device import Device
-from rowtide.gateway.first_file import fetch_first_file
+from rowtide.gateway.device import Device, fetch_first_file
 from rowtide.gateway.requests import DeviceRegistration, RegisteredDevice, Wait
 from rowtide.gateway.wire.envelopes import Envelope, write
 from rowtide.merge.api import MergeReplication

@@ -21,8 +21,6 @@ from rowtide.gateway.errors import (
 from rowtide.gateway.hubs import Hub, Workers
 from rowtide.gateway.jwt_identity import Claims, Issuer
 from rowtide.gateway.limits import DEFAULT_GATEWAY_LIMITS
-from rowtide.gateway.own_conflicts import list_own_conflicts
-from rowtide.gateway.partition_moves import as_claimed, claimed, is_to_move, move_device, without_download
 from rowtide.gateway.requests import DeviceRegistration, Done, FileRequest, More, MoreRequest, RegisteredDevice
 from rowtide.gateway.synchronising import (
     Downloads,
@@ -32,6 +30,12 @@ from rowtide.gateway.synchronising import (
     answer_schema,
     answer_sync,
     answer_validation,
+    as_claimed,
+    claimed,
+    is_to_move,
+    list_own_conflicts,
+    move_device,
+    without_download,
 )
 from rowtide.gateway.wire.envelopes import SPOKEN_TEXT, Envelope, read
 from rowtide.merge.catalogue import has_devices

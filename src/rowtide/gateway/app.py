@@ -52,8 +52,7 @@ from rowtide.gateway.limits import (
 from rowtide.gateway.requests import CLAIMS_HEADER, CLIENT_HEADER, KEY_HEADER, PROTOCOL_HEADER, Wait, Waited
 from rowtide.gateway.waiting import HeadWatch
 from rowtide.gateway.wire import problems
-from rowtide.gateway.wire.compression import Unfit, pack, unpack
-from rowtide.gateway.wire.envelopes import CONTENT_TYPE, VERSION, Envelope, read, write
+from rowtide.gateway.wire.envelopes import CONTENT_TYPE, VERSION, Envelope, Unfit, pack, read, unpack, write
 from rowtide.listening import read_bearer
 from rowtide.merge.devices.credentials import read_token
 from rowtide.merge.session.messages import SyncAnswer

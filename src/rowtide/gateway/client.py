@@ -28,8 +28,7 @@ from rowtide.gateway.errors import (
 from rowtide.gateway.limits import retry_pause_s
 from rowtide.gateway.requests import CLAIMS_HEADER, CLIENT_HEADER, KEY_HEADER, PROTOCOL_HEADER
 from rowtide.gateway.wire import problems
-from rowtide.gateway.wire.compression import Unfit, pack, unpack
-from rowtide.gateway.wire.envelopes import CONTENT_TYPE, Envelope, parse, read, write
+from rowtide.gateway.wire.envelopes import CONTENT_TYPE, Envelope, Unfit, pack, parse, read, unpack, write
 from rowtide.gateway.wire.typed_json import Misfit
 from rowtide.merge.errors.subscribing import DownloadLost
 

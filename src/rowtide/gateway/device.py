@@ -1,44 +1,144 @@
-"""A device that only reaches a gateway: `rowtide.device(path, url)`."""
+"""A device that only reaches a gateway: `rowtide.device(path, url)`, its messages, and how it gets its first file."""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import os
+import random
 import secrets
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
+from glob import escape
 from pathlib import Path
 from typing import Self
 
-from rowtide.core.errors import FileNotWritable
+from rowtide.core.errors import FileNotWritable, Retryable
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.passwords import FilePassword
 from rowtide.gateway.client import GatewayClient, make_request_key, read_gateway_url, send_plain
-from rowtide.gateway.errors import DeviceNotRegistered, PublicationUnclear
-from rowtide.gateway.first_file import fetch_first_file
+from rowtide.gateway.errors import DeviceFileDamaged, DeviceNotRegistered, PublicationUnclear
+from rowtide.gateway.limits import retry_pause_s
 from rowtide.gateway.requests import (
     LONGEST_WAIT_S,
     DeviceConflict,
     DeviceConflicts,
+    DeviceFile,
     DeviceRegistration,
     Done,
+    FileRequest,
+    More,
+    MoreRequest,
     RegisteredDevice,
     Wait,
     Waited,
 )
-from rowtide.gateway.transport import GatewayTransport
+from rowtide.gateway.wire.envelopes import Envelope
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Progress
 from rowtide.merge.catalogue import get_publication, list_publications, read_nickname
 from rowtide.merge.errors.devices import TokenRefused
-from rowtide.merge.inspection.validating import ArticleValidation, validate_device
+from rowtide.merge.inspection.validating import ArticleValidation, ValidateAnswer, ValidateRequest, validate_device
 from rowtide.merge.nodes.connecting import open_synchronised
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.progress import list_subscriptions
 from rowtide.merge.publishing.device_requests import fill_again, follow_hub, synchronise_device
+from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.publishing.snapshots import SnapshotProgress
 from rowtide.merge.session.history import Summary
+from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncAnswer, SyncRequest
 from rowtide.merge.session.over_transport import find_device
-from rowtide.merge.session.pending import PendingChanges, list_pending_of_device
+from rowtide.merge.session.pending import PendingAtHub, PendingChanges, list_pending_of_device
+
+
+@dataclass(slots=True)
+class GatewayTransport:
+    """See `DeviceTransport`."""
+
+    client: GatewayClient
+
+    def synchronise(
+        self, request: SyncRequest, batches: Callable[[], Iterator[RowBatch]]
+    ) -> tuple[SyncAnswer, Sequence[RowBatch]]:
+        answer = self.client.ask("sync", Envelope(request, list(batches())), SyncAnswer)
+        return answer.message, answer.batches
+
+    def follow(self, state: DeviceState) -> SchemaStep:
+        step: SchemaStep = self.client.ask("follow", Envelope(state), SchemaStep).message
+        return step
+
+    def fetch(self, session: int, generation: int, first: int) -> Sequence[RowBatch]:
+        return self.client.ask("more", Envelope(MoreRequest(session, generation, first)), More).batches
+
+    def list_pending(self, state: DeviceState) -> PendingAtHub:
+        found: PendingAtHub = self.client.ask("pending", Envelope(state), PendingAtHub).message
+        return found
+
+    def validate(self, request: ValidateRequest) -> ValidateAnswer:
+        answer: ValidateAnswer = self.client.ask("validate", Envelope(request), ValidateAnswer).message
+        return answer
+
+    def acknowledge(self, said: Acknowledgement) -> None:
+        self.client.ask("acknowledge", Envelope(said), Done)
+
+
+_PIECE = 1 << 20
+
+
+def fetch_first_file(client: GatewayClient, path: Path, key: str, *, replaces: bool = False) -> None:
+    """Make a device's file of what its hub has for it; a repeated call goes on where an earlier one was cut.
+
+    The file is not there before it is whole. Raises `DeviceHasFile`, `DeviceFileDamaged`, `FileNotWritable`, and what
+    `GatewayClient.ask` raises.
+    """
+    said = send_plain(client, "file", FileRequest(replaces), DeviceFile, key=key)
+    part = path.with_name(f"{path.name}.{said.sha256[:12]}.part")
+    try:
+        _fetch(client, said, part)
+        _require_same(client, said, part)
+        _unpack(part, path)
+    except OSError as error:
+        raise FileNotWritable(str(path), error.strerror or str(error)) from error
+
+
+def _fetch(client: GatewayClient, said: DeviceFile, part: Path) -> None:
+    """Append what is missing; each attempt that brings anything is followed by as many others as the first."""
+    failures = 0
+    with open(part, "ab") as file:
+        while (begin := file.tell()) < said.size:
+            try:
+                file.writelines(client.fetch(f"files/{said.name}", begin))
+            except Retryable:
+                failures = 1 if file.tell() > begin else failures + 1
+                if failures >= client.attempts:
+                    raise
+                client.pause(retry_pause_s(None, failures - 1, random.random()))  # noqa: S311
+
+
+def _require_same(client: GatewayClient, said: DeviceFile, part: Path) -> None:
+    with open(part, "rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != said.sha256:
+        part.unlink()
+        raise DeviceFileDamaged(client.url)
+
+
+def _unpack(part: Path, path: Path) -> None:
+    whole = path.with_name(f"{path.name}.new")
+    with gzip.open(part, "rb") as source, open(whole, "wb") as target:
+        shutil.copyfileobj(source, target, _PIECE)
+        target.flush()
+        os.fsync(target.fileno())
+    # Never over a file that has come there meanwhile.
+    failpoint("first_file.before")
+    os.link(whole, path)
+    failpoint("first_file.after")
+    whole.unlink()
+    # Also what came of a file that another gateway has made anew.
+    for left in path.parent.glob(f"{escape(path.name)}.*.part"):
+        left.unlink()
 
 
 class Device:

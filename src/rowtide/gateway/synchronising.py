@@ -1,4 +1,4 @@
-"""Synchronisations of devices at their hub: who may ask for which, and the rest of downloads.
+"""Synchronisations of devices at their hub: who may ask for which, moves of partitions, conflicts, rests of downloads.
 
 Nothing is kept between two requests but the rest of a download, which any gateway can make again: it begins after the
 last generation that the device has confirmed.
@@ -8,22 +8,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from threading import Lock
 
-from rowtide.gateway.requests import MoreRequest
+from sqlalchemy import ColumnElement, cast, select
+
+from rowtide.gateway.errors import DeviceMoved
+from rowtide.gateway.jwt_identity import Claims, must_move
+from rowtide.gateway.requests import DeviceConflict, DeviceConflicts, MoreRequest
 from rowtide.gateway.wire.envelopes import Envelope
-from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, Partition
-from rowtide.merge.devices.registered import KnownDevice, bind_subscription, require_publication
+from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Partition
+from rowtide.merge.catalogue import get_publication, list_articles
+from rowtide.merge.definitions import conflicts_info, partition_groups, partition_mappings, subscriptions
+from rowtide.merge.devices.registered import KnownDevice, bind_subscription, note_claims, require_publication
 from rowtide.merge.errors.devices import DeviceFileDiffers
 from rowtide.merge.errors.subscribing import DownloadLost, MergeSubscriptionUnknown, UploadMalformed
 from rowtide.merge.inspection.validating import ValidateAnswer, ValidateRequest, serve_validation
 from rowtide.merge.nodes.node import Node
+from rowtide.merge.partitions.filters import bind_articles, require_values
 from rowtide.merge.publishing.device_requests import serve_device, serve_schema
+from rowtide.merge.publishing.following import move
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncRequest
-from rowtide.merge.session.pairing import Pairing, require_met
+from rowtide.merge.session.pairing import Pairing, read_hub, require_met
 from rowtide.merge.session.pending import PendingAtHub, serve_pending
 from rowtide.merge.session.serving import SessionAnswer, acknowledge, meet
 
@@ -198,3 +207,95 @@ def _admit(hub: Node, device: KnownDevice, state: DeviceState, pairing: Pairing)
         raise DeviceFileDiffers(device.name)
     require_met(state, pairing)
     bind_subscription(hub, device, at_hub.subid)
+
+
+def list_own_conflicts(hub: Node, device: KnownDevice) -> DeviceConflicts:
+    """Return the conflicts in which a device's change lost, as its hub keeps them, oldest first.
+
+    The row that won is given while the device has it: of a row that it has no more, or never had, it reads nothing.
+    """
+    c, pubid = conflicts_info.c, get_publication(hub.connection, device.publication).pubid
+    of_device = subscriptions.c.subid == (device.subid or "")
+    nickname = select(subscriptions.c.replnickname).where(of_device).scalar_subquery()
+    own = (c.pubid == pubid) & (c.origin_datasource_id == nickname)
+    is_there = _is_there(hub, pubid, nickname).label("is_there")
+    rows = hub.connection.execute(
+        select(conflicts_info, is_there).where(own).order_by(c.MSrepl_create_time, c.conflict_id)
+    )
+    return DeviceConflicts(
+        tuple(
+            DeviceConflict(
+                conflict_id=row.conflict_id,
+                article=row.article,
+                rowguid=row.rowguid,
+                conflict_type=row.conflict_type,
+                reason_code=row.reason_code,
+                reason_text=row.reason_text,
+                losing_row=row.losing_row,
+                winning_row=row.winning_row if row.is_there else None,
+                is_resolved=row.resolved_time is not None,
+            )
+            for row in rows
+        )
+    )
+
+
+def _is_there(hub: Node, pubid: str, nickname: ColumnElement[int]) -> ColumnElement[bool]:
+    """Return the condition of conflicts whose rows a subscriber has: by the membership, if the article is filtered."""
+    filtered = bind_articles(list_articles(hub.connection, pubid), None)
+    members = partition_mappings.c
+    is_member = (
+        (members.replnickname == nickname)
+        & (members.tablenick == conflicts_info.c.tablenick)
+        & (members.rowguid == cast(conflicts_info.c.rowguid, members.rowguid.type))
+        & (members.generation >= 0)
+        & ~members.is_leaving
+    )
+    has_row = select(members.rowguid).where(is_member).exists()
+    return conflicts_info.c.tablenick.not_in([*filtered]) | has_row
+
+
+# Partitions of devices whose users sign in by JSON Web Tokens: changed claims move a device. The device's own token
+# uploads what was changed, by whomever, in the partition that was recorded then; what is downloaded follows the
+# claims of the user who asks. So a tablet that is handed on neither stops nor loses anything.
+
+
+def partition_of(hub: Node, subid: str) -> Partition | None:
+    """Return the partition of a subscription; None if there is no such subscription."""
+    functions = (partition_groups.c.HOST_NAME_FN, partition_groups.c.SUSER_NAME_FN)
+    joined = subscriptions.outerjoin(partition_groups, partition_groups.c.partition_id == subscriptions.c.partition_id)
+    row = hub.connection.execute(select(*functions).select_from(joined).where(subscriptions.c.subid == subid)).first()
+    return None if row is None else Partition(*row)
+
+
+def claimed(hub: Node, device: KnownDevice, claims: Claims) -> Claims:
+    """Return claims with those values alone that filters use. Raises `PartitionValueMissing`, `PartitionValueUnfit`."""
+    publication = get_publication(hub.connection, device.publication)
+    articles = list_articles(hub.connection, publication.pubid)
+    return replace(claims, partition=require_values(publication, articles, claims.partition))
+
+
+def is_to_move(hub: Node, device: KnownDevice, claims: Claims) -> bool:
+    """Return whether a device is to be moved before it downloads. Raises `ClaimsOlder`."""
+    recorded = None if device.subid is None else partition_of(hub, device.subid)
+    return recorded is not None and must_move(device, claims, recorded)
+
+
+def without_download(request: SyncRequest) -> SyncRequest:
+    """Return a request as one that uploads alone."""
+    return replace(request, exchange=ExchangeType.UPLOAD)
+
+
+def move_device(hub: Node, device: KnownDevice, claims: Claims) -> DeviceMoved:
+    """Move a device that has uploaded; return what it is told, so that it asks again. Raises `SessionReplaced`."""
+    assert device.subid is not None
+    found = read_hub(hub, device.publication, [device.subid])
+    move(hub, found.pair(found.subscriptions[0], found.subscriptions[0], ()), claims.partition)
+    note_claims(hub, device, claims.issued)
+    return DeviceMoved(device.name)
+
+
+def as_claimed(hub: Node, device: KnownDevice, claims: Claims, issued: datetime) -> KnownDevice:
+    """Return a device that begins in the partition of its user."""
+    note_claims(hub, device, issued)
+    return replace(device, partition=claims.partition)

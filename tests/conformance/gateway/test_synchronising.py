@@ -21,7 +21,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.gateway.device import Device
 from rowtide.gateway.errors import DeviceHasFile, DeviceNotRegistered
 from rowtide.gateway.limits import GatewayLimits
-from rowtide.gateway.wire.compression import pack
+from rowtide.gateway.wire.envelopes import pack
 from rowtide.handle import connect
 from rowtide.merge.definitions import devices
 from rowtide.merge.errors.devices import DeviceFileDiffers, DeviceRevoked, TokenOfAnother, TokenRefused

@@ -17,8 +17,7 @@ from rowtide.gateway.errors import (
     GatewayNotReached,
 )
 from rowtide.gateway.requests import Done, Wait, Waited
-from rowtide.gateway.wire.compression import pack
-from rowtide.gateway.wire.envelopes import CONTENT_TYPE, Envelope, write
+from rowtide.gateway.wire.envelopes import CONTENT_TYPE, Envelope, pack, write
 
 GOOD = write(Envelope(Waited(has_changes=True)))
 PLAIN = {"protocol": 1, "batches": [], "is_last": True}

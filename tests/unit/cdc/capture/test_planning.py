@@ -287,7 +287,7 @@ def test_skipped_transaction_is_noted_for_affected_instances() -> None:
     }
     plan = plan_cycle(skipping(950, end=990), active, Position(900))
 
-    assert plan.skipped == (Skipped(ACTIVE["m1"], CommitLsn(950), "too large"),)
+    assert plan.skipped == (Skipped(ACTIVE["m1"], CommitLsn(950), "the transaction was skipped: too large"),)
     assert not plan.is_empty
 
 
@@ -393,4 +393,4 @@ def test_left_out_transaction_is_not_read_with_more_memory_later() -> None:
     plan = plan_cycle(state, ACTIVE, START)
 
     assert worked_paths(plan) == {"m1": ["ours", "behind"]}
-    assert plan.skipped == (Skipped(ACTIVE["m1"], CommitLsn(300), "large"),)
+    assert plan.skipped == (Skipped(ACTIVE["m1"], CommitLsn(300), "changes of the transaction were omitted: large"),)
