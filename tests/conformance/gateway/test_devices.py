@@ -202,7 +202,9 @@ def test_a_device_that_asks_too_often_is_told_when_to_return(gateway: Gateway) -
         with pytest.raises(TokenRefused):
             leave(client)
     token = {"Authorization": f"Bearer {client.token}"}
-    status, headers, body = gateway.send("POST", f"/{HUB}/logout", b"{}", token)
+    # A request may be due every two seconds: on a slow machine some more are answered.
+    sent = (gateway.send("POST", f"/{HUB}/logout", b"{}", token) for _ in range(300))
+    status, headers, body = next(each for each in sent if each[0] != 401)
     assert (status, json.loads(body)["code"]) == (429, "RT-8413")
     assert int(headers["retry-after"]) >= 1
 

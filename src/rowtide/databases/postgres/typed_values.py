@@ -5,11 +5,10 @@ from __future__ import annotations
 import binascii
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import psycopg
 import pyarrow as pa
 
 from rowtide.databases.lake_types import LakeType
@@ -30,6 +29,9 @@ from rowtide.databases.lake_values.casting import (
     where,
     whole_numbers,
 )
+
+if TYPE_CHECKING:
+    import psycopg
 
 _HEX_PREFIX = b"\\x"
 
