@@ -11,7 +11,7 @@ from dataclasses import field
 from datetime import UTC, datetime
 from typing import cast
 
-from sqlalchemy import ColumnElement, and_, func, or_, select, true, update
+from sqlalchemy import ColumnElement, and_, false, func, or_, select, true, update
 
 from rowtide.core.values import frozen
 from rowtide.databases.types.registry import kind_of
@@ -334,7 +334,7 @@ class _Resolution:
         held = [
             and_(mapped.tablenick == self._article_of(row).nickname, mapped.rowguid == row.rowguid) for row in self.rows
         ]
-        return subscriptions.c.replnickname.in_(select(mapped.replnickname).where(or_(*held)))
+        return subscriptions.c.replnickname.in_(select(mapped.replnickname).where(or_(false(), *held)))
 
     def _article_of(self, row: ResolvedRow) -> Article:
         return find_article(self.publication, list(self.articles.values()), row.table)
