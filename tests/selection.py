@@ -26,7 +26,7 @@ FOR_A_MODULE = ("captured_types", "servers")
 """Fixtures that all tests of a module take in the same form, since each form costs its set-up."""
 CASES_A_TURN = 12
 ON_SPARK = "spark"
-SECONDS_A_MODULE = 8.0
+SECONDS_A_MODULE = 6.0
 """How long the tests of a module may take together, outside `unit`."""
 SECONDS_A_TEST = {"scenarios": 12.0, "properties": 6.0, "live": 2.0, "conformance": 1.0, "integration": 1.0}
 """About how long a test takes that was never measured, by its folder; elsewhere it is soon over."""

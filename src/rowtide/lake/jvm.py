@@ -238,7 +238,7 @@ def _last_complaint(output: str) -> str:
 # takes 0.1 s and 1 MB. Its dependencies have compiled parts and have to be installed. To a JVM that runs already
 # (spark-submit, a session of the user's) no jars are added: its class path is fixed.
 
-_PACKAGE = Path(__file__).parents[2]
+_PACKAGE = Path(__file__).parents[1]
 
 
 def ship_package(context: SparkContext) -> None:
