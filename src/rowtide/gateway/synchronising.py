@@ -218,7 +218,7 @@ def list_own_conflicts(hub: Node, device: KnownDevice) -> DeviceConflicts:
     of_device = subscriptions.c.subid == (device.subid or "")
     nickname = select(subscriptions.c.replnickname).where(of_device).scalar_subquery()
     own = (c.pubid == pubid) & (c.origin_datasource_id == nickname)
-    is_there = _is_there(hub, pubid, nickname).label("is_there")
+    is_there = _presence(hub, pubid, nickname).label("is_there")
     rows = hub.connection.execute(
         select(conflicts_info, is_there).where(own).order_by(c.MSrepl_create_time, c.conflict_id)
     )
@@ -240,7 +240,7 @@ def list_own_conflicts(hub: Node, device: KnownDevice) -> DeviceConflicts:
     )
 
 
-def _is_there(hub: Node, pubid: str, nickname: ColumnElement[int]) -> ColumnElement[bool]:
+def _presence(hub: Node, pubid: str, nickname: ColumnElement[int]) -> ColumnElement[bool]:
     """Return the condition of conflicts whose rows a subscriber has: by the membership, if the article is filtered."""
     filtered = bind_articles(list_articles(hub.connection, pubid), None)
     members = partition_mappings.c
