@@ -1,4 +1,4 @@
-"""Emission of events: to the log, and to whoever listens in this process."""
+"""Emission of events: to the log, and to listeners in this process."""
 
 from __future__ import annotations
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import trustme
 
+from builders.servers.poolers import await_listening
+
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "how-to" / "gateway.md"
 _PROGRAMS = ROOT / ".venv" / "proxies"
@@ -129,21 +131,11 @@ def _running(command: Sequence[str], folder: Path, port: int) -> Iterator[None]:
             command, stdin=subprocess.DEVNULL, stdout=written, stderr=written, env=environment, cwd=folder
         )
     try:
-        _await_listening(process, port, log)
+        await_listening(process, port, log)
         yield
     finally:
         process.terminate()
         process.wait()
-
-
-def _await_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    while True:
-        assert process.poll() is None, log.read_text()
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except ConnectionRefusedError:
-            continue
-        return
 
 
 def _free_port() -> int:

@@ -75,14 +75,15 @@ def pooling(server: EmbeddedServer, folder: Path, mode: Mode, *more: str) -> Ite
             env={"PATH": os.defpath, "LD_LIBRARY_PATH": str(_FOLDER)},
         )
     try:
-        _await_listening(process, port, log)
+        await_listening(process, port, log)
         yield Pooler(port)
     finally:
         process.kill()
         process.wait()
 
 
-def _await_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def await_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    """Return once a process listens on a port; fail with its log if it ends before."""
     while True:
         assert process.poll() is None, log.read_text()
         try:

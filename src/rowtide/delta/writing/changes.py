@@ -80,6 +80,7 @@ def commit_change(location: Location, plan: Callable[[Snapshot], CommitChange | 
         try:
             number = _put(location, Last(snapshot.version, begun), change)
         except CommitLost:
+            # The other commit may have removed what this one is planned on: it is planned again, on the table of now.
             continue
         maintain_log(location, number, (change.metadata or snapshot.metadata).properties)
         return True
