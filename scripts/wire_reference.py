@@ -86,9 +86,16 @@ as long again by chance.
 | rows by article | an object: the article's nickname to a list of rowguids |
 | definition of an article | a text, which a client stores and sends back as it is |
 
-A batch has `article`, its nickname; `versions`, each with `lineage` and `last`, and `columns`, `tombstone`, `priority` and
-`overrules` if there are any; and `rows`, each a list of its rowguid, the place of its version in `versions`, and its values
-in the order of the article's columns, null for a tombstone; `bases` and `parents` follow where there are any.
+A batch has rows of one article, or tombstones, column by column, which gzip makes smaller:
+
+| field | |
+|---|---|
+| `article` | the article's nickname |
+| `versions` | each with `lineage` and `last`, and `columns`, `tombstone`, `priority` and `overrules` if there are any |
+| `places` | of each row, the place of its version in `versions`, from 0 |
+| `rowguids` | 36 texts: the first has the first character of each row's rowguid, and so on |
+| `columns` | of each of the article's columns, in their order, a list of the rows' values; null for tombstones |
+| `bases`, `parents` | of each row, if any row has some |
 
 ## The first file
 

@@ -202,7 +202,7 @@ class Client:
         self, article: dict[str, Any], purged: bytes, generation: int, found: list[Any], *, is_gone: bool
     ) -> dict[str, Any]:
         own = entry(self.get("nickname"), generation)
-        versions, rows = [], []
+        versions, rows, rowguids = [], [], []
         for rowguid, marks, is_new in found:
             lineage, columns = self._version(article, rowguid, b"" if is_new else purged)
             tracked = {place for place, mark in enumerate(marks) if mark == "1" and not is_new}
@@ -212,8 +212,15 @@ class Client:
             if is_gone:
                 version["tombstone"] = 1
             versions.append(version)
-            rows.append([rowguid, len(versions) - 1, None if is_gone else self._row(article, rowguid)])
-        return {"article": article["nickname"], "versions": versions, "rows": rows}
+            rowguids.append(rowguid)
+            rows.append(None if is_gone else self._row(article, rowguid))
+        return {
+            "article": article["nickname"],
+            "versions": versions,
+            "places": list(range(len(versions))),
+            "rowguids": ["".join(each) for each in zip(*rowguids, strict=True)],
+            "columns": None if is_gone else [list(column) for column in zip(*rows, strict=True)],
+        }
 
     def _version(self, article: dict[str, Any], rowguid: str, absent: bytes) -> tuple[bytes, bytes]:
         found = self.file.execute(
@@ -263,7 +270,10 @@ class Client:
     def _apply(self, article: dict[str, Any], batch: dict[str, Any]) -> None:
         nickname, table = article["nickname"], article["table_in_files"] or article["table"]
         types = [column["type_text"] for column in article["columns"]]
-        for rowguid, place, values, *_ in batch["rows"]:
+        rowguids = ["".join(each) for each in zip(*batch["rowguids"], strict=True)]
+        is_gone = batch["columns"] is None
+        rows = [None] * len(rowguids) if is_gone else list(zip(*batch["columns"], strict=True))
+        for rowguid, place, values in zip(rowguids, batch["places"], rows, strict=True):
             version = batch["versions"][place]
             self.file.execute(f'delete from "{table}" where rowguid = ?', (rowguid,))
             if values is not None:

@@ -1,21 +1,23 @@
-"""Batches of rows as JSON: what thousands of rows have in common is sent once. Pure.
+"""A batch of rows as JSON, column by column. Pure.
 
-Rows that were changed between the same synchronisations have one version; it stands once in `versions`, and each row
-has its place there, as `number_alike` groups what is staged. A row is `[rowguid, place, values]`, with `bases` and
-`parents` after them where it has any; its values are null for a tombstone.
+Most rows of a batch have the same version, as an upload has one generation; it stands once in `versions`, and `places`
+has the place there of each row's. `columns` has the values of each column, null for tombstones; `bases` and `parents`
+have an element for each row where any row has some.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 from rowtide.gateway.wire.typed_json import Misfit, decode_bytes, from_json, to_json, treat
 from rowtide.merge.session.messages import RowBatch
-from rowtide.merge.versions.changes import RowChange, TombstoneType
+from rowtide.merge.versions.changes import Row, RowChange
 from rowtide.merge.versions.comparison import Malformed
 from rowtide.merge.versions.composition import (
+    are_rowguids,
     read_bases,
     read_columns,
     read_last,
@@ -27,26 +29,42 @@ from rowtide.merge.versions.composition import (
 )
 
 _VERSION_FIELDS = ("lineage", "last", "columns", "tombstone", "priority", "overrules")
-_SHORTEST_ROW, _LONGEST_ROW = 3, 5
-_ABSENT: tuple[Any, ...] = (None, ())
-"""What a row has for the values that it omits at its end."""
+_FIELDS = frozenset({"article", "versions", "places", "rowguids", "columns"})
+_RARE_FIELDS = frozenset({"bases", "parents"})
+_ROWGUID_LENGTH = 36
 
 
 def encode_batch(batch: RowBatch) -> dict[str, Any]:
     """Return a batch as what `json` writes."""
-    places: dict[tuple[object, ...], int] = {}
+    found: dict[tuple[object, ...], int] = {}
     versions: list[dict[str, Any]] = []
-    rows = []
+    places = []
     for change in batch.changes:
         key = (change.lineage, change.last, change.columns, change.tombstone, change.priority, change.overrules)
-        place = places.setdefault(key, len(versions))
+        place = found.setdefault(key, len(versions))
         if place == len(versions):
             versions.append(_encode_version(change))
-        row = [change.rowguid, place, change.row]
-        if change.bases is not None or change.parents:
-            row += [change.bases, *([change.parents] if change.parents else ())]
-        rows.append(row)
-    return {"article": batch.article, "versions": versions, "rows": rows}
+        places.append(place)
+    rows = [change.row for change in batch.changes if change.row is not None]
+    document = {
+        "article": batch.article,
+        "versions": versions,
+        "places": places,
+        "rowguids": _encode_rowguids(batch.changes),
+        "columns": list(zip(*rows, strict=True)) if len(rows) == len(places) else None,
+    }
+    if any(change.bases is not None for change in batch.changes):
+        document["bases"] = [change.bases for change in batch.changes]
+    if any(change.parents for change in batch.changes):
+        document["parents"] = [change.parents for change in batch.changes]
+    return document
+
+
+def _encode_rowguids(changes: Sequence[RowChange]) -> list[str]:
+    # Neighbours share their time, so that the first texts repeat one character; row by row, the random digits between
+    # them would cost gzip twice what they say.
+    joined = "".join([change.rowguid for change in changes])
+    return [joined[place::_ROWGUID_LENGTH] for place in range(_ROWGUID_LENGTH)]
 
 
 def _encode_version(change: RowChange) -> dict[str, Any]:
@@ -68,20 +86,40 @@ def _base64(encoded: bytes) -> str:
 
 def decode_batch(document: Any, place: str) -> RowBatch:
     """Return the batch that a document stands for. Raises `Misfit`: any of it may be made up."""
-    if not isinstance(document, dict) or document.keys() != {"article", "versions", "rows"}:
-        raise Misfit(place, "it does not have the fields article, versions and rows")
-    listed, rows = document["versions"], document["rows"]
-    if not isinstance(listed, list) or not isinstance(rows, list):
-        raise Misfit(place, "versions and rows are no lists")
-    versions = [_decode_version(one, f"{place}.versions[{at}]") for at, one in enumerate(listed)]
-    article = from_json(int, document["article"], f"{place}.article")
-    return RowBatch(article, [_decode_row(one, versions, f"{place}.rows[{at}]") for at, one in enumerate(rows)])
+    if not isinstance(document, dict) or not _FIELDS <= document.keys() <= _FIELDS | _RARE_FIELDS:
+        raise Misfit(place, f"it has other fields than {', '.join(sorted(_FIELDS | _RARE_FIELDS))}")
+    versions = [
+        _decode_version(one, f"{place}.versions[{at}]")
+        for at, one in enumerate(_listed(document["versions"], f"{place}.versions"))
+    ]
+    places = _listed(document["places"], f"{place}.places")
+    if any(type(at) is not int or not 0 <= at < len(versions) for at in places):
+        raise Misfit(f"{place}.places", "a version is not in the batch")
+    columns, number = document["columns"], len(places)
+    if any((versions[at].tombstone is None) == (columns is None) for at in set(places)):
+        raise Misfit(f"{place}.columns", "only tombstones have no values, and they have a type")
+    changes = [
+        versions[at]._replace(rowguid=rowguid, row=row, bases=own_bases, parents=own_parents)
+        for at, rowguid, row, own_bases, own_parents in zip(
+            places,
+            _decode_rowguids(document["rowguids"], number, f"{place}.rowguids"),
+            repeat(None, number) if columns is None else _decode_columns(columns, number, f"{place}.columns"),
+            _decode_bases(document.get("bases"), number, f"{place}.bases"),
+            _decode_parents(document.get("parents"), number, f"{place}.parents"),
+            strict=True,
+        )
+    ]
+    return RowBatch(from_json(int, document["article"], f"{place}.article"), changes)
 
 
-Version = tuple[bytes, bytes, bytes | None, TombstoneType | None, float | None, int | None]
+def _listed(given: Any, place: str, number: int | None = None) -> list[Any]:
+    if not isinstance(given, list) or number not in (None, len(given)):
+        raise Misfit(place, "it is no list" if number is None else f"it is no list of {number}")
+    return given
 
 
-def _decode_version(given: Any, place: str) -> Version:
+def _decode_version(given: Any, place: str) -> RowChange:
+    """Return what rows of a version share, as a change that has no row yet."""
     if not isinstance(given, dict) or not {"lineage", "last"} <= given.keys() <= {*_VERSION_FIELDS}:
         raise Misfit(place, f"it has other fields than {', '.join(_VERSION_FIELDS)}")
     overrules, priority = given.get("overrules"), given.get("priority")
@@ -94,48 +132,58 @@ def _decode_version(given: Any, place: str) -> Version:
         found = None if columns is None else read_columns(decode_bytes(columns, f"{place}.columns"))
         assert lineage is not None
         assert last is not None
-        return (
+        return RowChange(
+            "",
             lineage,
             last,
             found,
+            None,
             None if given.get("tombstone") is None else read_tombstone_type(given["tombstone"]),
-            read_priority(priority),
-            None if overrules is None else read_version(from_json(int, overrules, f"{place}.overrules")),
+            priority=read_priority(priority),
+            overrules=None if overrules is None else read_version(from_json(int, overrules, f"{place}.overrules")),
         )
     except Malformed as error:
         raise Misfit(place, str(error)) from error
 
 
-def _decode_row(given: Any, versions: Sequence[Version], place: str) -> RowChange:
-    if not isinstance(given, list) or not _SHORTEST_ROW <= len(given) <= _LONGEST_ROW:
-        raise Misfit(place, "it is no list of a rowguid, the place of its version, and its values")
-    rowguid, at, values, bases, parents = (*given, *_ABSENT[len(given) - _SHORTEST_ROW :])
-    if type(at) is not int or not 0 <= at < len(versions):
-        raise Misfit(place, "its version is not in the batch")
-    lineage, last, columns, tombstone, priority, overrules = versions[at]
-    if (values is None) != (tombstone is not None):
-        raise Misfit(place, "only a tombstone has no values, and it has a type")
+def _decode_rowguids(given: Any, number: int, place: str) -> list[str]:
+    texts = _listed(given, place, _ROWGUID_LENGTH)
+    if not all(isinstance(one, str) and len(one) == number for one in texts):
+        raise Misfit(place, f"it has other elements than texts of {number} characters")
+    rowguids = list(map("".join, zip(*texts, strict=True)))
+    for at, rowguid in enumerate(() if are_rowguids(rowguids) else rowguids):
+        try:
+            read_rowguid(rowguid)
+        except Malformed as error:
+            raise Misfit(f"{place}[][{at}]", str(error)) from error
+    return rowguids
+
+
+def _decode_columns(given: Any, number: int, place: str) -> Sequence[Row]:
+    columns = [_decode_texts(one, number, f"{place}[{at}]") for at, one in enumerate(_listed(given, place))]
+    return list(zip(*columns, strict=True)) if columns else [()] * number
+
+
+def _decode_bases(given: Any, number: int, place: str) -> Sequence[str | None]:
+    if given is None:
+        return [None] * number
     try:
-        return RowChange(
-            read_rowguid(rowguid),
-            lineage,
-            last,
-            columns,
-            None if values is None else _texts(values, place),
-            tombstone,
-            read_bases(bases),
-            _texts(parents, place),
-            priority,
-            overrules,
-        )
+        return [read_bases(one) for one in _listed(given, place, number)]
     except Malformed as error:
         raise Misfit(place, str(error)) from error
 
 
-def _texts(given: Any, place: str) -> tuple[str | None, ...]:
-    if not isinstance(given, list | tuple) or not all(one is None or isinstance(one, str) for one in given):
+def _decode_parents(given: Any, number: int, place: str) -> Sequence[Row]:
+    if given is None:
+        return [()] * number
+    return [tuple(_decode_texts(one, None, place)) for one in _listed(given, place, number)]
+
+
+def _decode_texts(given: Any, number: int | None, place: str) -> list[str | None]:
+    values = _listed(given, place, number)
+    if not {*map(type, values)} <= {str, type(None)}:
         raise Misfit(place, "its values are no texts or nulls")
-    return tuple(given)
+    return values
 
 
 treat(RowBatch, encode_batch, decode_batch)

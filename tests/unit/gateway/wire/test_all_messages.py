@@ -60,7 +60,6 @@ PLAIN: Mapping[Any, st.SearchStrategy[Any]] = {
 ROWGUIDS = st.uuids().map(str)
 CHANGES = st.builds(NodeChange, st.integers(1, (1 << 48) - 1), st.integers(0, (1 << 32) - 1))
 COLUMN_CHANGES = st.dictionaries(st.integers(0, 3), CHANGES, max_size=2).map(encode_columns)
-ROWS = st.lists(st.none() | TEXTS, max_size=3).map(tuple)
 
 
 @cache
@@ -87,16 +86,16 @@ def _plain_values(kind: Any) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def row_changes(draw: st.DrawFn) -> RowChange:
-    """Draw a row, or a tombstone."""
+def row_changes(draw: st.DrawFn, width: int | None) -> RowChange:
+    """Draw a row of so many values, or a tombstone."""
     last = draw(CHANGES)
-    tombstone = draw(st.none() | st.sampled_from(TombstoneType))
+    tombstone = None if width is not None else draw(st.sampled_from(TombstoneType))
     return RowChange(
         draw(ROWGUIDS),
         Lineage.of([last, *draw(st.lists(CHANGES, max_size=2))]).encode(),
         last.encode(),
         draw(st.none() | COLUMN_CHANGES),
-        draw(ROWS) if tombstone is None else None,
+        None if width is None else tuple(draw(st.lists(st.none() | TEXTS, min_size=width, max_size=width))),
         tombstone,
         draw(st.sampled_from([None, '[[1, "5"]]'])),
         draw(st.lists(st.none() | ROWGUIDS, max_size=2).map(tuple)),
@@ -105,7 +104,9 @@ def row_changes(draw: st.DrawFn) -> RowChange:
     )
 
 
-BATCHES = st.lists(st.builds(RowBatch, INTEGERS, st.lists(row_changes(), max_size=3)), max_size=2)
+WIDTHS = st.none() | st.integers(0, 3)
+OF_ONE_KIND = WIDTHS.flatmap(lambda width: st.lists(row_changes(width), max_size=3))
+BATCHES = st.lists(st.builds(RowBatch, INTEGERS, OF_ONE_KIND), max_size=2)
 
 
 def plain(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from typing import Any
 
 import pytest
@@ -19,11 +20,7 @@ ROWGUID = "018f3c1e-0000-7000-8000-00000000000{}"
 LAST = NodeChange(7, 3)
 LINEAGE = Lineage.EMPTY.with_change(LAST)
 GOOD: dict[str, Any] = {"protocol": 1, "message": {"code": "x"}, "batches": [], "is_last": True}
-BATCH = {
-    "article": 1,
-    "versions": [],
-    "rows": [],
-}
+BATCH = {"article": 1, "versions": [], "places": [], "rowguids": [""] * 36, "columns": []}
 
 
 def change(number: int, *values: str | None, **fields: Any) -> RowChange:
@@ -43,20 +40,18 @@ def test_what_rows_share_is_sent_once() -> None:
     changes = [change(number % 10, "x" * 10) for number in range(100)]
     document = json.loads(write(Envelope(DeviceRegistration("c"), [RowBatch(3, changes)])))
     assert len(document["batches"][0]["versions"]) == 1
-    assert len(document["batches"][0]["rows"]) == 100
+    assert document["batches"][0]["places"] == [0] * 100
 
 
 def test_tombstones_parents_and_bases_come_back() -> None:
-    batch = RowBatch(
-        3,
-        [
-            change(1, row=None, tombstone=TombstoneType.LEFT),
-            change(2, "1", parents=(ROWGUID.format(1), None)),
-            change(3, "1", bases='[[1, "5"]]', priority=1.5, overrules=1 << 30, columns=b""),
-        ],
-    )
-    (found,) = read(write(Envelope(DeviceRegistration("c"), [batch])), DeviceRegistration).batches
-    assert (found.article, list(found.changes)) == (batch.article, list(batch.changes))
+    rows = [
+        change(2, "1", parents=(ROWGUID.format(1), None)),
+        change(3, "1", bases='[[1, "5"]]', priority=1.5, overrules=1 << 30, columns=b""),
+    ]
+    gone = [change(1, row=None, tombstone=TombstoneType.LEFT), change(4, row=None, tombstone=TombstoneType.USER)]
+    given = [RowBatch(3, rows), RowBatch(3, gone)]
+    found = read(write(Envelope(DeviceRegistration("c"), given)), DeviceRegistration).batches
+    assert [(each.article, [*each.changes]) for each in found] == [(3, rows), (3, gone)]
 
 
 @pytest.mark.parametrize("spoken", [(2,), (1, 2)])
@@ -65,10 +60,6 @@ def test_another_version_is_answered_with_what_is_spoken(spoken: tuple[int, ...]
     with pytest.raises(ProtocolUnknown) as refused:
         read(body, DeviceRegistration, spoken)
     assert refused.value.spoken == ", ".join(map(str, spoken))
-
-
-def row(*values: object) -> dict[str, Any]:
-    return GOOD | {"batches": [BATCH | {"rows": [list(values)]}]}
 
 
 @pytest.mark.parametrize(
@@ -88,7 +79,8 @@ def row(*values: object) -> dict[str, Any]:
         (GOOD | {"batches": [BATCH | {"article": 1 << 64}]}, "batches[0].article"),
         (GOOD | {"batches": [BATCH | {"versions": [{"lineage": "!", "last": ""}]}]}, "batches[0].versions[0].lineage"),
         (GOOD | {"batches": [BATCH | {"versions": [{"lineage": "AAAA", "last": ""}]}]}, "batches[0].versions[0]"),
-        (row("x"), "batches[0]"),
+        (GOOD | {"batches": [BATCH | {"rows": []}]}, "batches[0]"),
+        (GOOD | {"batches": [BATCH | {"places": [0]}]}, "batches[0].places"),
         ([], "/"),
         ("text", "/"),
     ],
@@ -118,26 +110,57 @@ def test_bodies_that_are_no_json_are_malformed(body: bytes, reason: str) -> None
 
 
 @pytest.mark.parametrize(
-    "given",
+    ("made_up", "place"),
     [
-        [ROWGUID.format(1).upper(), 0, ["1"]],
-        [ROWGUID.format(1), 1, ["1"]],
-        [ROWGUID.format(1), -1, ["1"]],
-        [ROWGUID.format(1), True, ["1"]],
-        [ROWGUID.format(1), 0, None],
-        [ROWGUID.format(1), 0, [1]],
-        [ROWGUID.format(1), 0, "text"],
-        [ROWGUID.format(1), 0, ["1"], "no list"],
-        [ROWGUID.format(1), 0, ["1"], None, "x"],
-        [ROWGUID.format(1), 0, ["1"], None, [], 6],
+        ({"rowguids": [*map(str, ROWGUID.format(1).upper())]}, "rowguids"),
+        ({"rowguids": [*ROWGUID.format(1)][:35]}, "rowguids"),
+        ({"rowguids": ["", *ROWGUID.format(1)][:36]}, "rowguids"),
+        ({"rowguids": [1] * 36}, "rowguids"),
+        ({"rowguids": ROWGUID.format(1)}, "rowguids"),
+        ({"places": [1]}, "places"),
+        ({"places": [-1]}, "places"),
+        ({"places": [True]}, "places"),
+        ({"places": []}, "rowguids"),
+        ({"columns": None}, "columns"),
+        ({"columns": [[1]]}, "columns[0]"),
+        ({"columns": ["text"]}, "columns[0]"),
+        ({"columns": [["x"], ["x", "y"]]}, "columns[1]"),
+        ({"parents": ["no list"]}, "parents"),
+        ({"parents": [[6]]}, "parents"),
+        ({"parents": []}, "parents"),
+        ({"bases": ["x"]}, "bases"),
+        ({"bases": {}}, "bases"),
     ],
 )
-def test_a_made_up_row_is_malformed(given: list[object]) -> None:
+def test_a_made_up_row_is_malformed(made_up: dict[str, object], place: str) -> None:
     document = json.loads(write(Envelope(DeviceRegistration("c"), [RowBatch(3, [change(1, "x")])])))
-    document["batches"][0]["rows"] = [given]
+    document["batches"][0] |= made_up
     with pytest.raises(MessageMalformed) as refused:
         read(json.dumps(document).encode(), DeviceRegistration)
-    assert refused.value.place == "batches[0].rows[0]"
+    assert refused.value.place.startswith(f"batches[0].{place}")
+
+
+def test_a_tombstone_with_values_is_malformed() -> None:
+    gone = change(1, row=None, tombstone=TombstoneType.USER)
+    document = json.loads(write(Envelope(DeviceRegistration("c"), [RowBatch(3, [gone])])))
+    document["batches"][0]["columns"] = [["x"]]
+    with pytest.raises(MessageMalformed):
+        read(json.dumps(document).encode(), DeviceRegistration)
+
+
+def test_rows_are_sent_in_little_more_than_what_is_random() -> None:
+    chosen, rows = random.Random(5), 1000
+    # A rowguid has 9 bytes by chance: version 7 begins with the time.
+    digits = [chosen.randbytes(9).hex() for _ in range(rows)]
+    changes = [
+        change(1, str(at), f"{chosen.randbytes(16).hex()} {'the customer was not there; ' * 5}")._replace(
+            rowguid=f"018f3c1e-0000-7{each[:3]}-8{each[3:6]}-{each[6:]}"
+        )
+        for at, each in enumerate(digits)
+    ]
+    body, _ = pack(write(Envelope(DeviceRegistration("c"), [RowBatch(3, changes)])))
+    by_chance = rows * (16 + 9)
+    assert by_chance < len(body) < 1.3 * by_chance
 
 
 def test_integers_beyond_those_of_javascript_are_texts() -> None:
