@@ -185,11 +185,12 @@ class Answering:
             raise BodyTooLarge(f"{self.most_rows:,} rows")
         request: SyncRequest = given.message
         claims = self._claims(node, device, asked) if request.exchange.downloads else None
+        kept = self.files.keep_parts(asked.hub.name, device)
         if claims is None or not is_to_move(node, device, claims):
-            return answer_sync(node, asked.hub.name, device, given, self.downloads)
+            return answer_sync(node, asked.hub.name, device, given, self.downloads, kept)
         # What the user before has left is judged in the partition that it was changed in.
         uploading = replace(given, message=without_download(request))
-        answer = answer_sync(node, asked.hub.name, device, uploading, self.downloads)
+        answer = answer_sync(node, asked.hub.name, device, uploading, self.downloads, kept)
         said: SyncAnswer = answer.message
         if said.must_follow:
             return answer

@@ -30,7 +30,7 @@ from rowtide.gateway.requests import CLAIMS_HEADER, CLIENT_HEADER, KEY_HEADER, P
 from rowtide.gateway.wire import problems
 from rowtide.gateway.wire.envelopes import CONTENT_TYPE, Envelope, Unfit, pack, parse, read, unpack, write
 from rowtide.gateway.wire.typed_json import Misfit
-from rowtide.merge.errors.subscribing import DownloadLost
+from rowtide.merge.errors.subscribing import DownloadLost, UploadLost
 
 Answer = TypeVar("Answer")
 CONNECT_S = 10.0
@@ -98,8 +98,10 @@ class GatewayClient:
             try:
                 return read(self._exchange_renewing(step, body, key), kind)
             except Retryable as error:
-                # A proxy may pass the second attempt on to the gateway that has the download; else it begins again.
-                attempts = min(self.attempts, _MOST_OF_LOST) if isinstance(error, DownloadLost) else self.attempts
+                # A proxy may pass the second attempt on to the gateway that has what is lost; else it begins again.
+                attempts = (
+                    min(self.attempts, _MOST_OF_LOST) if isinstance(error, DownloadLost | UploadLost) else self.attempts
+                )
                 if attempt + 1 >= attempts:
                     raise
                 self.pause(retry_pause_s(problems.retry_after_s(error), attempt, random.random()))  # noqa: S311

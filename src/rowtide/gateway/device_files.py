@@ -1,8 +1,11 @@
-"""The first file of a device: made at the gateway, with its rows and metadata, and fetched as it is.
+"""Files of devices at the gateway: the first one of each, and parts of uploads that wait for the last.
 
 A device that has nothing needs all rows of its partition, tables, triggers and metadata. As a SQLite file they are one
 download, which goes on where it was cut, and which needs nothing of the device but to store it. A file belongs to the
 request that asked for it: repeated, at any gateway that shares the folder, it gets the same one.
+
+Parts of an upload of logical records are kept here until all have come. A part is named by a digest of itself and of
+those before it: a gateway that does not have these says so, and a repeated part takes the place of what followed them.
 """
 
 from __future__ import annotations
@@ -14,11 +17,14 @@ import json
 import os
 import re
 import shutil
+import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import BinaryIO
 
 from sqlalchemy import select
 
@@ -27,13 +33,18 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
 from rowtide.gateway.errors import DeviceHasFile, FileBeingMade, GatewayAddressUnknown
 from rowtide.gateway.requests import DeviceFile, FileRequest
+from rowtide.gateway.wire.row_batches import decode_batch, encode_batch
+from rowtide.merge.articles import DEFAULT_LIMITS
 from rowtide.merge.definitions import subscriptions
 from rowtide.merge.devices.credentials import BEHIND_GATEWAY
 from rowtide.merge.devices.registered import KnownDevice, replace_subscription
+from rowtide.merge.errors.rows import UploadTooLarge
+from rowtide.merge.errors.subscribing import UploadLost
 from rowtide.merge.nodes.connecting import open_subscriber
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.publishing.requests import NewMergeSubscription
 from rowtide.merge.publishing.subscriptions import add_subscription, drop_subscription
+from rowtide.merge.session.messages import RowBatch
 
 KEPT_S = 7 * 86_400.0
 _NAME = re.compile(r"[0-9A-Z]{10}-[0-9a-f]{24}\.db\.gz")
@@ -73,6 +84,11 @@ class DeviceFiles:
             raise GatewayAddressUnknown(f"files/{name[:80]}")
         return path
 
+    def keep_parts(self, hub_name: str, device: KnownDevice) -> KeptUpload:
+        """Return what keeps parts of a device's upload."""
+        of_hub = hashlib.sha256(hub_name.encode()).hexdigest()[:8]
+        return KeptUpload(self.folder / f"{device.device_id}-{of_hub}.parts", device.name)
+
     def _make(self, hub: Node, device: KnownDevice, name: str) -> DeviceFile:
         plain = self.folder / name.removesuffix(".gz")
         for left in (plain, *(plain.with_name(plain.name + end) for end in ("-wal", "-shm", "-journal"))):
@@ -104,7 +120,7 @@ class DeviceFiles:
 
     def _forget_old(self) -> None:
         before = time.time() - KEPT_S
-        for path in self.folder.glob("*.db*"):
+        for path in chain(self.folder.glob("*.db*"), self.folder.glob("*.parts")):
             if path.stat().st_mtime < before:
                 path.unlink(missing_ok=True)
 
@@ -120,6 +136,74 @@ class DeviceFiles:
             except BlockingIOError as error:
                 raise FileBeingMade(_AFTER_S) from error
             yield
+
+
+_LENGTH = struct.Struct(">Q")
+_NAME_BYTES = 16
+_MOST_KEPT_BYTES = DEFAULT_LIMITS.upload_bytes
+
+
+@dataclass(slots=True)
+class KeptUpload:
+    """See `KeptParts`. The file has of each part its name, its length, and its batches as JSON, compressed."""
+
+    path: Path
+    device: str
+
+    def add(self, before: str, batches: Sequence[RowBatch]) -> str:
+        packed = gzip.compress(json.dumps([encode_batch(one) for one in batches]).encode(), 6, mtime=0)
+        name = hashlib.sha256(before.encode() + packed).digest()[:_NAME_BYTES]
+        try:
+            with self._opened() as file:
+                end = self._find_end(file, before)
+                if end + len(packed) > _MOST_KEPT_BYTES:
+                    raise UploadTooLarge(f"{_MOST_KEPT_BYTES:,} bytes")
+                file.truncate(end)
+                file.seek(end)
+                file.write(name + _LENGTH.pack(len(packed)) + packed)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise FileNotWritable(str(self.path), error.strerror or str(error)) from error
+        return name.hex()
+
+    def take(self, name: str) -> Sequence[RowBatch]:
+        if not name:
+            self.path.unlink(missing_ok=True)
+            return ()
+        with self._opened() as file:
+            end = self._find_end(file, name)
+            found: list[RowBatch] = []
+            file.seek(0)
+            while file.tell() < end:
+                length = self._read_head(file)[1]
+                listed = json.loads(gzip.decompress(file.read(length)))
+                found += [decode_batch(one, f"batches[{at}]") for at, one in enumerate(listed)]
+            return found
+
+    @contextmanager
+    def _opened(self) -> Iterator[BinaryIO]:
+        """Open the file for this request alone: a device may have two under way, at two gateways."""
+        with open(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield file
+
+    def _find_end(self, file: BinaryIO, name: str) -> int:
+        """Return the place after the part of a name; that of no name is the beginning. Raises `UploadLost`."""
+        end = 0
+        while name:
+            own, length = self._read_head(file)
+            end = file.tell() + length
+            if own.hex() == name:
+                break
+            file.seek(end)
+        return end
+
+    def _read_head(self, file: BinaryIO) -> tuple[bytes, int]:
+        head = file.read(_NAME_BYTES + _LENGTH.size)
+        if len(head) < _NAME_BYTES + _LENGTH.size:
+            raise UploadLost(self.device)
+        return head[:_NAME_BYTES], _LENGTH.unpack(head[_NAME_BYTES:])[0]
 
 
 @frozen

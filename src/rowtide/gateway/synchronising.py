@@ -19,7 +19,7 @@ from rowtide.gateway.errors import DeviceMoved
 from rowtide.gateway.jwt_identity import Claims, must_move
 from rowtide.gateway.requests import DeviceConflict, DeviceConflicts, MoreRequest
 from rowtide.gateway.wire.envelopes import Envelope
-from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Partition
+from rowtide.merge.articles import ExchangeType, Partition
 from rowtide.merge.catalogue import get_publication, list_articles
 from rowtide.merge.definitions import conflicts_info, partition_groups, partition_mappings, subscriptions
 from rowtide.merge.devices.registered import KnownDevice, bind_subscription, note_claims, require_publication
@@ -34,7 +34,7 @@ from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncRequest
 from rowtide.merge.session.pairing import Pairing, read_hub, require_met
 from rowtide.merge.session.pending import PendingAtHub, serve_pending
-from rowtide.merge.session.serving import SessionAnswer, acknowledge, meet
+from rowtide.merge.session.serving import KeptParts, SessionAnswer, UploadedBatches, acknowledge, meet
 
 ROWS_EACH = 20_000
 """Rows of a download with which an answer is full; the rest is asked for."""
@@ -113,7 +113,7 @@ def answer_sync(
     device: KnownDevice,
     given: Envelope,
     downloads: Downloads,
-    limits: DeviceLimits = DEFAULT_LIMITS,
+    kept: KeptParts,
 ) -> Envelope:
     """Take an upload, and return what the hub makes of it, with the first batches of the download.
 
@@ -121,7 +121,8 @@ def answer_sync(
     """
     request: SyncRequest = given.message
     require_publication(device, request.state.publication)
-    served = serve_device(hub, request, given.batches, limits, partial(_admit, hub, device, request.state))
+    uploaded = UploadedBatches(given.batches, kept=kept)
+    served = serve_device(hub, request, uploaded, partial(_admit, hub, device, request.state))
     served.purge_if_due()
     answer = served.answer
     if answer.download is None or answer.terms is None:

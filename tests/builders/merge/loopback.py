@@ -18,7 +18,7 @@ from rowtide.merge.publishing.device_requests import serve_device, serve_schema,
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncAnswer, SyncRequest
-from rowtide.merge.session.serving import SessionAnswer, acknowledge
+from rowtide.merge.session.serving import SessionAnswer, UploadedBatches, acknowledge
 
 FIRST_BATCHES = 1
 """That come with an answer."""
@@ -54,7 +54,7 @@ class Loopback:
         said, sent = carried(request), carried([self.bend(batch) for batch in batches()])
         self.subid = said.state.subid
         with self.opening() as hub:
-            served = serve_device(hub, said, sent)
+            served = serve_device(hub, said, UploadedBatches(sent))
             served.purge_if_due()
         answer = served.answer
         if answer.terms is not None and answer.download is not None:

@@ -17,6 +17,7 @@ from rowtide.gateway.client import GatewayClient
 from rowtide.gateway.device import Device
 from rowtide.gateway.errors import BodyTooLarge, GatewayNotReached
 from rowtide.gateway.limits import GatewayLimits
+from rowtide.merge.articles import FilterType
 
 TABLES = (
     "create table part (id integer primary key, name text not null unique, above integer references part (id))",
@@ -161,3 +162,95 @@ def test_one_row_that_is_too_large_is_named(gateway: Gateway, tmp_path: Path) ->
         with another(narrow, path) as narrowed, pytest.raises(BodyTooLarge):
             narrowed.sync()
         assert len(at_hub(gateway)) in (2, 3)
+
+
+ORDERS = (
+    "create table orders (id integer primary key, note varchar(20))",
+    "create table line (id integer primary key, order_id integer not null references orders (id), qty integer)",
+)
+
+
+@pytest.fixture
+def ordered(merged: Merge) -> Iterator[Gateway]:
+    """A gateway that takes ten rows with one request; an order and its lines are one record."""
+    merged.hub.execute(*ORDERS)
+    merged.merge.add_publication(PUBLICATION)
+    merged.merge.add_article(PUBLICATION, "orders", record_conflict_resolution=True)
+    merged.merge.add_article(PUBLICATION, "line")
+    merged.merge.add_filter(PUBLICATION, "line", "orders", "line.order_id = orders.id", filter_type=FilterType.RECORD)
+    with serving_hub(merged, limits=FEW) as served:
+        yield served
+
+
+def order(path: Path, first: int, last: int) -> None:
+    """Insert orders with five lines each."""
+    numbered = f"with recursive n (id) as (values ({first}) union all select id + 1 from n where id < {last})"
+    times = "with recursive n (id) as (values (1) union all select id + 1 from n where id < 5)"
+    write(
+        path,
+        f"{numbered} insert into orders (id, note) select id, 'new' from n",
+        f"{times} insert into line (id, order_id, qty) select o.id * 10 + n.id, o.id, 1 from orders o, n "
+        f"where o.id between {first} and {last}",
+    )
+
+
+def orders_at_hub(gateway: Gateway) -> tuple[list[Any], list[Any]]:
+    hub = gateway.merged.hub
+    return sorted(hub.rows("orders", "id, note")), sorted(hub.rows("line", "id, order_id, qty"))
+
+
+def orders_of(path: Path) -> tuple[list[Any], list[Any]]:
+    return [row[:2] for row in rows(path, "orders")], [row[:3] for row in rows(path, "line")]
+
+
+def test_logical_records_come_whole_of_several_parts(ordered: Gateway, tmp_path: Path) -> None:
+    path = tmp_path / "field.db"
+    with device_of(ordered, path) as tablet:
+        order(path, 1, 8)
+        tablet._client = CutClient(ordered.url, tablet.client.token, attempts=1, left=3)
+        with pytest.raises(GatewayNotReached, match="cut"):
+            tablet.sync()
+    assert orders_at_hub(ordered) == ([], [])
+    # What has come is changed before the rest: rows that are gone, and one in another order.
+    write(path, "update orders set note = 'more' where id = 1", "delete from line where id = 11")
+    write(path, "update line set order_id = 3 where id = 21", "delete from line where order_id = 8")
+    write(path, "delete from orders where id = 8")
+    with another(ordered, path) as tablet:
+        summary = tablet.sync()
+        assert not summary.upload.refusals
+        assert tablet.client.requests < 10
+        assert orders_at_hub(ordered) == orders_of(path)
+        assert len(orders_at_hub(ordered)[1]) == 34
+        assert tablet.sync().is_quiet
+        write(path, "update line set qty = 2", "update orders set note = 'again'")
+        tablet.sync()
+        assert orders_at_hub(ordered) == orders_of(path)
+    assert not ordered.merged.merge.list_conflicts(PUBLICATION)
+
+
+def test_parts_that_another_gateway_has_come_again(ordered: Gateway, tmp_path: Path) -> None:
+    path = tmp_path / "field.db"
+    with device_of(ordered, path) as tablet:
+        order(path, 1, 4)
+        tablet._client = CutClient(ordered.url, tablet.client.token, attempts=1, left=2)
+        with pytest.raises(GatewayNotReached):
+            tablet.sync()
+    with serving_hub(ordered.merged, limits=FEW) as elsewhere, another(elsewhere, path) as tablet:
+        tablet.sync()
+        assert orders_at_hub(ordered) == orders_of(path)
+        assert len(orders_at_hub(ordered)[1]) == 20
+        assert tablet.sync().is_quiet
+
+
+def test_records_whose_last_answer_was_lost_are_there_once(ordered: Gateway, tmp_path: Path) -> None:
+    path = tmp_path / "field.db"
+    with device_of(ordered, path) as tablet:
+        order(path, 1, 2)
+        tablet._client = CutClient(ordered.url, tablet.client.token, attempts=1, left=2, arrives=True)
+        with pytest.raises(GatewayNotReached):
+            tablet.sync()
+    with another(ordered, path) as tablet:
+        tablet.sync()
+        assert tablet.client.requests <= 3
+        assert orders_at_hub(ordered) == orders_of(path)
+    assert not ordered.merged.merge.list_conflicts(PUBLICATION)

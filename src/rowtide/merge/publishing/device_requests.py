@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from rowtide.merge.articles import (
-    DEFAULT_LIMITS,
     Article,
-    DeviceLimits,
     ExchangeType,
     Progress,
     Publication,
@@ -39,10 +37,10 @@ from rowtide.merge.publishing.snapshots import FileSnapshot, SnapshotProgress, c
 from rowtide.merge.session.device_half import DeviceHalf
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.identity_ranges import forget_ranges, read_numberings, take_ranges
-from rowtide.merge.session.messages import DeviceState, GivenRanges, RowBatch, SyncRequest, Transport
+from rowtide.merge.session.messages import DeviceState, GivenRanges, SyncRequest, Transport
 from rowtide.merge.session.over_transport import find_device, synchronise_over
 from rowtide.merge.session.pairing import Pairing
-from rowtide.merge.session.serving import SessionAnswer, meet, serve, serve_upload
+from rowtide.merge.session.serving import SessionAnswer, UploadedBatches, meet, serve, serve_upload
 
 Admit = Callable[[Pairing], None]
 """Raises an error for a subscription that is not that of the device which asks."""
@@ -162,8 +160,7 @@ def _take_subscription(device: DeviceHalf, nickname: int, publication: Publicati
 def serve_device(
     hub: Node,
     request: SyncRequest,
-    batches: Iterable[RowBatch],
-    limits: DeviceLimits = DEFAULT_LIMITS,
+    uploaded: UploadedBatches,
     admit: Admit = lambda _pairing: None,
 ) -> SessionAnswer:
     """Return the answer to a device's request; one that has earlier definitions uploads by these.
@@ -171,13 +168,13 @@ def serve_device(
     Raises what `serve` and `serve_upload` raise, and `notice`.
     """
     if request.reinitializes:
-        return serve_upload(hub, request, batches, limits, admit)
+        return serve_upload(hub, request, uploaded, admit)
     try:
-        served = serve(hub, request, batches, limits, admit)
+        served = serve(hub, request, uploaded, admit)
     except SchemaNotFollowed:
         notice(hub, get_publication(hub.connection, request.state.publication))
         hub.forget_tables()
-        return serve_upload(hub, request, batches, limits, admit)
+        return serve_upload(hub, request, uploaded, admit)
     if served.half is not None and served.half.pairing.leaving:
         finish_drops(hub, served.half.pairing.publication)
     return served

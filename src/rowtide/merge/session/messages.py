@@ -136,7 +136,7 @@ class UploadHeader:
     `requested` are rows that come because the hub requested them, for the `round`th time; with `is_rest` the batches
     are these alone. `tops` are the answers to `TopsQuestion`s: top rows by rowguid, by the kind's top
     article; None if none came. With `has_more` the batches are a part of the upload, which others follow with headers
-    that differ in this alone.
+    that differ in this and in `kept` alone, which is that of the last part's result.
     """
 
     since: int
@@ -145,6 +145,7 @@ class UploadHeader:
     round: int = 0
     is_rest: bool = False
     has_more: bool = False
+    kept: str = ""
     tops: Mapping[int, Mapping[str, str]] | None = None
 
 
@@ -165,7 +166,8 @@ class UploadResult:
 
     `has_refused`: the hub waits for rows of the device. These are `awaited`: the next synchronisation is to send them.
     The device is to repeat the upload with the rows `wanted`, and with the answers to `questions`: nothing comes down
-    before. Of a part that others follow, all is committed but the rows `deferred`, which come again with the last part.
+    before. Of a part that others follow, all is committed but the rows `deferred`, which come again with the last part;
+    one of logical records is kept until the last part has come, with those before it, under the name `kept`.
     """
 
     generation: int
@@ -174,6 +176,7 @@ class UploadResult:
     wanted: RowsByArticle = field(default_factory=dict)
     questions: Sequence[TopsQuestion] = ()
     deferred: RowsByArticle = field(default_factory=dict)
+    kept: str = ""
     awaited: RowsByArticle = field(default_factory=dict)
     counts: Mapping[str, Counts] = field(default_factory=dict)
     """By the article's name."""

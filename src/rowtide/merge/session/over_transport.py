@@ -19,6 +19,7 @@ from rowtide.merge.errors.subscribing import (
     MergeSubscriptionUnknown,
     SchemaNotFollowed,
     TooLargeAtOnce,
+    UploadLost,
     UploadNotAgreed,
 )
 from rowtide.merge.nodes.node import Node
@@ -48,6 +49,8 @@ from rowtide.merge.versions.changes import RowChange
 
 _MOST_REQUESTS = 8
 """Of one upload: for definitions, answers and rows that the hub wants."""
+_MOST_UPLOADS = 3
+"""Of one request, whose parts a gateway has lost."""
 _MOST_DOWNLOADS = 5
 """Of a session whose download was lost, or which has to be followed by another one."""
 
@@ -320,12 +323,19 @@ class _DividedUpload:
 
     def send(self) -> tuple[SyncAnswer, Sequence[RowBatch]]:
         """Return the answer to the last part, or to the first one that the hub cannot take before it knows more."""
-        device, header = self.session.device, self.header
-        if device.has_records:
-            return self.session.transport.synchronise(self.request, self._batches)
-        own = device.subscription
-        confirmed = ConfirmedRows.read(self.session.confirmed, own.subid, own.sent, self.request.state.proposed)
-        most = PartSize()
+        own = self.session.device.subscription
+        for left in reversed(range(_MOST_UPLOADS)):
+            confirmed = ConfirmedRows.read(self.session.confirmed, own.subid, own.sent, self.request.state.proposed)
+            try:
+                return self._send_parts(confirmed)
+            except UploadLost:
+                confirmed.forget()
+                if not left:
+                    raise
+        raise AssertionError("no upload was tried")
+
+    def _send_parts(self, confirmed: ConfirmedRows) -> tuple[SyncAnswer, Sequence[RowBatch]]:
+        header, most = self.header, PartSize()
         deletes = sum(counts.deletes for counts in self.spool.counts.values())
         parts = divide(confirmed.without(self._batches(), header.requested), most, deletes)
         part = next(parts)
@@ -336,6 +346,7 @@ class _DividedUpload:
                 part = next(parts)
                 continue
             try:
+                self._name_kept(confirmed)
                 answer, batches = self._send_last(part) if following is None else self._send(part)
             except TooLargeAtOnce:
                 if not most.halve(part):
@@ -347,7 +358,8 @@ class _DividedUpload:
             if answer.terms is None or answer.result is None:
                 return answer, batches
             if following is None:
-                confirmed.forget()
+                if answer.result.is_complete:
+                    confirmed.forget()
                 return answer, batches
             self._take(answer.terms, answer.result, part, confirmed)
             part = following
@@ -372,6 +384,10 @@ class _DividedUpload:
     def _with_deferred(self, last: Sequence[RowBatch]) -> Sequence[RowBatch]:
         return [*select(self._batches(), self.deferred), *last] if self.deferred else last
 
+    def _name_kept(self, confirmed: ConfirmedRows) -> None:
+        if self.session.device.has_records:
+            self.request = replace(self.request, upload=replace(self.header, kept=confirmed.kept))
+
     def _send(self, part: Sequence[RowBatch]) -> tuple[SyncAnswer, Sequence[RowBatch]]:
         request = replace(self.request, upload=replace(self.header, has_more=True))
         return self.session.transport.synchronise(request, lambda: iter(part))
@@ -386,7 +402,7 @@ class _DividedUpload:
         """Store that the hub has a part."""
         session = self.session
         session.device.begin(terms)
-        confirmed.add(part, result.deferred)
+        confirmed.add(part, result.deferred, result.kept)
         for batch in part:
             self.deferred.get(batch.article, set()).difference_update(change.rowguid for change in batch.changes)
         for nickname, rowguids in result.deferred.items():

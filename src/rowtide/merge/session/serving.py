@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
+from typing import Protocol
 
 from rowtide.core.garbage import collecting_rarely
 from rowtide.core.values import frozen
@@ -55,6 +56,7 @@ from rowtide.merge.session.pairing import (
 )
 from rowtide.merge.session.spool_transfer import in_session, known_rows
 from rowtide.merge.session.spooling import Spool
+from rowtide.merge.session.upload_parts import join_parts
 from rowtide.merge.versions.changes import RowChange
 from rowtide.merge.versions.composition import are_rowguids
 
@@ -85,19 +87,32 @@ class SessionAnswer:
         self._held.close()
 
 
+class KeptParts(Protocol):
+    """Keeps the parts of a device's upload that cannot be written before the last one has come."""
+
+    def add(self, before: str, batches: Sequence[RowBatch]) -> str:
+        """Keep a part that follows those of a name, in place of others that followed them; return the name of all.
+
+        Raises `UploadLost`.
+        """
+
+    def take(self, name: str) -> Sequence[RowBatch]:
+        """Return the parts of a name, which stay; without a name, forget all. Raises `UploadLost`."""
+
+
 @frozen
 class UploadedBatches:
-    """The batches of an upload, which may still come, and what is taken of them."""
+    """The batches of an upload, which may still come, what is taken of them, and what keeps parts of records."""
 
     batches: Iterable[RowBatch]
-    limits: DeviceLimits
+    limits: DeviceLimits = DEFAULT_LIMITS
+    kept: KeptParts | None = None
 
 
 def serve(
     hub: Node,
     request: SyncRequest,
-    batches: Iterable[RowBatch],
-    limits: DeviceLimits = DEFAULT_LIMITS,
+    uploaded: UploadedBatches,
     admit: Callable[[Pairing], None] = lambda _pairing: None,
 ) -> SessionAnswer:
     """Return the answer to a device's request; its batches are written as they come, up to some limits.
@@ -121,15 +136,14 @@ def serve(
     terms = half.begin(replace(request.state, refused=_checked(request.state.refused)), half.since)
     summary = Summary(found.at_hub.subscriber)
     with recorded(hub, found.at_hub.subid, summary, began, clock) as history, collecting_rarely():
-        served = _exchange(half, terms, request, UploadedBatches(batches, limits), summary, history)
+        served = _exchange(half, terms, request, uploaded, summary, history)
         return replace(served, answer=replace(served.answer, unsent=unsent))
 
 
 def serve_upload(
     hub: Node,
     request: SyncRequest,
-    batches: Iterable[RowBatch],
-    limits: DeviceLimits = DEFAULT_LIMITS,
+    uploaded: UploadedBatches,
     admit: Callable[[Pairing], None] = lambda _pairing: None,
 ) -> SessionAnswer:
     """Take the upload of a device that has earlier definitions than the hub, and let it follow then; see `serve`.
@@ -153,7 +167,7 @@ def serve_upload(
     if request.upload is None or request.upload.since > terms.since:
         return SessionAnswer(SyncAnswer(terms, must_follow=True))
     with recorded(hub, found.at_hub.subid, summary, began, clock) as history, collecting_rarely():
-        result = _receive(half, request.upload, UploadedBatches(batches, limits), summary)
+        result = _receive(half, request.upload, uploaded, summary)
         with hub.transaction():
             history.put()
     return SessionAnswer(SyncAnswer(terms, result, must_follow=True))
@@ -198,11 +212,13 @@ def _exchange(
 def _receive(half: HubHalf, header: UploadHeader, uploaded: UploadedBatches, summary: Summary) -> UploadResult:
     """Write an upload; rows that the hub requests again and that have not come are wanted of the device."""
     receipt = half.receive(summary.upload)
-    with Spool(_parts(half.pairing, uploaded.batches), uploaded.limits) as spool:
-        has_records = bool(find_record_types(receipt.articles))
+    has_records = bool(find_record_types(receipt.articles))
+    if has_records and header.has_more:
+        # Whose rows they are, and which deletes belong to them, is known once all have come.
+        return UploadResult(half.pairing.at_hub.received, kept=_keep(half.pairing, header, uploaded))
+    batches = _with_kept(half.pairing, header, uploaded) if has_records else uploaded.batches
+    with Spool(_parts(half.pairing, batches), uploaded.limits) as spool:
         if header.has_more:
-            if has_records:
-                raise UploadMalformed(half.pairing.at_hub.subscriber, "an upload with logical records is divided")
             return receipt.receive_part(header, spool)
         if has_records:
             # Logical records are put together.
@@ -216,6 +232,23 @@ def _receive(half: HubHalf, header: UploadHeader, uploaded: UploadedBatches, sum
         for nickname, rowguids in half.again.items()
     }
     return replace(result, wanted={nickname: rowguids for nickname, rowguids in missing.items() if rowguids})
+
+
+def _keep(pairing: Pairing, header: UploadHeader, uploaded: UploadedBatches) -> str:
+    if uploaded.kept is None:
+        raise UploadMalformed(pairing.at_hub.subscriber, "an upload with logical records is divided")
+    return uploaded.kept.add(header.kept, list(uploaded.batches))
+
+
+def _with_kept(pairing: Pairing, header: UploadHeader, uploaded: UploadedBatches) -> Iterable[RowBatch]:
+    """Return the batches of the last part with those that are kept. Raises `UploadLost`."""
+    if uploaded.kept is None:
+        return uploaded.batches
+    earlier = uploaded.kept.take(header.kept)
+    if not earlier:
+        return uploaded.batches
+    order = {article.nickname: article.processing_order for article in pairing.articles}
+    return join_parts([*earlier, *uploaded.batches], order)
 
 
 def _parts(pairing: Pairing, batches: Iterable[RowBatch]) -> Iterator[tuple[Article, Sequence[RowChange]]]:

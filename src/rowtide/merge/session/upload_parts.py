@@ -2,7 +2,8 @@
 
 A part is a request. What the hub refuses of one that others follow is deferred, and sent again with the last: a row may
 need one of a later part, or have the unique value of one. All deletes are in the last part if they fit into one: those
-that foreign keys connect are judged together.
+that foreign keys connect are judged together. Parts of logical records are kept until the last has come: which record a
+deleted row was in, the hub alone knows.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _DIGEST_BYTES = 16
 _ROW_OVERHEAD = 100
 """Bytes of a row beside its values, roughly."""
 _TOMBSTONES_A_ROW = 4
+_JOINED_ROWS = 2000
 
 
 @dataclass(slots=True)
@@ -118,6 +120,28 @@ def select(batches: Iterable[RowBatch], rowguids: Mapping[int, Collection[str]])
             yield RowBatch(batch.article, changes)
 
 
+def join_parts(parts: Iterable[RowBatch], order: Mapping[int, int]) -> Iterator[RowBatch]:
+    """Yield the changes of parts as of one upload: of each row the last that came, rows parents first.
+
+    `order` is that of the articles, by nickname.
+    """
+    last: dict[tuple[int, str], RowChange] = {}
+    for batch in parts:
+        last.update({(batch.article, change.rowguid): change for change in batch.changes})
+    groups: dict[tuple[bool, int], list[RowChange]] = {}
+    for (nickname, _), change in last.items():
+        groups.setdefault((change.row is None, nickname), []).append(change)
+
+    def place(group: tuple[bool, int]) -> tuple[bool, int]:
+        is_delete, nickname = group
+        return is_delete, -order.get(nickname, 0) if is_delete else order.get(nickname, 0)
+
+    for is_delete, nickname in sorted(groups, key=place):
+        changes = groups[is_delete, nickname]
+        for start in range(0, len(changes), _JOINED_ROWS):
+            yield RowBatch(nickname, changes[start : start + _JOINED_ROWS])
+
+
 @dataclass(slots=True)
 class ConfirmedRows:
     """The versions of an unfinished upload that the hub has confirmed, in a file beside the device's.
@@ -128,6 +152,8 @@ class ConfirmedRows:
 
     path: Path | None
     tag: str
+    kept: str = ""
+    """The name under which the hub keeps parts of logical records; it is the last entry of the file."""
     _known: set[bytes] = field(default_factory=set)
     _is_begun: bool = False
 
@@ -143,6 +169,7 @@ class ConfirmedRows:
         if listed and listed[0] == own._head:
             own._is_begun = True
             own._known.update(listed[1:])
+            own.kept = listed[-1].hex() if len(listed) > 1 else ""
         return own
 
     @property
@@ -161,8 +188,12 @@ class ConfirmedRows:
             if left:
                 yield RowBatch(batch.article, left)
 
-    def add(self, batches: Iterable[RowBatch], deferred: Mapping[int, Collection[str]]) -> None:
-        """Store that the hub has confirmed all of some batches but what it has deferred. Raises `FileNotWritable`."""
+    def add(self, batches: Iterable[RowBatch], deferred: Mapping[int, Collection[str]], kept: str = "") -> None:
+        """Store that the hub has confirmed all of some batches but what it has deferred, or that it keeps them.
+
+        Raises `FileNotWritable`.
+        """
+        self.kept = kept
         if self.path is None:
             return
         digests = [
@@ -171,6 +202,8 @@ class ConfirmedRows:
             for change in batch.changes
             if change.rowguid not in deferred.get(batch.article, ())
         ]
+        if kept:
+            digests.append(bytes.fromhex(kept))
         if self._is_begun:
             self._write(b"".join(digests), "ab")
         else:
