@@ -49,6 +49,7 @@ time: use a gating role (`cdc enable-table --role`) for those that follow. Disab
 | `publisher` | `db_owner` of the publication database | enable, publish, run the agents that read the log |
 | `subscriber` | `db_owner` of the subscription database | have published tables delivered |
 | `merge` | `db_owner` of each node's database | publish, subscribe and synchronise |
+| `gateway` | the login of web synchronization | serve devices of what is published; not publish |
 | `tracker` | `db_owner`, `view change tracking` | enable and administer change tracking |
 
 Where SQL Server asks for `db_owner`, rowtide asks for membership in the role that owns its schemas and, to enable a \
@@ -75,6 +76,7 @@ TITLES = {
     Purpose.PUBLISHER: "Publisher",
     Purpose.SUBSCRIBER: "Subscriber",
     Purpose.MERGE: "Merge",
+    Purpose.GATEWAY: "Gateway",
     Purpose.TRACKER: "Tracker",
 }
 NOTES = {
@@ -85,6 +87,9 @@ NOTES = {
     "`update`, `delete` and `truncate` in the tables, and membership in their owners. Replication origins and "
     "`session_replication_role` widen what it may do, and take a superuser.",
     Purpose.MERGE: "Who merged the first table owns `rowtide_merge`; another role that synchronises becomes a member.",
+    Purpose.GATEWAY: "The role in the URL of `gateway serve`. Publish first: tables that become articles later take "
+    "another `rowtide grant`. A device's rights are its partition, whatever this role may do. Where the tables belong "
+    "to another role than `rowtide_merge`, the gateway connects as the owner of that schema (RT-1127).",
     Purpose.TRACKER: "Who tracked the first table owns `rowtide_tracking`; others that administer it become members. "
     "Only the owner itself, not a member, enables further tables (RT-1127): one role tracks all tables of a database.",
 }

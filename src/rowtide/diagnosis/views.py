@@ -45,6 +45,7 @@ _WORK_FOR: Mapping[Purpose | None, frozenset[Area]] = {
     Purpose.PUBLISHER: frozenset({Area.LOG, Area.CAPTURE, Area.REPLICATION}),
     Purpose.SUBSCRIBER: frozenset({Area.REPLICATION}),
     Purpose.MERGE: frozenset({Area.MERGE}),
+    Purpose.GATEWAY: frozenset({Area.MERGE}),
     Purpose.TRACKER: frozenset({Area.TRACKING}),
 }
 

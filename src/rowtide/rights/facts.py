@@ -26,7 +26,8 @@ class Grantee:
 class OwnedTable:
     """A table of the users', with its owner; `gate` is the gating role of its capture instances, if one has any.
 
-    `is_captured`, `is_tracked`: its changes are read. `columns` are those that are captured, unless these are all.
+    `is_captured`, `is_tracked`: its changes are read; `is_merged`: it is an article's. `columns` are those that are
+    captured, unless these are all.
     """
 
     schema: str
@@ -37,6 +38,7 @@ class OwnedTable:
     columns: tuple[str, ...] = ()
     is_captured: bool = False
     is_tracked: bool = False
+    is_merged: bool = False
 
 
 @frozen
@@ -111,6 +113,7 @@ def _read_tables(connection: Connection, schemas: Mapping[str, str], named: Sequ
             tuple(row.columns or ()),
             row.is_captured,
             row.is_tracked,
+            row.is_merged,
         )
         for row in rows
     )
@@ -147,16 +150,16 @@ from pg_namespace n where starts_with(n.nspname, :prefix) and obj_description(n.
 
 _USED = {
     "rowtide": "select source_table_id as id, null::text as gate, null::text as captured, false as is_captured, "
-    "false as is_tracked from rowtide.members where feature <> 'log'",
-    "cdc": "select t.source_object_id, t.role_name, c.column_name, true, false from cdc.change_tables t "
+    "false as is_tracked, false as is_merged from rowtide.members where feature <> 'log'",
+    "cdc": "select t.source_object_id, t.role_name, c.column_name, true, false, false from cdc.change_tables t "
     "join cdc.captured_columns c using (object_id)",
-    "rowtide_tracking": 'select "__sysTableId"::bigint, null, null, false, true '
+    "rowtide_tracking": 'select "__sysTableId"::bigint, null, null, false, true, false '
     'from rowtide_tracking."__sysOCSTrackedObjects"',
-    "rowtide_merge": "select t.tgrelid::bigint, null, null, false, false from pg_trigger t "
+    "rowtide_merge": "select t.tgrelid::bigint, null, null, false, false, true from pg_trigger t "
     "where t.tgname ~ '^MSmerge_ins_'",
 }
 """The tables that rowtide uses, with the columns that it captures."""
-_NAMED = "select unnest(cast(:named as bigint[])), null, null, false, false"
+_NAMED = "select unnest(cast(:named as bigint[])), null, null, false, false, false"
 
 _TABLES = """
 select n.nspname::text as schema, c.relname::text as name, o.rolname::text as owner, o.rolsuper as owner_is_superuser,
@@ -164,8 +167,8 @@ select n.nspname::text as schema, c.relname::text as name, o.rolname::text as ow
        nullif(array_agg(distinct a.attname::text) filter (where a.attname is not null), (
            select array_agg(w.attname::text order by w.attname::text) from pg_attribute w
            where w.attrelid = c.oid and w.attnum > 0 and not w.attisdropped)) as columns,
-       bool_or(u.is_captured) as is_captured, bool_or(u.is_tracked) as is_tracked
-from ({used}) u (id, gate, captured, is_captured, is_tracked)
+       bool_or(u.is_captured) as is_captured, bool_or(u.is_tracked) as is_tracked, bool_or(u.is_merged) as is_merged
+from ({used}) u (id, gate, captured, is_captured, is_tracked, is_merged)
 join pg_class c on c.oid = u.id::oid and c.relkind in ('r', 'p')
 join pg_namespace n on n.oid = c.relnamespace
 join pg_roles o on o.oid = c.relowner

@@ -102,6 +102,14 @@ def _merge(facts: RightsFacts) -> GrantPlan:
     return GrantPlan((*_made(facts, MERGE), *_schemas(facts, "usage"), *_owners(facts, ())))
 
 
+def _gateway(facts: RightsFacts) -> GrantPlan:
+    if MERGE not in facts.schemas:
+        return GrantPlan(())
+    # Rows are read and written as the owners of their tables, who have the rights in the tables' schemas.
+    merged = replace(facts, tables=tuple(table for table in facts.tables if table.is_merged))
+    return GrantPlan((*_owners(merged, (MERGE,)),))
+
+
 def _tracker(facts: RightsFacts) -> GrantPlan:
     # An index is created in the table's schema, with the rights of who creates it.
     return GrantPlan((*_made(facts, TRACKING), *_schemas(facts, "usage", "create"), *_owners(facts, ())))
@@ -151,6 +159,7 @@ _PLANS: Mapping[Purpose, Callable[[RightsFacts], GrantPlan]] = {
     Purpose.PUBLISHER: _publisher,
     Purpose.SUBSCRIBER: _subscriber,
     Purpose.MERGE: _merge,
+    Purpose.GATEWAY: _gateway,
     Purpose.TRACKER: _tracker,
 }
 

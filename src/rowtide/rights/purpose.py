@@ -20,6 +20,8 @@ class Purpose(StrEnum):
     """Published tables are delivered into the database."""
     MERGE = "merge"
     """The database is a node of a merge: hub or subscriber."""
+    GATEWAY = "gateway"
+    """It serves the devices of a hub over HTTP: the hub's tables are there, and it publishes nothing."""
     TRACKER = "tracker"
     """It enables and administers change tracking."""
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
+from itertools import count
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -12,9 +16,13 @@ from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase
 from builders.commands.command_lines import Ended, rowtide
 from builders.servers.monitored_databases import as_role
 from fixtures.servers import fresh_database
+from rowtide.core.addresses import Address
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.gateway.hubs import Hub
+from rowtide.gateway.serving import serving_gateway
+from rowtide.gateway.tls import TlsOptions
 from rowtide.handle import connect
 from rowtide.rights.commands import AS_OTHERS, AT_SUBSCRIBERS, COMMANDS
 from rowtide.rights.facts import read_facts
@@ -186,3 +194,42 @@ def test_who_reads_tracked_tables_is_a_member(make_role: MakeRole, logged: Logge
     assert rowtide("tracking", "changes", NAMED, "--db", url).code == 0
     logged.execute(f"drop table {NAMED} cascade")
     clean(logged, role, tracker, owner)
+
+
+def test_a_gateway(make_role: MakeRole, logged: LoggedDatabase, tmp_path: Path) -> None:
+    """It registers a device, makes its file, and exchanges rows of a table that the publisher's role owns."""
+    owner, role = make_role("login"), make_role("login")
+    logged.execute('create schema "The shop"', f'grant all on schema "The shop" to {quote(owner)}')
+    logged.execute(f"create table {NAMED} (id int primary key, v text)", f"alter table {NAMED} owner to {quote(owner)}")
+    logged.execute(f"insert into {NAMED} values (1, 'a')", "create table other (id int primary key)")
+    connect(logged.url).grant(owner, Purpose.MERGE, [NAMED])
+    merge = connect(as_role(logged.url, owner)).merge
+    merge.add_publication("shop")
+    merge.add_article("shop", NAMED)
+    merge.add_device("tablet", publication="shop")
+    grants = grants_of(logged, role, Purpose.GATEWAY)
+    assert grants.keys() == of_row("gateway serve")
+    with serving_gateway({"hub": Hub("hub", as_role(logged.url, role))}, Address("127.0.0.1", 0), TlsOptions()) as at:
+        number = count()
+
+        def run() -> list[Ended]:
+            file = tmp_path / f"{next(number)}.db"
+            url = ("--url", f"http://{at}/hub", "--subscriber", f"sqlite:///{file}")
+            code = merge.rotate_token("tablet")
+            ended = [rowtide("merge", "sync", "shop", *url, "--code", code, "--replace")]
+            if not ended[0].code:
+                with closing(sqlite3.connect(file)) as program, program:
+                    listed = program.execute(
+                        "select name from sqlite_master where type = 'table' and name like '%Odd%'"
+                    )
+                    program.execute(f"update {quote(listed.fetchone()[0])} set v = v || 'b'")
+                logged.execute(f"insert into {NAMED} values ((select max(id) + 1 from {NAMED}), 'hub')")
+                ended.append(rowtide("merge", "sync", "shop", *url))
+            return ended
+
+        require_each(logged, role, grants, of_row("gateway serve"), run)
+    assert ("ab",) in logged.execute(f"select v from {NAMED} where id = 1")
+    assert connect(logged.url).grant(role, Purpose.GATEWAY).statements == ()
+    assert logged.execute(f"select has_table_privilege('{role}', 'other', 'insert')") == [(False,)]
+    logged.execute(f"drop table {NAMED} cascade")
+    clean(logged, role, owner)

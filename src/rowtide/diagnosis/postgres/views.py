@@ -252,6 +252,7 @@ _CHECKS: Mapping[Purpose | None, _Check] = {
     Purpose.PUBLISHER: partial(_check_as_publisher, Purpose.PUBLISHER),
     Purpose.SUBSCRIBER: _check_as_subscriber,
     Purpose.MERGE: _check_as_node,
+    Purpose.GATEWAY: _check_as_node,
     Purpose.TRACKER: _check_as_tracker,
 }
 
