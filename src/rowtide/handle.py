@@ -254,9 +254,9 @@ class Database:
         """Return what is missing for capture or tracking, with remedies, most severe first.
 
         `purpose` is what the role of the connection is for (`monitor`, `reader`, `publisher`, `subscriber`, `merge`,
-        `gateway`, `tracker`): only what that needs is checked. Raises `ExtraMissing` if PostgreSQL's driver is not installed, `TableNotFound`
-        or `TableToTrackNotFound`, `NothingForLake`, `LakeNotChecked`, `NotAPublisher`, `PurposeUnknown`, `NameUnfit`,
-        and connection errors.
+        `gateway`, `tracker`): only what that needs is checked. Raises `ExtraMissing` if PostgreSQL's driver is not
+        installed, `TableNotFound` or `TableToTrackNotFound`, `NothingForLake`, `LakeNotChecked`, `NotAPublisher`,
+        `PurposeUnknown`, `NameUnfit`, and connection errors.
         """
         from rowtide.diagnosis import check_database
 

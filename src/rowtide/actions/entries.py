@@ -42,12 +42,23 @@ class ActionKind(StrEnum):
     COMMENT = "conflicts comment"
 
 
+class DeviceAction(StrEnum):
+    """What is done for a device that synchronises over HTTP: a command, or a step that its gateway has done."""
+
+    ADD = "merge add-device"
+    REVOKE = "merge revoke-device"
+    ROTATE = "merge rotate-token"
+    REGISTER = "gateway register"
+    FILE = "gateway file"
+
+
 class Channel(StrEnum):
     """How an action was asked for."""
 
     COMMAND_LINE = "command line"
     WEB = "web"
     API = "api"
+    GATEWAY = "gateway"
 
 
 class ActionOutcome(StrEnum):
@@ -87,7 +98,7 @@ class ActionRequest:
     """
 
     action_id: str
-    action: ActionKind
+    action: ActionKind | DeviceAction
     subject: str
     arguments: Mapping[str, Any]
     actor: str
@@ -96,7 +107,7 @@ class ActionRequest:
     @classmethod
     def make(
         cls,
-        action: ActionKind,
+        action: ActionKind | DeviceAction,
         given: Mapping[str, Any],
         *,
         actor: str,
@@ -104,7 +115,7 @@ class ActionRequest:
         action_id: str | None = None,
     ) -> ActionRequest:
         """Return the request of an action with all that it is given. Raises `ActionIdInvalid`."""
-        named = SUBJECTS[action]
+        named = ("name",) if isinstance(action, DeviceAction) else SUBJECTS[action]
         subject = " to ".join(redact(str(given[name])) for name in named if given.get(name) is not None)
         rest = {name: value for name, value in given.items() if name not in named and _is_given(value)}
         arguments = {name: _without_value(name, value) for name, value in rest.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from rowtide.cli.configured import database_url
 from rowtide.cli.groups import CommandTable
@@ -18,6 +18,9 @@ from rowtide.gateway.limits import GatewayLimits, Places
 from rowtide.gateway.tls import TlsOptions
 from rowtide.systemd.notifying import ServiceManager
 
+if TYPE_CHECKING:
+    from rowtide.gateway.answering import DeviceDeed
+
 app = CommandTable()
 _BEAT_S = 1.0
 
@@ -31,6 +34,25 @@ ServedDb = Annotated[
         show_default=False,
     ),
 ]
+
+
+def record_deed(deed: DeviceDeed) -> None:
+    """Write what a gateway has done for a device into the audit of its hub. Raises as `recording`."""
+    from uuid import NAMESPACE_URL, uuid5
+
+    from rowtide.actions.entries import ActionRequest, Channel, DeviceAction
+    from rowtide.actions.performing import recording
+
+    request = ActionRequest.make(
+        DeviceAction(f"gateway {deed.step}"),
+        {"name": deed.device, "replaces": deed.replaces},
+        actor=f"device {deed.device}",
+        channel=Channel.GATEWAY,
+        # Of a repeated request, the same entry; the key is random, and cannot be found from it.
+        action_id=str(uuid5(NAMESPACE_URL, f"{deed.device_id}/{deed.step}/{deed.key}")),
+    )
+    with recording(deed.hub.url, request):
+        pass
 
 
 @app.command(epilog="Example: rowtide gateway serve --db shop --listen 127.0.0.1:8090")
@@ -76,6 +98,7 @@ def serve(
             issuer=make_issuer(issuer),
             waiting=waiting,
             publications=publication,
+            record=record_deed,
         ) as bound,
     ):
         scheme = "http" if tls.certificate is None else "https"

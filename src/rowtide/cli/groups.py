@@ -29,6 +29,8 @@ _AUDITED = frozenset(
     }
 )
 """The values of `ActionKind`, which few commands import."""
+_OF_DEVICES = frozenset({"merge add-device", "merge revoke-device", "merge rotate-token"})
+"""The values of `DeviceAction` that are commands."""
 _NOT_ARGUMENTS = frozenset({"db", "form", "wide", "yes", "dry_run", "hide_keys", "_hide_keys"})
 
 
@@ -44,15 +46,16 @@ def name_actor() -> str:
 def auditing(context: click.Context) -> Iterator[None]:
     """Record the command of a context, if it is an action, and how it ends. Raises as `recording`."""
     named = f"{context.parent.info_name} {context.info_name}" if context.parent is not None else ""
-    if named not in _AUDITED or context.params.get("dry_run") or context.params.get("url") is not None:
+    if named not in _AUDITED | _OF_DEVICES or context.params.get("dry_run") or context.params.get("url") is not None:
         # A device that has a gateway's --url does not reach the hub's database.
         yield
         return
-    from rowtide.actions.entries import ActionKind, ActionRequest, Channel
+    from rowtide.actions.entries import ActionKind, ActionRequest, Channel, DeviceAction
     from rowtide.actions.performing import recording
 
     given = {name: value for name, value in context.params.items() if _is_argument(context, name)}
-    request = ActionRequest.make(ActionKind(named), given, actor=name_actor(), channel=Channel.COMMAND_LINE)
+    kind = DeviceAction(named) if named in _OF_DEVICES else ActionKind(named)
+    request = ActionRequest.make(kind, given, actor=name_actor(), channel=Channel.COMMAND_LINE)
     with recording(context.params["db"], request):
         yield
 

@@ -80,6 +80,22 @@ class DeviceRequest:
         return "" if credential is None else credential.device_id
 
 
+@frozen
+class DeviceDeed:
+    """What a gateway has done for a device that the audit of its hub is to have, by a step's name.
+
+    `key` is that of the request: a repeated one is the same deed. `replaces`: the device had a file before, whose
+    subscription has ended.
+    """
+
+    hub: Hub
+    step: str
+    device_id: str
+    device: str
+    key: str
+    replaces: bool = False
+
+
 @dataclass(slots=True)
 class Answering:
     """Answers requests by threads that have the hubs' databases."""
@@ -91,6 +107,8 @@ class Answering:
     downloads: Downloads = field(default_factory=Downloads)
     publications: frozenset[str] = frozenset()
     """Those that are served; none: all."""
+    record: Callable[[DeviceDeed], None] = lambda _deed: None
+    """Records a deed before the device is told of it."""
     note_known: Callable[[str], None] = lambda _token: None
     """Is told each token that is in force."""
 
@@ -139,6 +157,7 @@ class Answering:
             raise CodeRefused("it is unknown, or was used")
         token, device = register(node, code, asked.key, asked.client)
         self._require_served(device)
+        self.record(DeviceDeed(asked.hub, "register", device.device_id, device.name, asked.key))
         return Envelope(RegisteredDevice(token, device.name, device.publication))
 
     def _register_named(self, node: Node, asked: DeviceRequest) -> Envelope:
@@ -150,6 +169,7 @@ class Answering:
         claims = self.issuer.read(asked.claims)
         token, device = register_named(node, self.issuer.name_device(claims), claims.issued, asked.key, asked.client)
         self._require_served(device)
+        self.record(DeviceDeed(asked.hub, "register", device.device_id, device.name, asked.key))
         return Envelope(RegisteredDevice(token, device.name, device.publication))
 
     def _logout(self, node: Node, asked: DeviceRequest) -> Envelope:
@@ -167,7 +187,10 @@ class Answering:
         claims = self._claims(node, device, asked)
         if claims is not None:
             device = as_claimed(node, device, claims, claims.issued)
-        return Envelope(self.files.make(node, device, wanted, asked.key))
+        made = self.files.make(node, device, wanted, asked.key)
+        replaces = wanted.replaces and device.subid is not None
+        self.record(DeviceDeed(asked.hub, "file", device.device_id, device.name, asked.key, replaces=replaces))
+        return Envelope(made)
 
     async def find_file(self, asked: DeviceRequest, name: str) -> Path:
         """Return the path of a device's file. Raises `GatewayAddressUnknown`, `TokenRefused`, `DeviceRevoked`."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from rowtide.core.addresses import Address
 from rowtide.core.errors import FileNotWritable
-from rowtide.gateway.answering import Answering
+from rowtide.gateway.answering import Answering, DeviceDeed
 from rowtide.gateway.app import GatewayApp, ServedHubs
 from rowtide.gateway.device_files import DeviceFiles
 from rowtide.gateway.errors import CertificateNotRead, GatewayOpen
@@ -34,10 +34,12 @@ def serving_gateway(
     issuer: Issuer | None = None,
     waiting: Places | None = None,
     publications: Collection[str] = (),
+    record: Callable[[DeviceDeed], None] = lambda _deed: None,
 ) -> Iterator[Address]:
     """Serve hubs until the block ends; yield where.
 
-    `waiting` are the places of devices that wait, for who counts them. Without `publications`, all are served.
+    `waiting` are the places of devices that wait, for who counts them. Without `publications`, all are served. `record`
+    is called by the threads that have done a deed, before the device is told.
 
     Raises `GatewayOpen`, `CertificateNotRead`, `ListeningFailed`, `FileNotWritable`.
     """
@@ -48,7 +50,9 @@ def serving_gateway(
     with ExitStack() as opened:
         bound = opened.enter_context(bound_to(listen))
         folder = _make_folder(tls.files, opened)
-        answering = Answering(workers, DeviceFiles(folder), issuer, limits.rows, publications=frozenset(publications))
+        answering = Answering(
+            workers, DeviceFiles(folder), issuer, limits.rows, publications=frozenset(publications), record=record
+        )
         served = ServedHubs(hubs, answering, limits, frozenset(tls.origins), tls.behind_proxy)
         app = GatewayApp(served, waiting).make()
         settings = {} if tls.certificate is None else {"ssl_certfile": tls.certificate, "ssl_keyfile": tls.key}

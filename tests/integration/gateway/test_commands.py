@@ -11,8 +11,10 @@ import pytest
 
 import rowtide
 from builders.commands.command_lines import Ended, rowtide as run_command
+from rowtide.cli.gateway import record_deed
 from rowtide.core.addresses import Address
-from rowtide.gateway.hubs import name_hubs
+from rowtide.gateway.answering import DeviceDeed
+from rowtide.gateway.hubs import Hub, name_hubs
 from rowtide.gateway.serving import serving_gateway
 from rowtide.gateway.tls import TlsOptions
 
@@ -37,7 +39,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     merge.add_article("shop", "item")
     code = merge.add_device("tablet", publication="shop")
     hubs = name_hubs([f"sqlite:///{hub}"], lambda text: text)
-    with serving_gateway(hubs, Address("127.0.0.1", 0), TlsOptions(files=str(tmp_path / "files"))) as address:
+    options = TlsOptions(files=str(tmp_path / "files"))
+    with serving_gateway(hubs, Address("127.0.0.1", 0), options, record=record_deed) as address:
         device = ["--url", f"http://{address}/shop", "--subscriber", f"sqlite:///{file}"]
 
         def run(*words: str, exit_code: int = 0) -> Ended:
@@ -67,3 +70,34 @@ def test_a_device_needs_no_database_of_its_hub(run: Run, tmp_path: Path) -> None
 @pytest.mark.parametrize("words", [("pending", "shop", "--conflicts"), ("reinitialize", "shop", "--absent-is-delete")])
 def test_what_needs_both_databases_is_said(run: Run, words: tuple[str, ...]) -> None:
     run(*words, exit_code=2)
+
+
+def test_the_audit_has_what_is_done_for_devices(run: Run, tmp_path: Path) -> None:
+    hub = f"sqlite:///{tmp_path / 'shop.db'}"
+    run("sync")
+    run("reinitialize", "shop", "--yes")
+    for words in (
+        ("rotate-token", "tablet"),
+        ("add-device", "other", "--publication", "shop"),
+        ("revoke-device", "other"),
+    ):
+        assert run_command("merge", *words, "--db", hub).code == 0
+    assert run_command("merge", "revoke-device", "none", "--db", hub).code == 1
+    entries = rowtide.connect(hub).actions.list_entries()
+    assert [(one.action, one.subject, one.outcome) for one in reversed(entries)] == [
+        ("gateway register", "tablet", "done"),
+        ("gateway file", "tablet", "done"),
+        ("gateway file", "tablet", "done"),
+        ("merge rotate-token", "tablet", "done"),
+        ("merge add-device", "other", "done"),
+        ("merge revoke-device", "other", "done"),
+        ("merge revoke-device", "none", "failed"),
+    ]
+    of_gateway = [one for one in reversed(entries) if one.channel == "gateway"]
+    assert {one.actor for one in of_gateway} == {"device tablet"}
+    assert [one.arguments for one in of_gateway] == ["{}", "{}", '{"replaces": true}']
+    # A repeated request has one entry.
+    deed = DeviceDeed(Hub("shop", hub), "register", "0" * 10, "tablet", "k" * 16)
+    for _ in range(2):
+        record_deed(deed)
+    assert len(rowtide.connect(hub).actions.list_entries()) == len(entries) + 1

@@ -7,10 +7,10 @@ import shlex
 import click
 import pytest
 
-from rowtide.actions.entries import SUBJECTS, ActionKind, ActionRequest, Channel
+from rowtide.actions.entries import SUBJECTS, ActionKind, ActionRequest, Channel, DeviceAction
 from rowtide.actions.performing import prepare
 from rowtide.cli.app import app
-from rowtide.cli.groups import _AUDITED
+from rowtide.cli.groups import _AUDITED, _OF_DEVICES
 from rowtide.monitor.web.offered import OFFERED, accepted, command_of, kind_of, path_of
 
 VALUES = {"winner": "publisher", "choice": "keep", "subscriber": "sqlite:///x.db", "conflict": "17", "job": "capture"}
@@ -24,6 +24,7 @@ def given_for(kind: ActionKind) -> dict[str, str]:
 
 def test_the_command_line_records_all_of_them() -> None:
     assert set(ActionKind) == _AUDITED
+    assert {str(one) for one in DeviceAction if one.startswith("merge ")} == _OF_DEVICES
     assert OFFERED.keys() == SUBJECTS.keys() == set(ActionKind)
 
 
