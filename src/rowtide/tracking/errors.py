@@ -25,6 +25,15 @@ class TrackingKeyMissing(Invalid, number=6102):
     key: str
 
 
+class TrackingKeyShared(Invalid, number=7213):
+    """Rows have one tracking key: SQLite allows nulls in a primary key, which are all distinct."""
+
+    fact = "several rows of table {table} have the key {key}: with a null in it, SQLite permits them"
+    hint = "Give them keys without nulls, or delete all but one; then enumerate again."
+    table: str
+    key: RowKey
+
+
 class NothingToTrack(Invalid, number=6103):
     """No operation was given (SQL Server Compact: ArgumentOutOfRangeException)."""
 

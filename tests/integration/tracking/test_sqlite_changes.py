@@ -8,6 +8,7 @@ import pytest
 
 from builders.tracking.tracked_databases import TrackedFile
 from rowtide.tracking import ChangeTracking
+from rowtide.tracking.errors import TrackingKeyShared
 
 INSERT = "insert into t (id, name, qty) values (?, ?, ?)"
 
@@ -37,6 +38,39 @@ def test_a_row_that_replace_displaces_by_another_key_is_deleted(sqlite_file: Tra
     sqlite_file.program.execute("insert or replace into t (id, name, qty) values (2, 'A', 5)")
 
     assert sqlite_file.changes() == [("delete", 1), ("insert", 2, "A", 5)]
+
+
+def test_a_row_displaced_by_a_generated_value_is_deleted(sqlite_file: TrackedFile) -> None:
+    sqlite_file.program.execute("create table g (id integer primary key, name text, low text as (lower(name)) unique)")
+    sqlite_file.tracking.enable_tracking("g")
+    sqlite_file.program.execute("insert into g (id, name) values (1, 'a'), (2, 'b')")
+    sqlite_file.changes("g")
+    sqlite_file.program.execute("update or replace g set name = 'A' where id = 2")
+
+    assert sqlite_file.changes("g") == [("delete", 1), ("update", 2, "A", "a")]
+
+
+def test_a_tables_names_may_be_those_of_queries(sqlite_file: TrackedFile) -> None:
+    sqlite_file.program.execute("create table gone (id integer primary key, packed text)")
+    sqlite_file.tracking.enable_tracking("gone")
+    sqlite_file.program.execute("insert into gone (id, packed) values (1, 'i1'), (2, 'i1')")
+    sqlite_file.changes("gone")
+    sqlite_file.program.execute("delete from gone where id = 2")
+
+    assert sqlite_file.changes("gone") == [("delete", 2)]
+
+
+def test_rows_that_share_a_key_of_nulls_are_refused(sqlite_file: TrackedFile) -> None:
+    sqlite_file.program.execute("create table k (a text primary key, b integer)")
+    sqlite_file.tracking.enable_tracking("k")
+    sqlite_file.program.execute("insert into k (a, b) values (null, 1)")
+    assert sqlite_file.changes("k") == [("insert", None, 1)]
+    sqlite_file.program.execute("insert into k (a, b) values (null, 2)")
+
+    with pytest.raises(TrackingKeyShared, match="RT-7213"):
+        sqlite_file.changes("k")
+    sqlite_file.program.execute("delete from k where b = 1")
+    assert sqlite_file.changes("k") == [("update", None, 2)]
 
 
 def test_a_database_in_memory_is_tracked_on_its_one_connection() -> None:

@@ -113,6 +113,16 @@ def test_copy_cascades_upserts_and_replicated_rows_are_tracked(tracked: TrackedP
     ]
 
 
+def test_a_tables_names_may_be_those_of_queries(tracked: TrackedPostgres) -> None:
+    tracked.run("create table gone (id int primary key, packed text[])")
+    tracked.tracking.enable_tracking("gone")
+    tracked.seen = None
+    tracked.run("insert into gone values (1, '{1}'), (2, '{1}')")
+    tracked.changes("gone")
+    tracked.run("delete from gone where id = 2")
+    assert tracked.changes("gone") == [("delete", 2)]
+
+
 def test_a_truncate_of_a_few_rows_is_their_deletes(tracked: TrackedPostgres) -> None:
     tracked.program.execute("insert into t values (1), (2)")
     tracked.changes()

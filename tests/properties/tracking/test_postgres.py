@@ -73,7 +73,10 @@ class Form:
 
 
 FORMS = {
-    "one column": Form("create table t (k int primary key, u text unique, v int)", {"k": st.integers(1, 4)}),
+    "one column": Form(
+        "create table t (k int primary key, u text unique, v int, packed text[] default '{1}')",
+        {"k": st.integers(1, 4)},
+    ),
     "constraint checked at commit": Form(
         "create table t (k int primary key, u text unique deferrable initially deferred, v int)",
         {"k": st.integers(1, 4)},

@@ -214,9 +214,11 @@ class Displacement:
     def displacing_columns(self) -> tuple[str, ...]:
         """The quoted columns whose update can displace other rows."""
         keys = self._keys
-        if not all(key.is_of_columns for key in keys):
+        named = [term.expression for key in keys for term in key.terms]
+        # `update of` fires for the columns that a statement names, and no statement names a generated column.
+        generated = {quote(column.name) for column in self.table.columns if column.is_generated}
+        if not all(key.is_of_columns for key in keys) or generated.intersection(named):
             return self.written_columns
-        named = (term.expression for key in keys for term in key.terms)
         return tuple(dict.fromkeys([*named, *self.rowid_names]))
 
     @property

@@ -80,7 +80,7 @@ def deleted(subject: PostgresSubject, window: PostgresAnchorWindow) -> PostgresC
     is_known = "was_there" if window.context is None else "is_of_others"
     sql = (
         f"{_gone(subject, window)} select {values} from gone where {is_known} "
-        f"and not exists (select from {subject.rows} t where {subject.key_condition('t', 'packed')})"
+        f"and not exists (select from {subject.rows} t where {subject.key_condition('t', 'gone.packed')})"
     )
 
     def as_change(row: Row) -> Change:

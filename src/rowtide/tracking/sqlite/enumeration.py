@@ -20,7 +20,7 @@ from rowtide.databases.sqlite.sql_text import text_encoding, unpack
 from rowtide.databases.sqlite.values import decode_text, text_of
 from rowtide.databases.types.value_type import SqliteValue
 from rowtide.tracking.changes import Change, EnumerationRequest, TrackedChanges
-from rowtide.tracking.errors import AnchorTooOld, NothingTracked
+from rowtide.tracking.errors import AnchorTooOld, NothingTracked, TrackingKeyShared
 from rowtide.tracking.options import PurgeType, TrackedTable
 from rowtide.tracking.sqlite.queries import (
     KEY_FUNCTION,
@@ -28,10 +28,11 @@ from rowtide.tracking.sqlite.queries import (
     SqliteChangeQuery,
     all_rows,
     deleted,
+    shared_key,
     touched,
     written,
 )
-from rowtide.tracking.sqlite.stamps import CHANGE_BSN, stamps_of, subject_of
+from rowtide.tracking.sqlite.stamps import CHANGE_BSN, SqliteSubject, stamps_of, subject_of
 from rowtide.tracking.sqlite.system_tables import (
     COMMIT_SEQUENCE,
     TOMBSTONES,
@@ -89,12 +90,13 @@ def _open_window(writer: sqlite3.Connection, request: EnumerationRequest, stack:
         _check_loss(writer, tracked)
         subject = subject_of(writer, tracked)
         tables.append(subject.declared)
-        window = _window(writer, tracked, request)
+        window, stamps = _window(writer, tracked, request), stamps_of(subject, tracked)
+        _check_keys(writer, subject, shared_key(subject, stamps, window))
         if window is None:
             writes.append(all_rows(subject))
         else:
             deletes.append(deleted(subject, window, text_encoding(writer)))
-            writes.append(written(subject, stamps_of(subject, tracked), window))
+            writes.append(written(subject, stamps, window))
     # The write lock is held since before the windows were made: nothing is written between them and the anchor.
     anchor = clock.take_anchor(writer, changed_since=partial(_is_changed, writer))
     reader = stack.enter_context(clock.snapshot(writer))
@@ -134,6 +136,13 @@ def _check_loss(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
 def _check_age(tracked: TrackedTable, since: Anchor) -> None:
     if since.csn < tracked.min_valid_csn:
         raise AnchorTooOld(tracked.name, since, tracked.min_valid_csn)
+
+
+def _check_keys(connection: sqlite3.Connection, subject: SqliteSubject, query: str | None) -> None:
+    # No reader can tell such rows apart, and the delete of one would be hidden by the other.
+    found = None if query is None else connection.execute(query).fetchone()
+    if found is not None:
+        raise TrackingKeyShared(subject.name, str(unpack(found[0], text_encoding(connection))))
 
 
 def _window(

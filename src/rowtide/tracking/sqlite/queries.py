@@ -20,8 +20,11 @@ from rowtide.tracking.sqlite.system_tables import TOMBSTONES, get_tracked
 KEY_FUNCTION = "rowtide_key"
 """SQL function of a packed key and a position: the value at that position. It exists in the reading connection only."""
 
+GONE = "__sysGone"
+"""No tracked table's name: a name that a query gives to rows hides the table of that name."""
+
 _GONE = f"""
-with gone as materialized (
+with {GONE} as materialized (
     select __sysRK as packed, max({CONTEXT} is not :context) as is_of_others,
         max(coalesce(__sysInsertTxBsn, 0) <= :since) as was_there
     from {TOMBSTONES} where __sysId >= :first_tombstone and __sysTN = :table group by __sysRK)
@@ -77,7 +80,7 @@ def written(subject: SqliteSubject, stamps: SqliteStamps, window: SqliteAnchorWi
     columns = _columns(subject)
     is_new = (
         f"coalesce({INSERT_BSN}, 0) > :since "
-        f"and {subject.packed_key('t')} not in (select packed from gone where was_there)"
+        f"and {subject.packed_key('t')} not in (select packed from {GONE} where was_there)"
     )
     sql = (
         f"{_GONE} select case when {is_new} then '{NetOperation.INSERT}' else '{NetOperation.UPDATE}' end, "
@@ -95,15 +98,32 @@ def deleted(subject: SqliteSubject, window: SqliteAnchorWindow, encoding: str) -
     """
     columns = tuple(column.name for column in subject.key)
     sql = (
-        f"{_GONE} select packed from gone where (was_there or :context is not null) "
+        f"{_GONE} select packed from {GONE} where (was_there or :context is not null) "
         f"and (:context is null or is_of_others) "
-        f"and not exists (select 1 from {subject.quoted} t where {_key_condition(subject, 'packed')})"
+        f"and not exists (select 1 from {subject.quoted} t where {_key_condition(subject, f'{GONE}.packed')})"
     )
 
     def as_change(row: Row) -> Change:
         return Change(subject.name, NetOperation.DELETE, columns, unpack(str(row[0]), encoding))
 
     return SqliteChangeQuery(sql, window.as_parameters(), as_change)
+
+
+def shared_key(subject: SqliteSubject, stamps: SqliteStamps, window: SqliteAnchorWindow | None) -> str | None:
+    """Return the query for the packed key of a written row that another row has too; None if no key can be shared.
+
+    Without a window, of any row.
+    """
+    nullable = [f"t.{quote(column.name)} is null" for column in subject.key if column.is_nullable]
+    if not nullable:
+        return None
+    source, is_written = (
+        (subject.quoted, "") if window is None else (stamps.source, f"and t.{CHANGE_BSN} > {window.since} ")
+    )
+    return (
+        f"select {subject.packed_key('t')} from {source} t where ({' or '.join(nullable)}) {is_written}"
+        f"and (select count(*) from {subject.quoted} o where {subject.same_key('o', 't')}) > 1 limit 1"
+    )
 
 
 def touched(subject: SqliteSubject, stamps: SqliteStamps) -> str:
