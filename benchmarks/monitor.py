@@ -19,7 +19,7 @@ from sqlalchemy import Connection, insert
 from benchmarks.goals import Goal, at_most
 from benchmarks.source import Source, open_source
 from benchmarks.table import Sizes, Table
-from rowtide.actions.entries import ActionKind, ActionRequest, Channel
+from rowtide.actions.entries import RETENTION_DAYS, ActionKind, ActionRequest, Channel
 from rowtide.actions.sqlite.audit import begin
 from rowtide.core.addresses import Address
 from rowtide.merge.api import MergeReplication
@@ -99,7 +99,7 @@ def _make_hub(folder: Path) -> str:
         (article,) = list_articles(hub.connection, publication.pubid)
         transact_at(hub, lambda: _record_conflicts(hub.connection, publication.pubid, article))
     asked = {"conflict": "none", "winner": "publisher"}
-    begin(url, ActionRequest.make(ActionKind.RESOLVE_MERGE, asked, actor="anna", channel=Channel.WEB))
+    begin(url, ActionRequest.make(ActionKind.RESOLVE_MERGE, asked, actor="anna", channel=Channel.WEB), RETENTION_DAYS)
     with closing(sqlite3.connect(path)) as session:
         others = "select * from rowtide_actions, (select value from json_each(:numbers))"
         columns = "begun_at, actor, channel, action, subject, arguments, outcome, ended_at, result, error_number"

@@ -116,7 +116,7 @@ SECTIONS = (
         DatabaseSettings,
     ),
 )
-FORMS = {"str": "text", "bool": "true, false"}
+FORMS = {"str": "text", "bool": "true, false", "int": "a number"}
 
 
 def page() -> str:
@@ -137,6 +137,9 @@ def _section(title: str, said: str, kind: Any) -> Iterator[str]:
 
 
 def _form(kind: Any) -> str:
+    alternatives = [one for one in get_args(kind) if one is not type(None)]
+    if len(alternatives) == 1 and len(get_args(kind)) == 2:
+        kind = alternatives[0]
     if get_origin(kind) is tuple:
         return f"a list of {_form(get_args(kind)[0])}"
     if isinstance(kind, type) and issubclass(kind, Enum):

@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from rowtide.actions.entries import (
+    PAUSED,
+    RESUMED,
+    RETENTION_DAYS,
     SUBJECTS,
     ActionEntry,
     ActionJournal,
@@ -15,6 +18,17 @@ from rowtide.actions.entries import (
     ActionRequest,
     BegunAction,
     journal_of,
+    say_commented,
+    say_compared,
+    say_copied_again,
+    say_decided,
+    say_lost,
+    say_posted,
+    say_reinitialized,
+    say_resolved,
+    say_resolved_merge,
+    say_started,
+    say_stopped,
 )
 from rowtide.actions.errors import ActionIdTaken, ActionIncomplete, ActionNotRecorded, ActionResultNotRecorded
 from rowtide.core.errors import RowtideError
@@ -24,7 +38,9 @@ from rowtide.core.redaction import redact
 _DONE = "Done."
 
 
-def perform(url: str, request: ActionRequest, run: Callable[[], str]) -> ActionEntry | None:
+def perform(
+    url: str, request: ActionRequest, run: Callable[[], str], *, keep_days: int = RETENTION_DAYS
+) -> ActionEntry | None:
     """Do an action once: return its entry, with the stored result if the id was used before.
 
     `run` does it, and returns what it did, in words without values of rows. An action that fails has its error in the
@@ -33,7 +49,7 @@ def perform(url: str, request: ActionRequest, run: Callable[[], str]) -> ActionE
     `ActionResultNotRecorded`, `ActionIdTaken`, and connection errors.
     """
     journal = journal_of(url)
-    beginning = _begin(journal, url, request)
+    beginning = _begin(journal, url, request, keep_days)
     if not beginning.is_audited:
         return None
     if beginning.entry is not None:
@@ -48,22 +64,23 @@ def perform(url: str, request: ActionRequest, run: Callable[[], str]) -> ActionE
 
 
 @contextmanager
-def recording(url: str, request: ActionRequest) -> Iterator[None]:
+def recording(url: str, request: ActionRequest, *, keep_days: int = RETENTION_DAYS) -> Iterator[list[str]]:
     """Record what the block does as an action, and how it ends; its errors pass. Raises as `perform`.
 
-    Where there is no audit, the block runs without one: it will find out that rowtide does nothing there.
+    Yields a list for what it did, in words without values of rows. Where there is no audit, the block runs without one:
+    it will find out that rowtide does nothing there.
     """
     journal = journal_of(url)
-    if _begin(journal, url, request).is_audited:
-        with _ending(journal, url, request):
-            yield
+    if _begin(journal, url, request, keep_days).is_audited:
+        with _ending(journal, url, request) as said:
+            yield said
     else:
-        yield
+        yield []
 
 
-def _begin(journal: ActionJournal, url: str, request: ActionRequest) -> BegunAction:
+def _begin(journal: ActionJournal, url: str, request: ActionRequest, keep_days: int) -> BegunAction:
     try:
-        return journal.begin(url, request)
+        return journal.begin(url, request, keep_days)
     except journal.UNWRITABLE as error:
         raise ActionNotRecorded(request.action, error.filled_fact, error.filled_hint) from error
 
@@ -127,20 +144,20 @@ def _pause(url: str, given: Arguments) -> str:
     from rowtide.replication.api import TransactionalReplication
 
     TransactionalReplication(url).pause(given["publication"], given.get("subscriber"))
-    return "Paused."
+    return PAUSED
 
 
 def _resume(url: str, given: Arguments) -> str:
     from rowtide.replication.api import TransactionalReplication
 
     TransactionalReplication(url).resume(given["publication"], given.get("subscriber"))
-    return "Resumed."
+    return RESUMED
 
 
 def _post_tracer_token(url: str, given: Arguments) -> str:
     from rowtide.replication.api import TransactionalReplication
 
-    return f"Token {TransactionalReplication(url).post_tracer_token(given['publication'])} is in the log."
+    return say_posted(TransactionalReplication(url).post_tracer_token(given["publication"]))
 
 
 def _validate(url: str, given: Arguments) -> str:
@@ -156,36 +173,35 @@ def _validate(url: str, given: Arguments) -> str:
     if failed:
         raise ValidationFailed(publication, failed, len(listed))
     uncompared = sum(row.reason is not None for row in listed)
-    unknown = f" Not compared: {uncompared}." if uncompared else ""
-    return f"Comparisons of tables with equal rows: {len(listed) - uncompared}.{unknown}"
+    return say_compared(len(listed) - uncompared, uncompared)
 
 
 def _reinitialize(url: str, given: Arguments) -> str:
     from rowtide.replication.api import TransactionalReplication
 
     again = TransactionalReplication(url).reinitialize(given["publication"], given.get("subscriber"))
-    return f"Subscriptions that are copied again when their agents run: {len(again)}."
+    return say_copied_again(len(again))
 
 
 def _start_job(url: str, given: Arguments) -> str:
     from rowtide.cdc.api import ChangeDataCapture
 
     ChangeDataCapture(url).start_job(given["job"])
-    return f"Started: the {given['job']} job."
+    return say_started(given["job"])
 
 
 def _stop_job(url: str, given: Arguments) -> str:
     from rowtide.cdc.api import ChangeDataCapture
 
     ChangeDataCapture(url).stop_job(given["job"])
-    return f"Stopped: the {given['job']} job."
+    return say_stopped(given["job"])
 
 
 def _reinitialize_capture(url: str, given: Arguments) -> str:
     from rowtide.cdc.api import ChangeDataCapture
 
     lost = ChangeDataCapture(url).reinitialize(given.get("reason", "reinitialized by hand"))
-    return f"Reinitialized. Lost: {lost}."
+    return say_lost(lost)
 
 
 def _validate_merge(url: str, given: Arguments) -> str:
@@ -197,7 +213,7 @@ def _validate_merge(url: str, given: Arguments) -> str:
     failed = sum(not row.is_equal for row in listed)
     if failed:
         raise MergeValidationFailed(given["subscriber"], failed, len(listed))
-    return f"Tables with equal rows: {len(listed)}."
+    return say_compared(len(listed))
 
 
 def _reinitialize_merge(url: str, given: Arguments) -> str:
@@ -206,7 +222,7 @@ def _reinitialize_merge(url: str, given: Arguments) -> str:
     summary = MergeReplication(url).reinitialize(
         given["publication"], given["subscriber"], upload_first=bool(given.get("upload_first", False))
     )
-    return "Reinitialized." if summary is None else f"Reinitialized: {summary} before."
+    return say_reinitialized(summary)
 
 
 def _resolve(url: str, given: Arguments) -> str:
@@ -221,9 +237,7 @@ def _resolve(url: str, given: Arguments) -> str:
         again=bool(given.get("again", False)),
         decided_by=given[_ACTOR],
     )
-    if outcome.waits:
-        return "Decided: delivery does it when it continues."
-    return "Resolved: rows are written." if outcome.rows else "Resolved: they stay as they are."
+    return say_resolved(is_written=bool(outcome.rows), waits=outcome.waits)
 
 
 def _resolve_merge(url: str, given: Arguments) -> str:
@@ -236,7 +250,7 @@ def _resolve_merge(url: str, given: Arguments) -> str:
         over_later_changes=bool(given.get("over_later_changes", False)),
         decided_by=given[_ACTOR],
     )
-    return "Resolved: the row goes to all nodes." if is_written else "Resolved: it stays as it is."
+    return say_resolved_merge(is_written=is_written)
 
 
 def _decide(url: str, given: Arguments) -> str:
@@ -257,14 +271,13 @@ def _decide(url: str, given: Arguments) -> str:
         raise DecisionsFailed(failed, len(results), list_refused(results))
     written = sum(one.is_written for one in results)
     refused = f" Refused: {failed}: {list_refused(results)}." if failed else ""
-    return f"Conflicts decided: {len(results) - failed}. Rows were written for {written}.{refused}"
+    return say_decided(len(results) - failed, written) + refused
 
 
 def _comment(url: str, given: Arguments) -> str:
     from rowtide.conflicts.handle import ConflictInbox
 
-    commented = ConflictInbox(url).comment(given["name"], given["text"], noted_by=given[_ACTOR])
-    return f"Conflicts with this comment: {commented}."
+    return say_commented(ConflictInbox(url).comment(given["name"], given["text"], noted_by=given[_ACTOR]))
 
 
 _OF_ONE = frozenset({ActionKind.RESOLVE, ActionKind.VALIDATE_MERGE, ActionKind.REINITIALIZE_MERGE})

@@ -135,6 +135,16 @@ def label_of(url: str) -> str:
     return database.name
 
 
+def audit_days_of(url: str) -> int:
+    """Return how many days the audit of a database keeps its entries: what the file says, else the default."""
+    from rowtide.actions.entries import RETENTION_DAYS
+
+    for one in _read[0].databases.values() if _read else ():
+        if url in (str(one.url), str(one.operator_url)):
+            return one.audit_days
+    return RETENTION_DAYS
+
+
 def section_of(command: str, option: str) -> str:
     """Return the section of the file that gives an option of a command: its own, or `defaults`."""
     is_own = command == _GATEWAY and bool(_read) and option in _read[0].gateway

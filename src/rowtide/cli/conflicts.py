@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from rowtide.cli.groups import CommandTable, name_actor
+from rowtide.actions.entries import say_commented, say_decided
+from rowtide.cli.groups import CommandTable, name_actor, record_done, report_done
 from rowtide.cli.options import AnyDb, Listed, ListingFormat, Wide, listing
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.conflicts.inbox import Choice, ConflictDetail, ConflictFilter, InboxState, WrittenVersion
@@ -107,7 +108,7 @@ def comment(
 ) -> None:
     """Comment on a conflict, or on all of a cause. Comments stay as long as their conflicts."""
     commented = connect(db).conflicts.comment(name, text, noted_by=name_actor())
-    notes.print(f"Commented on {commented:,} conflicts." if commented != 1 else "Commented on a conflict.")
+    report_done(say_commented(commented))
 
 
 @app.command(epilog="Example: rowtide conflicts decide cause-0f3c… --choice otherwise --db postgresql://localhost/shop")
@@ -138,6 +139,7 @@ def decide(
             results.append(result)
             progress.update(f"Decided {len(results):,} ...")
     print_listed(DecisionResult, results, form)
+    record_done(say_decided(len(results), sum(result.is_written for result in results)))
     failed = sum(result.failure is not None for result in results)
     if failed:
         raise DecisionsFailed(failed, len(results), list_refused(results))

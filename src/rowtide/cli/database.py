@@ -252,7 +252,8 @@ def audit(
         Option(
             "--keep-days",
             metavar="DAYS",
-            help="Delete older entries first. Without it the next action deletes those older than 365 days.",
+            help="Delete older entries first. Without it the next action deletes those older than `audit_days` of the "
+            "configuration file, 365 days by default.",
             min=1,
             show_default=False,
         ),

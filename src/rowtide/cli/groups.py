@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rowtide.cli.commands import COMMANDS
-from rowtide.cli.configured import configuration, defaults_for, section_of
+from rowtide.cli.configured import audit_days_of, configuration, defaults_for, section_of
 from rowtide.cli.parameters import CliOption, parameters_of, taking_options
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ _AUDITED = frozenset(
 """The values of `ActionKind`, which few commands import."""
 _OF_DEVICES = frozenset({"merge add-device", "merge revoke-device", "merge rotate-token"})
 """The values of `DeviceAction` that are commands."""
+_DONE = "rowtide.done"
+"""The key under which a command's context has what the audit's entry is to say."""
 _NOT_ARGUMENTS = frozenset({"db", "form", "wide", "yes", "dry_run", "hide_keys", "_hide_keys"})
 
 
@@ -56,8 +58,22 @@ def auditing(context: click.Context) -> Iterator[None]:
     given = {name: value for name, value in context.params.items() if _is_argument(context, name)}
     kind = DeviceAction(named) if named in _OF_DEVICES else ActionKind(named)
     request = ActionRequest.make(kind, given, actor=name_actor(), channel=Channel.COMMAND_LINE)
-    with recording(context.params["db"], request):
+    with recording(context.params["db"], request, keep_days=audit_days_of(context.params["db"])) as said:
+        context.meta[_DONE] = said
         yield
+
+
+def record_done(text: str) -> None:
+    """Have the audit's entry of this command say what it did; of a command that has none, nothing."""
+    click.get_current_context().meta.get(_DONE, []).append(text)
+
+
+def report_done(text: str) -> None:
+    """Print what this command did, and have the audit's entry say the same."""
+    from rowtide.cli.output.rows import notes
+
+    notes.print(text)
+    record_done(text)
 
 
 def _is_argument(context: click.Context, name: str) -> bool:

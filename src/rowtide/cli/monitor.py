@@ -55,7 +55,7 @@ def serve(
     with naming_extras():
         # Pages say what any error means, also one that nothing here raises.
         import rowtide.errors  # noqa: F401
-        from rowtide.monitor.databases import OperatorUrls, find_operator_urls, name_databases
+        from rowtide.monitor.databases import OperatorUrls, find_audit_days, find_operator_urls, name_databases
         from rowtide.monitor.ring import Ring, state_folder
         from rowtide.monitor.serving import serving
         from rowtide.monitor.web.operating import Operating
@@ -66,8 +66,10 @@ def serve(
     databases = name_databases(given, database_url)
     changing = ChangingFile()
     operator_urls = OperatorUrls(find_operator_urls(databases, read.databases))
+    audit_days = find_audit_days(databases, read.databases)
     operating = Operating(
         urls=operator_urls,
+        audit_days=audit_days,
         allows_actions=access.allow_actions,
         shows_values=access.show_values or read.monitor.values is MonitorValues.OPERATORS,
     )
@@ -97,6 +99,7 @@ def serve(
             else:
                 if found is not None:
                     operator_urls.replace(find_operator_urls(databases, found.databases))
+                    audit_days.update(find_audit_days(databases, found.databases))
 
 
 @app.command(epilog="Example: rowtide monitor alerts > /etc/prometheus/rowtide.yml")

@@ -238,6 +238,13 @@ def _read_text(value: Any) -> str:
     return value
 
 
+def _read_number(value: Any) -> int:
+    # True and false are numbers of Python's.
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _Wrong("write a whole number")
+    return value
+
+
 def _read_url(value: Any) -> DatabaseUrl:
     try:
         url = parse_url(_read_text(value))
@@ -248,7 +255,7 @@ def _read_url(value: Any) -> DatabaseUrl:
     return url
 
 
-_READERS: Mapping[Any, Callable[[Any], Any]] = {str: _read_text, DatabaseUrl: _read_url}
+_READERS: Mapping[Any, Callable[[Any], Any]] = {str: _read_text, int: _read_number, DatabaseUrl: _read_url}
 
 
 def _read_word(kind: type[Enum], value: Any) -> Enum:

@@ -54,6 +54,16 @@ def as_place(text: str) -> str:
     return text
 
 
+def as_days(number: int) -> int:
+    """Return a number of whole days (`ValueError`)."""
+    if not 1 <= number <= _MOST_DAYS:
+        raise ValueError(f"write a number from 1 to {_MOST_DAYS}")
+    return number
+
+
+_MOST_DAYS = 36_500
+
+
 @frozen(kw_only=True)
 class LogSettings:
     """Where and how events are written: defaults of the options `--log-…` of commands that run on."""
@@ -117,6 +127,15 @@ class DatabaseSettings:
     operator_password: Annotated[
         PasswordSource | None, Option(help="Where the password of `operator_url` is kept.")
     ] = None
+
+    audit_days: Annotated[
+        int,
+        Option(
+            metavar="DAYS",
+            help="How long entries of the audit are kept: each action deletes older ones.",
+            check=as_days,
+        ),
+    ] = 365
 
     @property
     def accesses(self) -> Sequence[DatabaseAccess]:

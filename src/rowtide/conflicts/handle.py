@@ -22,10 +22,10 @@ from rowtide.conflicts.inbox import (
 from rowtide.conflicts.sources import (
     DecidableConflict,
     DecisionOptions,
+    DeliveredConflicts,
     MergedConflicts,
     comment,
     find_merge,
-    read_delivery,
     read_delivery_notes,
     written_versions,
 )
@@ -76,6 +76,7 @@ class ConflictInbox:
     def __init__(self, url: str) -> None:
         self.url = url
         self._merged = MergedConflicts(url)
+        self._delivered = DeliveredConflicts(url)
 
     @takes(ConflictFilter)
     def list_conflicts(self, wanted: ConflictFilter) -> Inbox:
@@ -119,7 +120,7 @@ class ConflictInbox:
         if merged is not None:
             conflict = merged.held.conflict
             return ConflictDetail(conflict, compare_versions(conflict), merged.notes, merged.written)
-        for one in read_delivery(self.url)[0]:
+        for one in self._delivered.read()[0]:
             if one.conflict.conflict_id == conflict_id:
                 notes, written = read_delivery_notes(self.url, one.conflict), written_versions(one.conflict)
                 return ConflictDetail(one.conflict, compare_versions(one.conflict), tuple(notes), tuple(written))
@@ -150,7 +151,7 @@ class ConflictInbox:
         return [one for one in chosen if is_wanted or one.conflict.state is InboxState.OPEN]
 
     def _read(self) -> tuple[Sequence[DecidableConflict], tuple[UnreadSubscriber, ...]]:
-        delivered, unread = read_delivery(self.url)
+        delivered, unread = self._delivered.read()
         return [*self._merged.read(), *delivered], unread
 
 

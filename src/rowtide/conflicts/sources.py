@@ -39,7 +39,7 @@ from rowtide.merge.nodes.connecting import open_node
 from rowtide.replication.conflicts import ConflictWinner, Row
 
 if TYPE_CHECKING:
-    from rowtide.replication.resolving import UnreadSubscriber
+    from rowtide.replication.resolving import KeptConflicts, UnreadSubscriber
     from rowtide.replication.targets.subscriber_kind import ConflictOutcome, KeptConflict as DeliveryConflict
 
 _PUBLISHERS = (DatabaseKind.POSTGRESQL,)
@@ -194,24 +194,36 @@ def _unchanged_columns(kept: MergeConflict) -> str | None:
     return json.dumps(known, ensure_ascii=False) if known else None
 
 
-def read_delivery(url: str) -> tuple[Sequence[DecidableConflict], tuple[UnreadSubscriber, ...]]:
-    """Return the conflicts of delivery to a publisher's subscribers, and the subscribers that could not be read."""
-    if parse_url(url).kind not in _PUBLISHERS:
-        return (), ()
-    from rowtide.replication.api import TransactionalReplication
-    from rowtide.replication.errors.publishing import DatabaseNotPublished
+class DeliveredConflicts:
+    """The conflicts of delivery to a publisher's subscribers; where they are as they were, they are not read again."""
 
-    replication = TransactionalReplication(url)
-    try:
-        found = replication.read_conflicts()
-    except DatabaseNotPublished:
-        return (), ()
-    keys = {
-        (one.publication, f"{one.source_owner}.{one.source_object}"): one.key_columns
-        for one in (replication.list_articles() if found.conflicts else ())
-    }
-    held = [_hold_delivered(url, one, keys.get((one.publication, one.article), ())) for one in found.conflicts]
-    return held, found.unread
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._read: tuple[KeptConflicts, Sequence[DecidableConflict]] | None = None
+
+    def read(self) -> tuple[Sequence[DecidableConflict], tuple[UnreadSubscriber, ...]]:
+        """Return them, and the subscribers that could not be read."""
+        if parse_url(self._url).kind not in _PUBLISHERS:
+            return (), ()
+        from rowtide.replication.api import TransactionalReplication
+        from rowtide.replication.errors.publishing import DatabaseNotPublished
+
+        replication, known = TransactionalReplication(self._url), self._read
+        try:
+            found = replication.read_conflicts(known=known[0] if known is not None else None)
+        except DatabaseNotPublished:
+            return (), ()
+        if known is not None and known[0].listed == found.listed:
+            return known[1], found.unread
+        keys = {
+            (one.publication, f"{one.source_owner}.{one.source_object}"): one.key_columns
+            for one in (replication.list_articles() if found.conflicts else ())
+        }
+        held = [
+            _hold_delivered(self._url, one, keys.get((one.publication, one.article), ())) for one in found.conflicts
+        ]
+        self._read = found, held
+        return held, found.unread
 
 
 def _hold_delivered(url: str, kept: DeliveryConflict, key_columns: Sequence[str]) -> DecidableConflict:

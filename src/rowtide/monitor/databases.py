@@ -69,6 +69,11 @@ def find_operator_urls(databases: Iterable[NamedUrl], settings: Mapping[str, Dat
     return found
 
 
+def find_audit_days(databases: Iterable[NamedUrl], settings: Mapping[str, DatabaseSettings]) -> dict[str, int]:
+    """Return how long the audits of configured databases keep entries, by name."""
+    return {one.name: settings[one.name].audit_days for one in databases if one.name in settings}
+
+
 def require_distinct(databases: Iterable[NamedUrl]) -> None:
     """Raise `DatabaseGivenTwice` if two databases have one name."""
     counted = Counter(one.name for one in databases)

@@ -56,12 +56,14 @@ ANY = "any"
 class ConflictIndex:
     """Conflicts as pages ask for them: made once for each reading, since each of thousands costs time.
 
-    `listed` has those of a state, or of `ANY`, oldest first, and `causes` their groups. `texts` is what a search looks
-    at, by conflict_id: no value of a row, of which the search would tell whoever may not see it.
+    `listed` has those of a state, or of `ANY`, oldest first, and `causes` their groups; `by_cause` has those of each
+    cause. `texts` is what a search looks at, by conflict_id: no value of a row, of which the search would tell whoever
+    may not see it.
     """
 
     listed: Mapping[str, Sequence[InboxConflict]]
     causes: Mapping[str, Sequence[ConflictGroup]]
+    by_cause: Mapping[str, Sequence[InboxConflict]]
     texts: Mapping[str, str]
     tables: frozenset[str]
     kinds: frozenset[str]
@@ -74,17 +76,17 @@ class ConflictIndex:
             state: [one for one in ordered if one.state is state] for state in InboxState
         }
         listed[ANY] = ordered
+        by_cause: dict[str, list[InboxConflict]] = {}
+        for one in ordered:
+            by_cause.setdefault(one.cause, []).append(one)
         return cls(
             listed,
             {state: group(several) for state, several in listed.items()},
+            by_cause,
             {one.conflict_id: _searched(one) for one in ordered},
             frozenset(one.table for one in ordered),
             frozenset(one.kind for one in ordered),
         )
-
-    def list_of_cause(self, cause: str) -> Sequence[InboxConflict]:
-        """Return the conflicts of a cause."""
-        return [one for one in self.listed[ANY] if one.cause == cause]
 
 
 def _searched(one: InboxConflict) -> str:

@@ -334,14 +334,18 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         resolving.require_read(found.unread)
         return found.conflicts
 
-    def read_conflicts(self, publication: str | None = None, subscriber: str | None = None) -> KeptConflicts:
+    def read_conflicts(
+        self, publication: str | None = None, subscriber: str | None = None, *, known: KeptConflicts | None = None
+    ) -> KeptConflicts:
         """Return the conflicts of subscribers as `list_conflicts`, and the subscribers that cannot be read.
 
-        Raises `PublicationUnknown`, `SubscriptionUnknown`.
+        Those of subscriptions where nothing changed since `known` was read are not read again. Raises
+        `PublicationUnknown`, `SubscriptionUnknown`.
         """
         from rowtide.replication import resolving
 
-        return resolving.read_conflicts(self._engine, self._url, publication, subscriber)
+        before = known or resolving.NO_CONFLICTS
+        return resolving.read_conflicts(self._engine, self._url, publication, subscriber, before)
 
     def comment_on_conflicts(self, conflict_ids: Sequence[str], comment: str, commented_by: str) -> None:
         """Record a comment on conflicts, by the names that `rowtide.connect(url).conflicts` gives them."""

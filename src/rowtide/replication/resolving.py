@@ -36,7 +36,12 @@ from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import ConflictsUnknown, DeliveryConflictUnknown
 from rowtide.replication.errors.subscribing import SubscriptionUnknown
 from rowtide.replication.targets.kinds import kind_of
-from rowtide.replication.targets.subscriber_kind import ConflictDecision, ConflictOutcome, KeptConflict
+from rowtide.replication.targets.subscriber_kind import (
+    ConflictDecision,
+    ConflictOutcome,
+    KeptConflict,
+    ListedConflicts,
+)
 
 
 @frozen
@@ -54,29 +59,43 @@ class UnreadSubscriber:
 
 @frozen
 class KeptConflicts:
-    """The conflicts of subscribers, newest first for each subscription, and the subscribers that could not be read."""
+    """The conflicts of subscribers, newest first for each subscription, and the subscribers that could not be read.
 
-    conflicts: tuple[KeptConflict, ...]
+    `listed` are those of each subscription, by its guid.
+    """
+
+    listed: Mapping[str, ListedConflicts]
     unread: tuple[UnreadSubscriber, ...]
 
+    @property
+    def conflicts(self) -> tuple[KeptConflict, ...]:
+        """The conflicts of all of them."""
+        return tuple(conflict for one in self.listed.values() for conflict in one.conflicts)
 
-def read_conflicts(engine: Engine, url: str, publication: str | None, subscriber: str | None) -> KeptConflicts:
+
+NO_CONFLICTS = KeptConflicts({}, ())
+
+
+def read_conflicts(
+    engine: Engine, url: str, publication: str | None, subscriber: str | None, known: KeptConflicts = NO_CONFLICTS
+) -> KeptConflicts:
     """Return the conflicts of all subscriptions, or of a publication's or a subscriber's.
 
-    Raises `PublicationUnknown`, `SubscriptionUnknown`.
+    Of subscribers where nothing changed since `known` was read, no row is read again. Raises `PublicationUnknown`,
+    `SubscriptionUnknown`.
     """
     with translated(), engine.connect() as connection:
         chosen = _choose(engine, url, publication, subscriber)
         reached = history.list_last_reached(connection)
-    conflicts: list[KeptConflict] = []
+    listed: dict[str, ListedConflicts] = {}
     unread: list[UnreadSubscriber] = []
     for one in chosen:
         try:
-            conflicts += kind_of(one.subscriber).list_conflicts(one)
+            listed[one.guid] = kind_of(one.subscriber).list_conflicts(one, known.listed.get(one.guid))
         except RowtideError as error:
             since = reached.get(one.agent_id)
             unread.append(UnreadSubscriber(one.publication, redact(one.subscriber), since, str(error)))
-    return KeptConflicts(tuple(conflicts), tuple(unread))
+    return KeptConflicts(listed, tuple(unread))
 
 
 def require_read(unread: Sequence[UnreadSubscriber]) -> None:

@@ -164,3 +164,29 @@ def test_entries_are_kept_for_a_year_or_as_asked(hub: str) -> None:
     ended = rowtide("audit", "--keep-days", "9", "--format", "csv", "--db", hub)
     assert "Deleted 1 entries." in ended.errors
     assert [one["action_id"] for one in csv.DictReader(io.StringIO(ended.output))] == [newest]
+
+
+def test_entries_are_kept_as_the_configuration_says(hub: str, tmp_path: Path) -> None:
+    config = tmp_path / "rowtide.toml"
+    config.write_text(f'[databases.hub]\nurl = "{hub}"\naudit_days = 30\n')
+    config.chmod(0o600)
+    old = str(uuid4())
+    resolve(hub, old)
+    with sqlite3.connect(hub.removeprefix("sqlite:///")) as session:
+        forty_days_ago = (datetime.now(UTC) - timedelta(days=40)).isoformat()
+        session.execute("update rowtide_actions set begun_at = ?", (forty_days_ago,))
+    session.close()
+    resolving = ("merge", "resolve", "0f3c", "--winner", "publisher")
+    rowtide(*resolving, "--db", hub)
+    assert len(audited(hub)) == 2
+    rowtide(*resolving, "--db", "hub", "--config", str(config))
+    assert [one["action_id"] == old for one in audited(hub)] == [False, False]
+
+
+def test_a_command_and_a_page_say_the_same(hub: str) -> None:
+    subscriber = hub.replace("hub.db", "field.db")
+    connect(hub).merge.add_subscription(HUB, subscriber)
+    wanted = {"publication": HUB, "subscriber": subscriber}
+    assert rowtide("merge", "validate", HUB, "--subscriber", subscriber, "--db", hub).code == 0
+    connect(hub).actions.perform("merge validate", wanted, actor="anna")
+    assert {one["result"] for one in audited(hub)} == {"Tables with equal rows: 1."}

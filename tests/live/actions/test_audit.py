@@ -21,6 +21,7 @@ from builders.replication.replication_runs import ORDERS
 from builders.servers.monitored_databases import as_role
 from rowtide.actions import ActionEntry, ActionOutcome
 from rowtide.actions.errors import ActionIdTaken, ActionNotRecorded
+from rowtide.databases.postgres.errors import GrantMissing
 from rowtide.databases.postgres.quoting import quote
 from rowtide.handle import connect
 
@@ -81,10 +82,11 @@ def test_commands_are_listed_with_their_results(replicated: ReplicatedDatabase) 
 
     validated, stopped, resumed, paused, refused = audited(url)
     assert (validated["action"], validated["arguments"]) == ("replication validate", '{"checksum": true}')
+    assert validated["result"] == "Tables with equal rows: 1."
     assert (stopped["subject"], stopped["outcome"]) == ("capture", "failed")
     assert stopped["result"].startswith(f"RT-{stopped['error_number']}: ")
     assert (resumed["subject"], resumed["result"][:3]) == ("another", "RT-")
-    assert (paused["outcome"], paused["channel"], paused["result"]) == ("done", "command line", "Done.")
+    assert (paused["outcome"], paused["channel"], paused["result"]) == ("done", "command line", "Paused.")
     assert paused["subject"] == f"{PUBLICATION} to {subscriber}"
     assert (refused["error_number"], "s3cret" in str(refused)) == ("7124", False)
 
@@ -212,4 +214,20 @@ def test_a_monitor_reads_the_audit_without_logins(make_role: MAKE_ROLE, publishe
         assert logins == [("",)]
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             session.execute("select * from rowtide_audit.rowtide_actions")
+    published.execute(f"drop owned by {quote(watcher)}")
+
+
+def test_a_monitor_is_told_of_an_audit_made_since(make_role: MAKE_ROLE, published: LoggedDatabase) -> None:
+    """The views of the audit are made once there is one; a check names who makes them."""
+    watcher = make_role("login")
+    connect(published.url).grant(watcher, "monitor")
+    watched = as_role(published.url, watcher)
+    before = {one.message for one in connect(watched).check(purpose="monitor")}
+    post(published.url, str(uuid4()))
+    said = [one for one in connect(watched).check(purpose="monitor") if one.message not in before]
+    assert any("rowtide grant" in str(one.remediation) for one in said), said
+    with pytest.raises(GrantMissing, match="rowtide grant"):
+        connect(watched).actions.list_entries()
+    connect(published.url).grant(watcher, "monitor")
+    assert len(connect(watched).actions.list_entries()) == 1
     published.execute(f"drop owned by {quote(watcher)}")

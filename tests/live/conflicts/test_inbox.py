@@ -98,7 +98,14 @@ def decide_together(first: Peer, others: Sequence[Peer]) -> None:
     first.deliver()
 
     inbox = connect(first.url).conflicts
-    (cause,) = inbox.list_conflicts().groups
+    before, again = inbox.list_conflicts(), inbox.list_conflicts()
+    # What is as it was is not read again.
+    assert [one is known for one, known in zip(again.conflicts, before.conflicts, strict=True)] == [True, True]
+    (cause,) = before.groups
     assert (cause.conflicts, cause.nodes) == (2, 2)
-    assert [done.failure for done in inbox.decide(cause.cause, "otherwise")] == [None, None]
+    (decided,) = inbox.decide(before.conflicts[1].conflict_id, "otherwise")
+    settled = inbox.list_conflicts().conflicts
+    assert [one.state for one in settled] == [InboxState.OPEN, InboxState.SETTLED]
+    assert settled[0] == before.conflicts[0]
+    assert [decided.failure, *(done.failure for done in inbox.decide(cause.cause, "otherwise"))] == [None, None]
     assert [other.rows("items") for other in others] == [["(1,1)"], ["(1,1)"]]

@@ -40,6 +40,7 @@ run = ["capture", "merge", "capture"]
 lake = "/data/lake"
 operator_url = "postgresql://anna@db1/shop"
 operator_password = { env = "ANNA_PW" }
+audit_days = 90
 [databases."it's a.b"]
 url = "sqlite:////data/field.db"
 [databases."東京"]
@@ -73,6 +74,7 @@ def test_a_whole_file_is_read() -> None:
         lake="/data/lake",
         operator_url=parse_url("postgresql://anna@db1/shop"),
         operator_password=EnvironmentPassword("ANNA_PW"),
+        audit_days=90,
     )
     assert [one.password for one in read.databases["shop"].accesses] == [
         EnvironmentPassword("SHOP_PW"),
@@ -80,7 +82,12 @@ def test_a_whole_file_is_read() -> None:
     ]
     assert read.databases["東京"].password == CommandPassword(("pass", "東京"))
     assert read.databases["東京"].run == (AgentJob.CAPTURE, AgentJob.CLEANUP, AgentJob.TARGETS)
-    assert read.lines["databases", "it's a.b", "url"] == 27
+    assert read.lines["databases", "it's a.b", "url"] == 28
+
+
+@pytest.mark.parametrize("days", ["0", "36501", "true", "1.5", '"90"'])
+def test_an_audit_is_kept_for_whole_days(days: str) -> None:
+    assert "databases.shop.audit_days: write a" in problems_of(f"{SHOP}audit_days = {days}\n")
 
 
 def test_an_empty_file_has_the_defaults() -> None:

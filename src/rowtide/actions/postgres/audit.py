@@ -13,7 +13,6 @@ from sqlalchemy import Connection, Row, text
 
 from rowtide.actions.entries import (
     FORMAT,
-    RETENTION_DAYS,
     TABLE,
     ActionEntry,
     ActionOutcome,
@@ -39,8 +38,8 @@ UNWRITABLE = (Denied, WritesRefused)
 _ACTIONS = f"{SCHEMA}.{TABLE}"
 
 
-def begin(url: str, request: ActionRequest) -> BegunAction:
-    """Commit the entry of an action, unless its id has one.
+def begin(url: str, request: ActionRequest, keep_days: int) -> BegunAction:
+    """Commit the entry of an action, unless its id has one, and delete those that are too old.
 
     Raises `AuditOwnerNeeded`, `SchemaOfOthers`, and of another format.
     """
@@ -55,7 +54,7 @@ def begin(url: str, request: ActionRequest) -> BegunAction:
         _require_trusted(connection, state.owner)
         is_new = connection.execute(text(_BEGIN), _values_of(request)).rowcount == 1
         if is_new:
-            connection.execute(text(_PURGE), {"days": RETENTION_DAYS})
+            connection.execute(text(_PURGE), {"days": keep_days})
         return BegunAction(None if is_new else _find(connection, request.action_id), is_audited=True)
 
 

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 
 from rowtide.actions.entries import (
     FORMAT,
-    RETENTION_DAYS,
     TABLE,
     ActionEntry,
     ActionOutcome,
@@ -26,8 +25,11 @@ FORMAT_VIEW = f"{TABLE}_format"
 _FORMATS_OF_OTHERS = ("MSmerge_format", "MSreplication_format", "__sysFormat")
 
 
-def begin(url: str, request: ActionRequest) -> BegunAction:
-    """Commit the entry of an action, unless its id has one. Raises `FileBusy`, `FileFailed`, and of another format."""
+def begin(url: str, request: ActionRequest, keep_days: int) -> BegunAction:
+    """Commit the entry of an action, unless its id has one, and delete those that are too old.
+
+    Raises `FileBusy`, `FileFailed`, and of another format.
+    """
     with _opened(url) as connection:
         if not _is_used(connection):
             return BegunAction(None, is_audited=False)
@@ -38,7 +40,7 @@ def begin(url: str, request: ActionRequest) -> BegunAction:
                 connection.execute(creation)
             is_new = connection.execute(_BEGIN, _values_of(request)).rowcount == 1
             if is_new:
-                connection.execute(_PURGE, (_days_ago(RETENTION_DAYS),))
+                connection.execute(_PURGE, (_days_ago(keep_days),))
             return BegunAction(None if is_new else _find(connection, request.action_id), is_audited=True)
 
 

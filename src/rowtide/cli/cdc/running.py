@@ -13,10 +13,11 @@ from urllib.parse import urlsplit
 
 import click
 
+from rowtide.actions.entries import say_lost
 from rowtide.cdc.requests import RepeatedSnapshot, RowsPerSecond
 from rowtide.cdc.scans.pace import LONGEST_LATENCY_S, USUAL, CaptureOptions, EngineSetting
 from rowtide.cli.configured import label_of
-from rowtide.cli.groups import CommandTable
+from rowtide.cli.groups import CommandTable, record_done, report_done
 from rowtide.cli.options import (
     Db,
     HideKeys,
@@ -174,10 +175,10 @@ def reinitialize(
         gap = cdc.find_gap()
         confirm_loss(gap, yes=yes)
         bridged = cdc.bridge_gap(reason, restart=gap.restarted, on_wait=print_wait)
-        notes.print(f"Reconciled: {bridged.rows:,} row changes at LSN {bridged.lsn}. `rowtide cdc run` publishes them.")
+        report_done(f"Reconciled: {bridged.rows:,} row changes at LSN {bridged.lsn}. `rowtide cdc run` publishes them.")
         return
     confirm_loss(cdc.find_loss(), yes=yes)
-    cdc.reinitialize(reason, on_wait=print_wait)
+    record_done(say_lost(cdc.reinitialize(reason, on_wait=print_wait)))
     notes.print("Reinitialized. `rowtide cdc run` continues, in the next epoch.")
 
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Any
 
+from rowtide.actions.entries import say_started, say_stopped
 from rowtide.cdc.requests import CleanupOrder, ConsumerChange, ConsumerName, NewConsumer
-from rowtide.cli.groups import CommandTable
+from rowtide.cli.groups import CommandTable, report_done
 from rowtide.cli.health import print_unhealthy
 from rowtide.cli.options import Db, InstanceName, Listed, ListingFormat, listing
 from rowtide.cli.output.rows import OutputFormat, notes, print_facts, print_rows
@@ -187,7 +188,7 @@ def drop_job(db: Db, job: JobName) -> None:
 def start_job(db: Db, job: JobName) -> None:
     """Start a job (SQL Server: sp_cdc_start_job) in the running agent, `rowtide agent run`."""
     connect(db).cdc.start_job(job)
-    notes.print(f"Started: the {job} job.")
+    report_done(say_started(job))
 
 
 @app.command(epilog="Example: rowtide cdc stop-job capture --db postgresql://localhost/shop")
@@ -198,7 +199,7 @@ def stop_job(db: Db, job: JobName) -> None:
     """
     with notes.status(f"Stopping the {job} job ..."):
         connect(db).cdc.stop_job(job)
-    notes.print(f"Stopped: the {job} job.")
+    report_done(say_stopped(job))
 
 
 def _given(pairs: list[str] | None) -> dict[str, Any]:

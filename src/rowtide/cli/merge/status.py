@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from rowtide.cli.groups import CommandTable, name_actor
+from rowtide.actions.entries import say_resolved_merge
+from rowtide.cli.groups import CommandTable, name_actor, report_done
 from rowtide.cli.health import print_unhealthy
 from rowtide.cli.options import AnyDb, HubDb, Listed, ListingFormat, SomePublication, Wide, listing
 from rowtide.cli.output.rows import OutputFormat, as_json, notes, print_facts, print_listed, print_rows
@@ -119,7 +120,7 @@ def resolve(
     is_written = connect(db).merge.resolve(
         conflict, winner, over_later_changes=over_later_changes, decided_by=name_actor()
     )
-    notes.print("Resolved: the row goes to all nodes." if is_written else "Resolved: it stays as it is.")
+    report_done(say_resolved_merge(is_written=is_written))
 
 
 @listing(app, epilog="Example: rowtide merge publications --db postgresql://localhost/shop")

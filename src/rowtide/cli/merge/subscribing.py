@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from rowtide.cli.groups import CommandTable
+from rowtide.actions.entries import say_compared, say_reinitialized
+from rowtide.cli.groups import CommandTable, record_done, report_done
 from rowtide.cli.merge.devices import GatewayUrl, opening, require_db
 from rowtide.cli.options import HideKeys, HubDb, ListingFormat, SomeHubDb, Wide, Yes, confirm_loss
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
@@ -224,7 +225,7 @@ def reinitialize(
         merge = connect(require_db(db)).merge
         with _copying() as on_progress:
             summary = merge.reinitialize(replace(asked, on_progress=on_progress))
-    notes.print("Reinitialized." if summary is None else f"Reinitialized: {summary} before.")
+    report_done(say_reinitialized(summary))
 
 
 @app.command(
@@ -260,6 +261,7 @@ def validate(
     failed = [row for row in listed if not row.is_equal]
     if failed:
         raise MergeValidationFailed(wanted.subscriber, len(failed), len(listed))
+    record_done(say_compared(len(listed)))
 
 
 def _print_kept(kept: MergeSubscription) -> None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from rowtide.actions.entries import say_compared
 from rowtide.cli.configured import label_of
-from rowtide.cli.groups import CommandTable
+from rowtide.cli.groups import CommandTable, record_done
 from rowtide.cli.options import Db, Listed, ListingFormat, SomePublication, Wide, listing
 from rowtide.cli.output.metrics import MetricsFile, measuring
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
@@ -107,7 +108,9 @@ def validate(
         if differences:
             _print_differences(publication, replication.find_differences(watched), form, wide=wide)
             return
-        _print_validated(publication, replication.validate(watched), form, wide=wide)
+        listed = replication.validate(watched)
+        _print_validated(publication, listed, form, wide=wide)
+        record_done(say_compared(len(listed)))
 
 
 def _print_validated(publication: str, listed: Sequence[ArticleValidation], form: OutputFormat, *, wide: bool) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from rowtide.cli.groups import CommandTable
+from rowtide.actions.entries import say_posted, say_resolved
+from rowtide.cli.groups import CommandTable, record_done, report_done
 from rowtide.cli.health import print_unhealthy
 from rowtide.cli.options import Db, Listed, ListingFormat, SomePublication, Wide, listing
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
@@ -98,7 +99,9 @@ def browse_commands(db: Db, wanted: CommandRange) -> Listed:
 @app.command(epilog="Example: rowtide replication post-tracer-token shop --db postgresql://localhost/shop")
 def post_tracer_token(db: Db, publication: PublicationName) -> None:
     """Write a token to the publisher's log and print its id (SQL Server: sp_posttracertoken)."""
-    print(connect(db).replication.post_tracer_token(publication))
+    token_id = connect(db).replication.post_tracer_token(publication)
+    print(token_id)
+    record_done(say_posted(token_id))
 
 
 @listing(
@@ -212,7 +215,6 @@ def resolve(
     outcome = connect(db).replication.resolve(
         conflict, subscriber, winner, over_later_changes=over_later_changes, again=again
     )
+    report_done(say_resolved(is_written=bool(outcome.rows), waits=outcome.waits))
     if outcome.waits:
-        notes.print("Decided: delivery does it when it continues; see `rowtide replication resume`.")
-    else:
-        notes.print("Resolved: rows are written." if outcome.rows else "Resolved: they stay as they are.")
+        notes.print("`rowtide replication resume` continues it.")

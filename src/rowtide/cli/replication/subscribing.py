@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from rowtide.actions.entries import PAUSED, RESUMED, say_copied_again
 from rowtide.cli.configured import label_of
-from rowtide.cli.groups import CommandTable
+from rowtide.cli.groups import CommandTable, record_done, report_done
 from rowtide.cli.options import (
     Db,
     HideKeys,
@@ -147,8 +148,10 @@ def reinitialize(
 
     `rowtide replication run` then copies and delivers.
     """
-    for url in connect(db).replication.reinitialize(publication, subscriber, article=article, if_exists=if_exists):
+    again = connect(db).replication.reinitialize(publication, subscriber, article=article, if_exists=if_exists)
+    for url in again:
         notes.print(f"Reinitialized: {url}.")
+    record_done(say_copied_again(len(again)))
 
 
 @app.command(
@@ -161,7 +164,7 @@ def pause(db: Db, publication: PublicationName, subscriber: SomeSubscriber = Non
     Undelivered changes are kept within the retention.
     """
     connect(db).replication.pause(publication, subscriber)
-    notes.print("Paused.")
+    report_done(PAUSED)
 
 
 @app.command(
@@ -171,7 +174,7 @@ def pause(db: Db, publication: PublicationName, subscriber: SomeSubscriber = Non
 def resume(db: Db, publication: PublicationName, subscriber: SomeSubscriber = None) -> None:
     """Resume delivery, also to a subscriber whose agent stopped with an error."""
     connect(db).replication.resume(publication, subscriber)
-    notes.print("Resumed.")
+    report_done(RESUMED)
 
 
 @app.command(epilog="Example: rowtide replication recover postgresql://localhost/copy")

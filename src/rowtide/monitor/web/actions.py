@@ -24,7 +24,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from rowtide.actions.entries import ActionEntry, ActionKind, ActionOutcome, Channel, normalize_id
+from rowtide.actions.entries import (
+    RETENTION_DAYS,
+    ActionEntry,
+    ActionKind,
+    ActionOutcome,
+    Channel,
+    normalize_id,
+)
 from rowtide.actions.errors import ActionIdInvalid, ActionIdTaken, ActionIncomplete, ActionUnknown
 from rowtide.actions.handle import Actions, parse_kind
 from rowtide.core.errors import Denied, Invalid, NotFound, RowtideError
@@ -162,13 +169,14 @@ class ActionPages:
         )
 
     def _show_entries(self, request: Request, name: str) -> Response:
-        entries = self._show(request, self._audit_of(name).list_entries(limit=_MOST_LISTED))
         listed = list_rows(
-            entries,
+            self._audit_of(name).list_entries(limit=_MOST_LISTED),
             request.query_params,
-            names=lambda one: (one.action, one.subject, one.actor),
+            # What a search looks at is what the viewer sees.
+            names=lambda one: (one.action, without_users(one.subject), one.actor),
             state=lambda one: one.outcome,
         )
+        listed = replace(listed, rows=self._show(request, listed.rows))
         return self._render(
             request, "action_audit.html", title="Audit", database=name, listed=listed, most=_MOST_LISTED
         )
@@ -229,7 +237,7 @@ class ActionPages:
                 return known
             # Of one that has ended, the audit has the entry.
             doing = self._doing[asked.action_id] = _Doing(
-                lambda: self._do(url, asked) if known is None else _perform(url, asked)
+                lambda: self._do(url, asked) if known is None else self._perform(url, asked)
             )
             while len(self._doing) > _MOST_KEPT:
                 self._doing.popitem(last=False)
@@ -243,13 +251,28 @@ class ActionPages:
     def _do(self, url: str, asked: _Asked) -> ActionEntry | None:
         """Do an action, and count and report how it ends. Raises what refuses it before it begins."""
         try:
-            entry = _perform(url, asked)
+            entry = self._perform(url, asked)
         except RowtideError as error:
             self._report(asked, _REFUSED, error.number)
             raise
         if entry is not None and entry.ended_at is not None:
             self._report(asked, entry.outcome, entry.error_number)
         return entry
+
+    def _perform(self, url: str, asked: _Asked) -> ActionEntry | None:
+        arguments = dict(asked.arguments)
+        if "subscriber" in arguments and "publication" in arguments:
+            arguments["subscriber"] = find_subscriber(
+                url, asked.kind, str(arguments["publication"]), str(arguments["subscriber"])
+            )
+        return Actions(url).perform(
+            asked.kind,
+            arguments,
+            actor=asked.actor,
+            channel=asked.channel,
+            action_id=asked.action_id,
+            keep_days=self._operating.audit_days.get(asked.database, RETENTION_DAYS),
+        )
 
     def _report(self, asked: _Asked, outcome: str, number: int | None) -> None:
         with self._starting:
@@ -310,17 +333,6 @@ class ActionPages:
     def _require_operator(self, request: Request) -> None:
         if not self._operating.may_act(viewer_of(request)):
             raise HTTPException(403)
-
-
-def _perform(url: str, asked: _Asked) -> ActionEntry | None:
-    arguments = dict(asked.arguments)
-    if "subscriber" in arguments and "publication" in arguments:
-        arguments["subscriber"] = find_subscriber(
-            url, asked.kind, str(arguments["publication"]), str(arguments["subscriber"])
-        )
-    return Actions(url).perform(
-        asked.kind, arguments, actor=asked.actor, channel=asked.channel, action_id=asked.action_id
-    )
 
 
 def _parse_asked(body: bytes) -> tuple[ActionKind, Mapping[str, Any]]:

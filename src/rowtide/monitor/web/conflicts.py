@@ -170,7 +170,7 @@ class ConflictPages:
         if reading is None:
             raise HTTPException(404)
         (name,) = rest
-        of_cause = reading.index.list_of_cause(name)
+        of_cause = reading.index.by_cause.get(name)
         return self._show_cause(request, database, of_cause) if of_cause else self._show_one(request, database, name)
 
     def describe(self, request: Request) -> Response:
@@ -192,13 +192,10 @@ class ConflictPages:
         sees, query = self._sees(request), request.query_params
         wanted, text, now = Wanted.parse(query), query.get("q", "").strip(), datetime.now(UTC)
         selected = {name: wanted.select(name, reading.index, text.casefold(), now) for name, reading in read.items()}
-        found = merge(
-            *(map(partial(ListedConflict, name), several) for name, (several, _) in selected.items()),
-            key=lambda one: one.conflict.created,
-        )
+        found = {name: several for name, (several, _) in selected.items()}
         if query.get("format") == "csv":
-            return _download(found, sees=sees)
-        page = _list_page(found, sum(len(several) for several, _ in selected.values()), query, wanted)
+            return _download(_select(found), sees=sees)
+        page = _list_page(found, query, wanted)
         causes = [ListedCause(name, one) for name, (_, several) in selected.items() for one in several]
         open_ones = [index.listed[InboxState.OPEN] for index in indexes]
         return self._render(
@@ -331,13 +328,27 @@ def format_key(text: str | None) -> str | None:
     return ", ".join(f"{name} = {value}" for name, value in key.items())
 
 
-def _list_page(
-    found: Iterable[ListedConflict], count: int, query: Mapping[str, str], wanted: Wanted
-) -> Listed[ListedConflict]:
-    """Return the page of conflicts, of which so many are found, that a query asks for."""
+_Selected = Mapping[str, Sequence[InboxConflict]]
+"""Conflicts that are wanted, by database; those of each are in order."""
+
+
+def _select(selected: _Selected, begin: int = 0, end: int | None = None) -> Iterator[ListedConflict]:
+    """Yield those that are at some places of all conflicts, the oldest first."""
+    if len(selected) == 1:
+        # Most lists are of one database: a page near the end of thousands does not walk over those before.
+        ((name, several),) = selected.items()
+        yield from (ListedConflict(name, one) for one in several[begin:end])
+    else:
+        named = (map(partial(ListedConflict, name), several) for name, several in selected.items())
+        yield from islice(merge(*named, key=lambda one: one.conflict.created), begin, end)
+
+
+def _list_page(selected: _Selected, query: Mapping[str, str], wanted: Wanted) -> Listed[ListedConflict]:
+    """Return the page of conflicts that a query asks for."""
+    count = sum(map(len, selected.values()))
     page, pages = choose_page(query, count)
     return Listed(
-        rows=list(islice(found, (page - 1) * PAGE_ROWS, page * PAGE_ROWS)),
+        rows=list(_select(selected, (page - 1) * PAGE_ROWS, page * PAGE_ROWS)),
         total=count,
         found=count,
         page=page,

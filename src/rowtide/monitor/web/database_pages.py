@@ -91,18 +91,18 @@ def _draw_heat(asked: Asked) -> HeatStrip | None:
 def _capture(asked: Asked) -> Shown:
     _require_no_more(asked)
     view, lag = asked.view, GaugeSeries("rowtide_capture_lag_seconds")
-    instances = view.capture.instances if view.capture is not None else ()
+    listed = list_rows(
+        sorted(view.capture.instances if view.capture is not None else (), key=lambda one: one.name),
+        asked.query,
+        names=lambda one: (one.name, f"{one.schema}.{one.table}"),
+        state=state_of_instance,
+    )
     return Shown(
         "capture.html",
         {
             "chart": asked.draw({lag: ("Behind", format_duration)}).get(lag),
-            "listed": list_rows(
-                sorted(instances, key=lambda one: one.name),
-                asked.query,
-                names=lambda one: (one.name, f"{one.schema}.{one.table}"),
-                state=state_of_instance,
-            ),
-            "bars": {one.name: draw_interval(view, one) for one in instances},
+            "listed": listed,
+            "bars": {one.name: draw_interval(view, one) for one in listed.rows},
             "targets": sorted(view.targets, key=lambda one: (not one.is_stopped, -(one.lag_s or 0.0)))[:PAGE_ROWS],
             "judged": _of_areas(view, Area.LOG, Area.CAPTURE, Area.TABLES),
         },

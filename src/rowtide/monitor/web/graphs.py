@@ -6,8 +6,10 @@ Templates draw what is computed here as SVG, and beside it a table with the same
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from heapq import nsmallest
 from itertools import pairwise
 
 from rowtide.core.values import frozen
@@ -84,26 +86,30 @@ def list_deliveries(views: Iterable[DatabaseView]) -> Sequence[DeliveryPath]:
     listed = list(views)
     found: list[DeliveryPath] = []
     for view in listed:
-        own = [
-            DeliveryPath(
-                view.name,
-                one.publication,
-                one.subscriber,
-                str(one.monitor_state),
-                severity(one.monitor_state),
-                "delivery",
-                _find_known(one.publication, one.subscriber, view, listed),
+        ranked: dict[tuple[str, str], list[_Ranked]] = {}
+        for one in view.subscriptions:
+            to = _find_known(one.publication, one.subscriber, view, listed)
+            state = str(one.monitor_state)
+            ranked.setdefault((one.publication, "delivery"), []).append(
+                (to is None, _rank(state), one.subscriber, state, to)
             )
-            for one in view.subscriptions
-        ]
-        own += [
-            DeliveryPath(view.name, one.publication, one.subscriber, one.state, severity(one.state), "merge")
-            for merge in view.merges
-            if merge.role == "publisher"
-            for one in merge.subscriptions
-        ]
-        found += _fold(own)
+        for merge in view.merges:
+            if merge.role == "publisher":
+                ranked[merge.publication, "merge"] = [
+                    (True, _rank(one.state), one.subscriber, one.state, None) for one in merge.subscriptions
+                ]
+        for (publication, kind), subscribers in ranked.items():
+            found += _fold(view.name, publication, kind, subscribers)
     return found
+
+
+# Tuples, since ten thousand devices are ranked for each page, of which few are drawn.
+_Ranked = tuple[bool, int, str, str, str | None]
+"""A subscriber: whether it is no monitored database, how bad its state is, its name, state, and monitored database."""
+
+
+def _rank(state: str) -> int:
+    return WORST_FIRST.index(severity(state))
 
 
 def _find_known(publication: str, subscriber: str, source: DatabaseView, views: Sequence[DatabaseView]) -> str | None:
@@ -117,23 +123,16 @@ def _find_known(publication: str, subscriber: str, source: DatabaseView, views: 
     return found[0] if len(found) == 1 else None
 
 
-def _fold(deliveries: Sequence[DeliveryPath]) -> Sequence[DeliveryPath]:
+def _fold(source: str, publication: str, kind: str, subscribers: Sequence[_Ranked]) -> Iterator[DeliveryPath]:
     """Return deliveries with the rest of many subscribers of a publication as one; those that others get stay."""
-    by_publication: dict[tuple[str, str], list[DeliveryPath]] = {}
-    for one in deliveries:
-        by_publication.setdefault((one.publication, one.kind), []).append(one)
-    folded: list[DeliveryPath] = []
-    for (publication, kind), own in by_publication.items():
-        ranked = sorted(own, key=lambda one: (one.to is None, WORST_FIRST.index(one.severity), one.subscriber))
-        kept, rest = ranked[:_MOST_BESIDE], ranked[_MOST_BESIDE:]
-        folded += kept
-        if rest:
-            worst = min(rest, key=lambda one: WORST_FIRST.index(one.severity))
-            label = f"{len(rest):,} more"
-            folded.append(
-                DeliveryPath(own[0].source, publication, label, worst.state, worst.severity, kind, count=len(rest))
-            )
-    return folded
+    kept = nsmallest(_MOST_BESIDE, subscribers)
+    for _, _, subscriber, state, to in kept:
+        yield DeliveryPath(source, publication, subscriber, state, severity(state), kind, to)
+    if len(subscribers) > len(kept):
+        rest = Counter(one[3] for one in subscribers)
+        rest.subtract(one[3] for one in kept)
+        count, worst = len(subscribers) - len(kept), min(+rest, key=_rank)
+        yield DeliveryPath(source, publication, f"{count:,} more", worst, severity(worst), kind, count=count)
 
 
 _Key = tuple[str, ...]

@@ -22,6 +22,8 @@ class Operating:
     """By the names of databases: `operator_url` of the configuration file."""
     own_urls: Mapping[str, str] = field(default_factory=dict)
     """By the names of databases: the monitor's own, through which the audit is read where operators have none."""
+    audit_days: Mapping[str, int] = field(default_factory=dict)
+    """By the names of databases: how long the audit keeps entries, where that is not the default."""
     allows_actions: bool = False
     shows_values: bool = False
 

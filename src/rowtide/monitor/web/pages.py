@@ -95,6 +95,8 @@ class Pages:
         self._polls = polls
         self._conflicts = ConflictPages(lambda: [*polls.list_readiness()], inboxes, self._render, operating)
         self._ring = ring
+        # Read once: it is parsed from the metadata of the installed package.
+        self._version = version("rowtide")
         self._access = access
         self._operating = operating
         self._actions = ActionPages(operating, self._render, lambda: [*polls.list_readiness()])
@@ -110,6 +112,8 @@ class Pages:
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
+            # Templates do not change while the monitor runs: else each page looks at the time of each of its files.
+            auto_reload=False,
         )
         self._templates.filters |= {
             "bytes": _unless_none(format_bytes),
@@ -285,7 +289,7 @@ class Pages:
                 "viewer": viewer_of(request),
                 "may_act": self._operating.may_act(viewer_of(request)),
                 "signs_out": COOKIE in request.cookies,
-                "version": version("rowtide"),
+                "version": self._version,
                 "WORST_FIRST": WORST_FIRST,
                 **found,
             }

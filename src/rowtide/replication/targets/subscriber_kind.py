@@ -209,6 +209,14 @@ class KeptConflict:
 
 
 @frozen
+class ListedConflicts:
+    """The conflicts of a subscription, newest first, and a mark that differs once one was kept, deleted or settled."""
+
+    mark: tuple[int, ...] = ()
+    conflicts: tuple[KeptConflict, ...] = ()
+
+
+@frozen
 class ConflictDecision:
     """What a person decides about a conflict that a subscriber keeps; with `is_preview` nothing is written.
 
@@ -355,8 +363,8 @@ class SubscriberKind:
     """Begin a repair, which is rolled back unless it is committed."""
     open_outbox: Callable[[Subscription], AbstractContextManager[RepairOutbox]]
     """Open what repairs have recorded at the subscriber."""
-    list_conflicts: Callable[[Subscription], Sequence[KeptConflict]]
-    """Return the conflicts that the subscriber has kept, newest first."""
+    list_conflicts: Callable[[Subscription, ListedConflicts | None], ListedConflicts]
+    """Return the conflicts that the subscriber has kept: those that are known if their mark is as it was."""
     settle_conflict: Callable[[Subscription, Sequence[Article], ConflictDecision], ConflictOutcome]
     """Decide about a conflict, in one transaction with what that writes."""
     move_sequences: Callable[[str, Sequence[PublishedSequence]], Sequence[SyncedSequence]]

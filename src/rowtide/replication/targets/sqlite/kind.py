@@ -17,6 +17,7 @@ from rowtide.replication.targets.subscriber_kind import (
     ConflictDecision,
     ConflictOutcome,
     DatabaseIdentity,
+    ListedConflicts,
     SubscriberKind,
 )
 
@@ -87,7 +88,7 @@ KIND = SubscriberKind(
     open_repair=comparison.open_repair,
     open_outbox=comparison.open_outbox,
     # Others do not write to a file's tables.
-    list_conflicts=lambda _subscription: (),
+    list_conflicts=lambda _subscription, _known: ListedConflicts(),
     settle_conflict=settle_conflict,
     # A file numbers its rows behind those that it has.
     move_sequences=lambda _url, _published: (),

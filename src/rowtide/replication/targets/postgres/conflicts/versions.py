@@ -37,7 +37,7 @@ from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.conflicts import former_values, statements
 from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex
 from rowtide.replication.targets.postgres.connecting import connect
-from rowtide.replication.targets.subscriber_kind import KeptConflict
+from rowtide.replication.targets.subscriber_kind import KeptConflict, ListedConflicts
 
 _MOST_SKEW_US = 5_000_000
 """How far the publisher's clock may be ahead; the subscriber waits up to this long until a commit's time has passed."""
@@ -252,15 +252,19 @@ def forget_old(connection: psycopg.Connection) -> None:
         connection.execute(_FORGET, (RETENTION_DAYS,))
 
 
-def list_kept(subscription: Subscription) -> Sequence[KeptConflict]:
-    """Return the conflicts of a subscription, newest first. Raises `ConnectionFailed`."""
+def list_kept(subscription: Subscription, known: ListedConflicts | None) -> ListedConflicts:
+    """Return the conflicts of a subscription: those that are known if nothing changed. Raises `ConnectionFailed`."""
     url, publication = subscription.subscriber, subscription.publication
     with connect(url, application_name="rowtide subscription") as connection, translated():
         if connection.execute(_IS_MADE).fetchone() != (True,):
-            return ()
+            return ListedConflicts()
+        # Before the rows: of what is kept in between, the mark is older, and it is read again.
+        mark = connection.execute(_MARK, (subscription.guid,)).fetchall()[0]
+        if known is not None and known.mark == mark:
+            return known
         cursor = connection.cursor(row_factory=dict_row)
         rows = cursor.execute(_LIST, (subscription.guid,)).fetchall()
-    return [_as_kept(row, publication, redact(url)) for row in rows]
+    return ListedConflicts(mark, tuple(_as_kept(row, publication, redact(url)) for row in rows))
 
 
 def _as_kept(row: Mapping[str, Any], publication: str, subscriber: str) -> KeptConflict:
@@ -317,6 +321,11 @@ on conflict do nothing
 """)
 _FORGET = sql.SQL(f'delete from {SCHEMA}."MSconflicts" where logged_at < now() - make_interval(days => %s)')
 _IS_MADE = f"select to_regclass('{SCHEMA}.\"MSconflicts\"') is not null"
+# A row that is settled has another xmin. The columns of decisions are not read: see `_LIST`.
+_MARK = sql.SQL(f"""
+select count(*), coalesce(max(id), 0), coalesce(sum(xmin::text::bigint), 0)::bigint
+from {SCHEMA}."MSconflicts" where subscription_guid = %s
+""")
 _LIST = sql.SQL(f"""
 select c.id, c.logged_at, c.table_name, c.kind, c.resolution, c.operation, c.xact_seqno, c.command_id,
        c.old_row::text as old_row, c.new_row::text as new_row, c.present_rows::text as present_rows, c.commit_time,
