@@ -17,8 +17,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.values import frozen
 from rowtide.log.errors import StreamEnded
-from rowtide.log.membership import ControlRow, Event, later_row, stamp
-from rowtide.log.source import (
+from rowtide.log.log_source import (
     LARGE_MESSAGE_BYTES,
     MAX_BATCH_AGE_S,
     MAX_BATCH_BYTES,
@@ -42,6 +41,7 @@ from rowtide.log.source import (
     Whole,
     cut_batch,
 )
+from rowtide.log.membership import ControlRow, Event, later_row, stamp
 from rowtide.log.store.entries import PartStored, RangeAppended, Segment, TableGiven, TransactionSkipped
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.segments import delete_orphans, is_overdue, maintain, write_segment

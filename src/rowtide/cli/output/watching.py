@@ -26,7 +26,7 @@ from rowtide.events.configuration import LogOptions, configure_logging, reopen_l
 from rowtide.events.emission import emit, listening, log_nothing, use_log
 from rowtide.events.event import Emitted, Level, process_scope
 from rowtide.events.rendering import record_of, write_text
-from rowtide.systemd.notifying import NO_MANAGER, ServiceManager
+from rowtide.systemd import NO_MANAGER, ServiceManager
 
 INTERVAL_S = 10.0
 STOP_PATIENCE_S = 4.0

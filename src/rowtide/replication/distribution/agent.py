@@ -17,7 +17,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.membership import Traced
-from rowtide.log.postgres.reading.unreported_changes import has_earlier_values
+from rowtide.log.postgres.unreported_changes import has_earlier_values
 from rowtide.log.store.entries import TransactionOmitted
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.replay import require_here
@@ -32,7 +32,14 @@ from rowtide.replication.distribution.alterations import (
     find_altering,
 )
 from rowtide.replication.distribution.calls.ordered import ONE_BY_ONE, BatchLimits, Cutter, OrderedCalls, ProcedureCall
-from rowtide.replication.distribution.delivery import (
+from rowtide.replication.distribution.calls_from_log import (
+    LogCalls,
+    Stage,
+    find_row_numbers,
+    find_versions,
+    microseconds,
+)
+from rowtide.replication.distribution.delivery_interface import (
     AlterationRefused,
     BatchUndone,
     CallNotStorable,
@@ -41,8 +48,7 @@ from rowtide.replication.distribution.delivery import (
     JoiningMoved,
 )
 from rowtide.replication.distribution.early_delivery import EarlyDelivery
-from rowtide.replication.distribution.events import find_dropped, find_gap, find_token
-from rowtide.replication.distribution.log_calls import LogCalls, Stage, find_row_numbers, find_versions, microseconds
+from rowtide.replication.distribution.log_events import find_dropped, find_gap, find_token
 from rowtide.replication.distribution.reader_entry import ReaderEntry, require_intact, require_same_history
 from rowtide.replication.distribution.watchers import (
     BatchCounts,

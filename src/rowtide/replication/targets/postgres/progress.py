@@ -33,7 +33,7 @@ from rowtide.databases.postgres.functions import (
 from rowtide.databases.postgres.quoting import quote_literal, quote_qualified
 from rowtide.replication.articles.articles import Article, OmittedColumn, decode_article, encode_article
 from rowtide.replication.articles.schema_changes import COLUMN_LACKING
-from rowtide.replication.distribution.delivery import DeliveryProgress
+from rowtide.replication.distribution.delivery_interface import DeliveryProgress
 from rowtide.replication.errors.subscribing import SubscriberUnprepared
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.postgres import origins, restorations

@@ -18,7 +18,7 @@ from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres.lease import describe_holder
-from rowtide.replication.distribution.delivery import DeliveryProgress
+from rowtide.replication.distribution.delivery_interface import DeliveryProgress
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.subscribing import SubscriberUnprepared
 from rowtide.replication.targets.postgres import progress

@@ -25,16 +25,16 @@ from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import ConnectionFailed, find_outage, translated
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.ordered import OrderedCalls
-from rowtide.replication.distribution.delivery import BatchUndone, CallNotStorable, DeliveryProgress
+from rowtide.replication.distribution.delivery_interface import BatchUndone, CallNotStorable, DeliveryProgress
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused
 from rowtide.replication.errors.subscribing import PreparedTransactionsLacking
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.connecting import closed_on_error, connect, connect_agent
-from rowtide.replication.targets.postgres.delivery.delivery import set_origin
 from rowtide.replication.targets.postgres.delivery.pipeline import FailedStatement, is_deadlocked
 from rowtide.replication.targets.postgres.delivery.sender import Sender
+from rowtide.replication.targets.postgres.delivery.single_connection import set_origin
 from rowtide.replication.targets.postgres.delivery.table_relations import SetPlan
 from rowtide.replication.targets.postgres.progress import BatchName, PreparedName
 from rowtide.replication.targets.postgres.written_tables import open_written
