@@ -114,6 +114,7 @@ def _calling(article: Article, method: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        # Code of the user's, which may raise anything; which method did it is what the user needs to know.
         raise HandlerFailed(article.resolver, method, article.name, f"{type(error).__name__}: {error}") from error
 
 

@@ -193,6 +193,7 @@ def watching(
         try:
             yield stop
         except Exception as error:
+            # The last event of the log says why the process ended, also for a fault of ours.
             emit(AgentFailed(error))
             is_told = log.is_on_stderr or any(error is one for one in failed)
             if not isinstance(error, RowtideError) or not is_told or notes.is_debugging:

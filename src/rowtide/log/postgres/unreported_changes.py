@@ -73,6 +73,8 @@ def end_dropped(connection: Connection) -> bool:
     """
     if not connection.execute(text(f"select exists({_GONE})"), {"log": LOG}).scalar_one():
         return True
+    # Reading continues: a member whose table is gone has no changes, and a process with the rights announces its end
+    # later.
     with suppress(RightMissing, WritesRefused), translated():
         dropped_table.create(connection, checkfirst=True)
         connection.execute(text(_END), {"log": LOG, "kind": Announcement.DISABLE.value})
@@ -117,6 +119,8 @@ def attach_partitions(connection: Connection) -> None:
 
 def _attach(table_id: int) -> str:
     of_table = f"whole.tgrelid = {table_id}"
+    # The log has no rows of what a partition brings or takes: consumers learn only that the table has changed as a
+    # whole.
     content = announced_content(
         command="'ALTER TABLE'",
         sql=quote_literal("partitions with rows were attached or detached"),

@@ -196,6 +196,8 @@ class DistributionAgent:
         self._delivery.begin(one_by_one=True)
         for found in calls.read(joining.since, self._position, versions, self._delivery.flush):
             self._run(found, 0, len(found))
+        # In the transaction of the rows that it lacked: there is no moment at which it is one of the articles without
+        # them.
         self._delivery.join(joining)
         self._delivery.end(self._position)
 
@@ -485,6 +487,8 @@ class DistributionAgent:
         if not has_delivered:
             self._delivery.begin(one_by_one=True)
             self._delivery.end(end)
+        # After the commit at the subscriber, whose time is measured. A crash in between loses the measurement, not a
+        # change.
         record_arrival(self._context.engine, self._subscription.agent_id, self._subscription.subscriber, token)
 
     def _run(self, calls: OrderedCalls, start: int, end: int) -> None:
@@ -492,6 +496,7 @@ class DistributionAgent:
             self._delivery.run(calls.between(start, end))
 
     def _end(self, batch: BatchCounts, reached: Position, calls: LogCalls) -> None:
+        # The one commit of rows and position. What follows here is repeated or lost without harm.
         skipped = self._delivery.end(reached)
         # After the commit: if that fails, the batch is read again from the former position.
         self._position = reached

@@ -59,6 +59,7 @@ def take_over(connection: psycopg.Connection, guid: str, agent: str) -> Delivery
     Replaces procedures of another build first. Waits for running batches of an earlier agent, and completes or
     rolls back what it left prepared. In autocommit mode. Raises `SubscriberUnprepared`, `RightMissing`.
     """
+    # Before the epoch is raised: the procedures that refuse batches of earlier agents are this build's then.
     if not progress.is_current(connection):
         if not _has_progress(connection):
             raise SubscriberUnprepared(guid)

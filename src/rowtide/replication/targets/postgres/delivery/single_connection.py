@@ -124,6 +124,8 @@ class PostgresDelivery:
         for operation in procedures.OPERATIONS:
             if article.command(operation).procedure is not None:
                 self._require_custom(article, operation)
+        # What is prepared has the columns before the change. Statements for the article are prepared again when the
+        # next call needs them.
         self._sender.forget(article)
 
     def _alter(self, before: Article, article: Article, statements: Sequence[str], change: SchemaChange | None) -> None:

@@ -219,12 +219,14 @@ class StreamsDelivery:
         self._kept, self._kept_count, self._bulk_count = [], 0, 0
         if one_by_one:
             self._way = _Way.OVER_ONE
+            # Over one connection: an error names its call only where calls run in log order.
             self._single.begin(one_by_one=True)
         else:
             self._way = _Way.KEPT
 
     def begin_early(self) -> Callable[[], None] | None:
         """See `Delivery`; over one connection, as any batch that is not kept in memory."""
+        # The whole of the transaction is not known yet, so neither is how it could be divided.
         self._way, self._kept = _Way.OVER_ONE, None
         return self._single.begin_early()
 
@@ -350,6 +352,7 @@ class StreamsDelivery:
         if self._way is _Way.ROUTED:
             self._required_group.roll_back()
         self._way = _Way.OVER_ONE
+        # Routed and no longer in memory: the batch is read from the log again, and sent over one connection then.
         if calls is None:
             raise BatchUndone
         self._single.begin()
@@ -371,6 +374,8 @@ def deliver_over(taken: TakenOver, subscription: Subscription, articles: Sequenc
     connection, settings = taken.connection, subscription.settings
     with closed_on_error(connection):
         written = open_written(connection, subscription.subscriber, articles, settings.run_as)
+        # A conflict is decided by what the row is when its change arrives: one change after the other, over one
+        # connection.
         if settings.detects_conflicts:
             return ConflictDelivery(taken, subscription, articles, written)
         tables = SubscriberTables.read(connection, articles, written)
