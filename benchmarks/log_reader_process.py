@@ -20,8 +20,8 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
 from rowtide.log import reader
 from rowtide.log.membership import Enabled
-from rowtide.log.postgres.reading.restricted import LogAccess
-from rowtide.log.postgres.reading.source import PostgresSource
+from rowtide.log.postgres.log_source import PostgresSource
+from rowtide.log.postgres.restricted_reading import LogAccess
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.reader import LogReader, RangeWriter
 from rowtide.log.store.entries import Opened, RangeAppended

@@ -25,9 +25,9 @@ the tables that an initial copy makes. `<n>`, `<id>` and `<hash>` stand for numb
 Each object belongs to the role that ran the command which created it; the event triggers to the role that may create
 them, a superuser as a rule, with the table `rowtide.control`. **Public** is what every role may do, by grants that
 rowtide makes; empty is nothing. A function that triggers call needs no right to execute when it fires, only where a
-trigger is created: those of row triggers of partitioned tables stay executable, since the server checks that of whoever
-adds a partition, but their schemas are not open to the public. **Runs as** is whose rights a function has: each that
-has its owner's finds names in `pg_catalog` and then in `pg_temp` only."""
+trigger is created: those of row triggers of partitioned tables stay executable, since the server checks that of the
+role that adds a partition, but their schemas are not open to the public. **Runs as** is whose rights a function has:
+each that has its owner's finds names in `pg_catalog` and then in `pg_temp` only."""
 
 WHY: Sequence[tuple[str, str]] = (
     (

@@ -119,69 +119,10 @@ def record_lake(recorder: Recorder, spark: Any) -> None:
     """A lake of all shapes of tables, and the database it was captured from."""
     with recorder.database("captured") as session:
         db = CapturedDatabase(recorder.server.url("captured"), recorder.folder / "lake", session, spark)
-        db.execute(
-            ORDERS,
-            ODD.replace("%%", "%"),
-            "create table readings (id int primary key, n smallint, price numeric(8, 2), day date)",
-            "create table moments (id int primary key, at timestamp, seen timestamptz, born date, during interval)",
-            "create table notes (id int primary key, title text, body text)",
-            "alter table notes alter body set storage external",
-            "create table again (id int primary key, name text)",
-            "create table ticks (id int primary key)",
-            "create table bare (id int, name text)",
-            "create role reporter",
-            "grant select on all tables in schema public to reporter",
-        )
-        db.enable("orders", "readings", "moments", "again", "ticks", "bare")
-        db.cdc.enable_table('"odd, table"', capture_instance="odd")
-        db.cdc.enable_table("notes", before_images=BeforeImages.KEY)
-        db.cdc.enable_table("orders", capture_instance="orders_part", columns=("id", "qty"), role_name="reporter")
-        db.execute(
-            "insert into orders values (1, 'pen', 3), (2, 'ink', null)",
-            """insert into "odd, table" values (1, 'x', 7, 'groß')""",
-            "insert into readings values (1, 32767, 123456.78, '2026-02-28')",
-            "insert into moments values (1, '2026-03-29 02:30:00.000001', '2026-03-29 02:30+02', '0044-03-15', '1mon')",
-            "insert into notes select 1, 'first', string_agg(md5(i::text), '') from generate_series(1, 100) i",
-            "insert into again values (1, 'before')",
-            "insert into bare values (null, 'a'), (1, 'b')",
-        )
+        _create_shapes(db)
         db.capture()
-        _checkpoint_often(db, "public_ticks_CT", "cycles", "lsn_time_mapping")
-        db.cdc.disable_table("again")
-        db.execute(
-            "alter table readings alter n type int, alter price type numeric(12, 3)",
-            "insert into readings values (2, 2147483647, 123456789.125, '2026-03-01')",
-            "update notes set title = 'second'",
-            "alter table again add added int",
-            "update orders set qty = 4 where id = 1",
-            "update orders set id = 20 where id = 2",
-            """update "odd, table" set "a, b" = null, "größe=" = 'kleiner' """,
-        )
-        db.capture()
-        db.cdc.enable_table("again")
-        db.execute(
-            "insert into again values (2, 'after', 5)", "truncate orders", "insert into orders values (3, 'cap', 1)"
-        )
-        db.execute("alter table orders rename column item to article", "delete from bare")
-        db.capture()
-        for number in range(1, 9):
-            db.execute(
-                f"insert into ticks values ({number})", f"insert into orders values ({100 + number}, 'o', {number})"
-            )
-            db.capture()
-        low = db.cdc.get_all_changes("public_ticks", spark=spark).collect()[2]["__$start_lsn"]
-        order = CleanupOrder(capture_instance="public_ticks", low_water_mark=CommitLsn(low), is_forced=True)
-        db.cdc.cleanup(order)
-        for name in ("public_orders_CT", "public_ticks_CT", "cycles", "lsn_time_mapping"):
-            ordered_by = "__$start_lsn" if name.endswith("_CT") else "cycle"
-            compact(Compacted(f"{db.lake}/cdc/{name}", ordered_by, None if "orders" in name else timedelta(0)))
-        db.execute("insert into ticks values (9)", "delete from orders where id = 3")
-        db.cdc.add_consumer("warehouse", ["public_orders", "orders_part"], limit_hours=72, role_name="reporter")
-        with db.cdc.consume("warehouse", spark=spark) as window:
-            assert not window.is_empty
-        db.cdc.change_job("cleanup", retention=10080, threshold=1000)
-        db.cdc.change_job("capture", maxtrans=700, pollinginterval=2)
-        db.capture()
+        _change_shapes(db)
+        _clean_up_ticks(db, spark)
         names = [
             one.instance.capture_instance for one in Changes(pinned(spark), str(db.lake)).list_recorded_instances()
         ]
@@ -192,6 +133,76 @@ def record_lake(recorder: Recorder, spark: Any) -> None:
         }
         for name, files in logs.items():
             assert any("checkpoint" in file for file in files), (name, files)
+
+
+def _create_shapes(db: CapturedDatabase) -> None:
+    """Create and capture a table of each shape, with rows."""
+    db.execute(
+        ORDERS,
+        ODD.replace("%%", "%"),
+        "create table readings (id int primary key, n smallint, price numeric(8, 2), day date)",
+        "create table moments (id int primary key, at timestamp, seen timestamptz, born date, during interval)",
+        "create table notes (id int primary key, title text, body text)",
+        "alter table notes alter body set storage external",
+        "create table again (id int primary key, name text)",
+        "create table ticks (id int primary key)",
+        "create table bare (id int, name text)",
+        "create role reporter",
+        "grant select on all tables in schema public to reporter",
+    )
+    db.enable("orders", "readings", "moments", "again", "ticks", "bare")
+    db.cdc.enable_table('"odd, table"', capture_instance="odd")
+    db.cdc.enable_table("notes", before_images=BeforeImages.KEY)
+    db.cdc.enable_table("orders", capture_instance="orders_part", columns=("id", "qty"), role_name="reporter")
+    db.execute(
+        "insert into orders values (1, 'pen', 3), (2, 'ink', null)",
+        """insert into "odd, table" values (1, 'x', 7, 'groß')""",
+        "insert into readings values (1, 32767, 123456.78, '2026-02-28')",
+        "insert into moments values (1, '2026-03-29 02:30:00.000001', '2026-03-29 02:30+02', '0044-03-15', '1mon')",
+        "insert into notes select 1, 'first', string_agg(md5(i::text), '') from generate_series(1, 100) i",
+        "insert into again values (1, 'before')",
+        "insert into bare values (null, 'a'), (1, 'b')",
+    )
+
+
+def _change_shapes(db: CapturedDatabase) -> None:
+    """Alter, disable, enable again and truncate tables between cycles."""
+    _checkpoint_often(db, "public_ticks_CT", "cycles", "lsn_time_mapping")
+    db.cdc.disable_table("again")
+    db.execute(
+        "alter table readings alter n type int, alter price type numeric(12, 3)",
+        "insert into readings values (2, 2147483647, 123456789.125, '2026-03-01')",
+        "update notes set title = 'second'",
+        "alter table again add added int",
+        "update orders set qty = 4 where id = 1",
+        "update orders set id = 20 where id = 2",
+        """update "odd, table" set "a, b" = null, "größe=" = 'kleiner' """,
+    )
+    db.capture()
+    db.cdc.enable_table("again")
+    db.execute("insert into again values (2, 'after', 5)", "truncate orders", "insert into orders values (3, 'cap', 1)")
+    db.execute("alter table orders rename column item to article", "delete from bare")
+    db.capture()
+    for number in range(1, 9):
+        db.execute(f"insert into ticks values ({number})", f"insert into orders values ({100 + number}, 'o', {number})")
+        db.capture()
+
+
+def _clean_up_ticks(db: CapturedDatabase, spark: Any) -> None:
+    """Clean up a change table, merge small files, and leave a consumer and jobs with other options behind."""
+    low = db.cdc.get_all_changes("public_ticks", spark=spark).collect()[2]["__$start_lsn"]
+    order = CleanupOrder(capture_instance="public_ticks", low_water_mark=CommitLsn(low), is_forced=True)
+    db.cdc.cleanup(order)
+    for name in ("public_orders_CT", "public_ticks_CT", "cycles", "lsn_time_mapping"):
+        ordered_by = "__$start_lsn" if name.endswith("_CT") else "cycle"
+        compact(Compacted(f"{db.lake}/cdc/{name}", ordered_by, None if "orders" in name else timedelta(0)))
+    db.execute("insert into ticks values (9)", "delete from orders where id = 3")
+    db.cdc.add_consumer("warehouse", ["public_orders", "orders_part"], limit_hours=72, role_name="reporter")
+    with db.cdc.consume("warehouse", spark=spark) as window:
+        assert not window.is_empty
+    db.cdc.change_job("cleanup", retention=10080, threshold=1000)
+    db.cdc.change_job("capture", maxtrans=700, pollinginterval=2)
+    db.capture()
 
 
 def record_open_cycle(recorder: Recorder, spark: Any) -> None:

@@ -17,7 +17,7 @@ from benchmarks.table import Sizes, Table
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.distribution.watchers import DeliveryContext
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
-from rowtide.replication.targets.postgres.delivery.streams.delivery import open_delivery
+from rowtide.replication.targets.postgres.delivery.streams.several_connections import open_delivery
 
 TRANSACTIONS = 30_000
 _SCALE = 4

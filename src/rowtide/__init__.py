@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from rowtide.core.exports import exporting
 
 if TYPE_CHECKING:
-    from rowtide.adoption.adopting import Adoption
     from rowtide.cdc.consumers.consuming import Window
     from rowtide.cdc.queries.windows import ValidityInterval
     from rowtide.core.anchors import Anchor
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
         register_source,
     )
     from rowtide.lake.session import build_session
+    from rowtide.relocation.adopting import Adoption
     from rowtide.relocation.copying import Copied, CopyProgress
 
 __all__ = [
@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Adoption": "rowtide.adoption.adopting",
+    "Adoption": "rowtide.relocation.adopting",
     "AlreadyExists": "rowtide.core.errors",
     "Anchor": "rowtide.core.anchors",
     "CheckResult": "rowtide.diagnosis",

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from rowtide.actions.errors import *
-from rowtide.adoption.errors import *
 from rowtide.agents.log_reader_process import *
 from rowtide.agents.supervisor import *
 from rowtide.catalogs.errors import *
@@ -15,7 +14,6 @@ from rowtide.cdc.errors.capturing import *
 from rowtide.cdc.errors.enabling import *
 from rowtide.cdc.errors.jobs import *
 from rowtide.cdc.errors.querying import *
-from rowtide.cdc.spark_source.errors import *
 from rowtide.configuration.errors import *
 from rowtide.conflicts.errors import *
 from rowtide.copying.errors import *
@@ -76,7 +74,7 @@ from rowtide.replication.errors.publishing import *
 from rowtide.replication.errors.subscribing import *
 from rowtide.rights.errors import *
 from rowtide.storage.errors import *
-from rowtide.systemd.units import *
+from rowtide.systemd import *
 from rowtide.targets.errors import *
 from rowtide.tracking.errors import *
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rowtide.actions.handle import Actions
-    from rowtide.adoption.adopting import Adoption
     from rowtide.catalogs.entries import CatalogueKind
     from rowtide.catalogs.registration import Registration
     from rowtide.cdc.api import ChangeDataCapture
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from rowtide.diagnosis import CheckResult
     from rowtide.gateway.device import Device
     from rowtide.merge.api import MergeReplication
+    from rowtide.relocation.adopting import Adoption
     from rowtide.relocation.copying import Copied, CopyProgress
     from rowtide.replication.api import TransactionalReplication
     from rowtide.rights.grants import Granted
@@ -191,8 +191,8 @@ class Database:
     def find_adoption(self) -> Adoption:
         """Return what `adopt` would find and abandon. Raises as `adopt`."""
         with naming_extras():
-            from rowtide.adoption.adopting import find_adoption
             from rowtide.databases.postgres.connect import open_engine
+            from rowtide.relocation.adopting import find_adoption
         return find_adoption(open_engine(self.url), self.url)
 
     def rehearsal(self) -> DatabaseRehearsal:
@@ -215,8 +215,8 @@ class Database:
         `NothingToResumeFrom`, `LeaseHeld`, `NotOwner`, `DatabaseNotEnabled`.
         """
         with naming_extras():
-            from rowtide.adoption.adopting import adopt
             from rowtide.databases.postgres.connect import open_engine
+            from rowtide.relocation.adopting import adopt
         engine = open_engine(self.url)
         return adopt(engine, self.url, reason, abandons_original=abandon_original, on_wait=on_wait)
 
@@ -304,9 +304,9 @@ class DatabaseRehearsal:
     def adopt(self, *, abandon_original: bool = False) -> Adoption:
         """Return what was found; slots, log store and lake stay as they are. Raises as `Database.adopt`."""
         with naming_extras():
-            from rowtide.adoption.adopting import rehearse_adoption
             from rowtide.databases.postgres.alterations import rehearsing
             from rowtide.databases.postgres.connect import open_engine
+            from rowtide.relocation.adopting import rehearse_adoption
         with rehearsing(open_engine(self._url), self.statements) as alterations:
             return rehearse_adoption(alterations, self._url, abandons_original=abandon_original)
 

@@ -242,7 +242,7 @@ def _resolve(url: str, given: Arguments) -> str:
 
 def _resolve_merge(url: str, given: Arguments) -> str:
     from rowtide.merge.api import MergeReplication
-    from rowtide.merge.conflicts.resolution import Winner
+    from rowtide.merge.conflicts.row_contests import Winner
 
     is_written = MergeReplication(url).resolve(
         given["conflict"],

@@ -21,9 +21,9 @@ from rowtide.databases.passwords import register_accesses
 from rowtide.databases.urls import parse_url
 from rowtide.events.emission import use_log
 from rowtide.events.event import Emitted, scope
+from rowtide.log.log_source import BatchWanted, ReadingPace
 from rowtide.log.opening import open_log_reader
 from rowtide.log.reader import LogReader
-from rowtide.log.source import BatchWanted, ReadingPace
 from rowtide.log.store.entries import EntryExchange, EntryWritten
 from rowtide.storage.store import Traffic, read_traffic
 

@@ -32,7 +32,7 @@ from rowtide.databases.passwords import list_accesses
 from rowtide.events.catalogue import LogReaderKilled
 from rowtide.events.emission import deliver, emit
 from rowtide.events.event import Emitted, scope
-from rowtide.log.source import BatchWanted
+from rowtide.log.log_source import BatchWanted
 from rowtide.log.store.entries import EntryExchange, EntryWritten
 from rowtide.storage.store import Traffic
 
@@ -210,7 +210,7 @@ class LogReaderProcess:
             _send_task(self._ours, self._url, has_run=has_run)
 
     def ask(self, reader: str) -> None:
-        """Ask the child for a batch, for a reader of the log store that waits for it; see `rowtide.log.source`."""
+        """Ask the child for a batch, for a reader of the log store that waits for it; see `rowtide.log.log_source`."""
         self._report(BatchWanted(reader))
 
     def _report(self, word: EntryWritten | BatchWanted) -> None:

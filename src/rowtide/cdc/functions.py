@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from rowtide.cdc import introspection
+from rowtide.cdc import instances, introspection
 from rowtide.cdc.access import read_role_access
 from rowtide.cdc.definitions import read_source
 from rowtide.cdc.errors.querying import InstanceNotReadable, WrapperListsNeedInstance
@@ -26,7 +26,6 @@ from rowtide.cdc.requests import RepeatedSnapshot
 from rowtide.cdc.scans import tables as scan_tables
 from rowtide.cdc.scans.metrics import ScanError, ScanSession
 from rowtide.cdc.spark_changes import Changes
-from rowtide.core import mask
 from rowtide.core.formats import StoreFormat
 from rowtide.core.options import takes
 from rowtide.databases.postgres.connect import open_engine
@@ -151,7 +150,7 @@ class ChangeFunctions(LakeFunctions):
     @staticmethod
     def is_bit_set(position: int | None, update_mask: bytes | None) -> bool:
         """Return whether a mask has a bit, counted from 1 (SQL Server: fn_cdc_is_bit_set); no bit is set in None."""
-        return position is not None and update_mask is not None and mask.is_bit_set(position, update_mask)
+        return position is not None and update_mask is not None and instances.is_bit_set(position, update_mask)
 
     def list_instances(
         self, source_schema: str | None = None, source_name: str | None = None, *, with_start_lsn: bool = False

@@ -34,7 +34,7 @@ from rowtide.events.event import Level
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
 from rowtide.lake.spark_settings import SparkRequest
-from rowtide.systemd.notifying import MANAGERS_VARIABLES, ServiceManager
+from rowtide.systemd import MANAGERS_VARIABLES, ServiceManager
 
 TOGETHER: Mapping[AgentJob, str] = {
     AgentJob.CAPTURE: "",

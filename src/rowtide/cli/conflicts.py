@@ -46,7 +46,7 @@ _Choice = Annotated[Choice, Option(help="Who wins.", show_default=False)]
 def list_(db: AnyDb, wanted: ConflictFilter, form: ListingFormat = OutputFormat.TABLE, *, wide: Wide = False) -> None:
     """List conflicts, oldest first, with both versions. Connects to subscribers; those not reached are named."""
     from rowtide.conflicts.inbox import InboxConflict
-    from rowtide.replication.resolving import require_read
+    from rowtide.replication.kept_conflicts import require_read
 
     found = connect(db).conflicts.list_conflicts(wanted)
     texts = ("key", "publisher_row", "subscriber_row", "base_row")
@@ -62,7 +62,7 @@ def list_(db: AnyDb, wanted: ConflictFilter, form: ListingFormat = OutputFormat.
 def causes(db: AnyDb, wanted: ConflictFilter) -> Listed:
     """List conflicts by their cause, the most frequent first: one decision is enough for all of a cause."""
     from rowtide.conflicts.inbox import ConflictGroup
-    from rowtide.replication.resolving import require_read
+    from rowtide.replication.kept_conflicts import require_read
 
     found = connect(db).conflicts.list_conflicts(wanted)
     require_read(found.unread)

@@ -16,7 +16,7 @@ from rowtide.events.configuration import LogOptions
 from rowtide.gateway.issuers import IssuerOptions
 from rowtide.gateway.limits import GatewayLimits, Places
 from rowtide.gateway.tls import TlsOptions
-from rowtide.systemd.notifying import ServiceManager
+from rowtide.systemd import ServiceManager
 
 if TYPE_CHECKING:
     from rowtide.gateway.answering import DeviceDeed

@@ -19,7 +19,7 @@ from rowtide.events.catalogue import ConfigurationNotReadAgain
 from rowtide.events.configuration import LogOptions
 from rowtide.events.emission import emit
 from rowtide.monitor.web.access import AccessOptions
-from rowtide.systemd.notifying import ServiceManager
+from rowtide.systemd import ServiceManager
 
 app = CommandTable()
 _BEAT_S = 1.0

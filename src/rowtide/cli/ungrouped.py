@@ -147,7 +147,7 @@ def install_units(
     The agent of a database of the configuration file is then `systemctl enable --now rowtide-agent@NAME`. Files that
     this command has written before are replaced; settings of your own belong in a drop-in (`systemctl edit`).
     """
-    from rowtide.systemd.units import UnitSettings, default_folder, describe_units, write_units
+    from rowtide.systemd import UnitSettings, default_folder, describe_units, write_units
 
     settings = UnitSettings(
         _find_program(),

@@ -34,7 +34,7 @@ from rowtide.core.options import member_of, takes
 from rowtide.core.values import frozen
 
 if TYPE_CHECKING:
-    from rowtide.replication.resolving import UnreadSubscriber
+    from rowtide.replication.kept_conflicts import UnreadSubscriber
 
 
 @frozen

@@ -33,14 +33,14 @@ from rowtide.merge.conflicts.records import (
     list_notes,
     read_conflicts_mark,
 )
-from rowtide.merge.conflicts.resolution import Winner
+from rowtide.merge.conflicts.row_contests import Winner
 from rowtide.merge.errors.rows import ConflictUnknown
 from rowtide.merge.nodes.connecting import open_node
 from rowtide.replication.conflicts import ConflictWinner, Row
 
 if TYPE_CHECKING:
-    from rowtide.replication.resolving import KeptConflicts, UnreadSubscriber
-    from rowtide.replication.targets.subscriber_kind import ConflictOutcome, KeptConflict as DeliveryConflict
+    from rowtide.replication.conflicts import ConflictOutcome, KeptConflict as DeliveryConflict
+    from rowtide.replication.kept_conflicts import KeptConflicts, UnreadSubscriber
 
 _PUBLISHERS = (DatabaseKind.POSTGRESQL,)
 _WON = {"applied": "publisher", "skipped": "subscriber"}

@@ -84,6 +84,7 @@ def hiding(*, wanted: bool) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        # Not by class: this module is below all that have errors.
         if hasattr(error, "row_fields"):
             error.__cause__ = error.__context__ = None
         raise

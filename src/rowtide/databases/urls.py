@@ -35,10 +35,11 @@ class DatabaseKind(StrEnum):
         """Whether such a database is a file: reachable only on its machine, and valid if empty."""
         return self in _FILES
 
-    def load_part(self, package: str, module: str) -> Any:
-        """Import a package's module of that name for this kind. Raises `ExtraMissing`."""
+    def load_part(self, package: str, module: str | None = None) -> Any:
+        """Import a package's module for this kind, or one of its folder for this kind. Raises `ExtraMissing`."""
+        part = f"{package}.{_FOLDERS[self]}"
         with naming_extras():
-            return import_module(f"{package}.{_FOLDERS[self]}.{module}")
+            return import_module(part if module is None else f"{part}.{module}")
 
 
 _FILES = frozenset({DatabaseKind.SQLITE})

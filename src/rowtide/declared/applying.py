@@ -27,7 +27,7 @@ def settle(url: str, state: State) -> tuple[State, frozenset[str]]:
 
     Raises `DeclarationImpossible` if two names of the state mean one object.
     """
-    database = parse_url(url).kind.load_part("rowtide.declared", "database")
+    database = parse_url(url).kind.load_part("rowtide.declared")
     asked = sorted({name for one in state.values() for name in _tables_of(one)})
     objects = sorted({one.names[-1] for one in state.values() if one.kind.is_text})
     found: Mapping[str, str] = database.spell_tables(url, asked) if asked else {}
@@ -169,4 +169,4 @@ def _load_features(url: str) -> tuple[Any, ...]:
 
 
 def _load_database(url: str) -> Any:
-    return parse_url(url).kind.load_part("rowtide.declared", "database")
+    return parse_url(url).kind.load_part("rowtide.declared")

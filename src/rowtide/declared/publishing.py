@@ -35,7 +35,7 @@ from rowtide.replication.distributor.publication_records import (
 )
 from rowtide.replication.distributor.subscription_records import read_max_retention
 from rowtide.replication.errors.publishing import ObjectNotFound, SchemaArticleUsesUnpublished
-from rowtide.replication.publishing.restarting import find_own_source
+from rowtide.replication.publishing.publisher_log import find_own_source
 from rowtide.replication.subscription_settings import SubscriptionSettings, SyncType
 
 

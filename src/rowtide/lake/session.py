@@ -189,6 +189,7 @@ def spark_loss_named() -> Iterator[None]:
     try:
         yield
     except Exception:
+        # Which errors are Spark's can be asked only once Spark is imported: most commands never do that.
         if not _is_started():
             raise
         with spark_watched():

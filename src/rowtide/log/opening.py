@@ -12,13 +12,13 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseHeld
+from rowtide.log.log_source import ReadingPace
 from rowtide.log.postgres import table_publications
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
+from rowtide.log.postgres.log_source import PostgresSource
 from rowtide.log.postgres.provenance import verify_provenance, verify_slot_on
-from rowtide.log.postgres.reading.restricted import LogAccess
-from rowtide.log.postgres.reading.source import PostgresSource
+from rowtide.log.postgres.restricted_reading import LogAccess
 from rowtide.log.reader import LogReader
-from rowtide.log.source import ReadingPace
 from rowtide.log.store.entries import EntryExchange
 from rowtide.log.store.location import open_own_manifest, open_store
 from rowtide.log.store.segments import delete_orphans

@@ -17,8 +17,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.values import frozen
 from rowtide.log.errors import StreamEnded
-from rowtide.log.membership import ControlRow, Event, later_row, stamp
-from rowtide.log.source import (
+from rowtide.log.log_source import (
     LARGE_MESSAGE_BYTES,
     MAX_BATCH_AGE_S,
     MAX_BATCH_BYTES,
@@ -42,6 +41,7 @@ from rowtide.log.source import (
     Whole,
     cut_batch,
 )
+from rowtide.log.membership import ControlRow, Event, later_row, stamp
 from rowtide.log.store.entries import PartStored, RangeAppended, Segment, TableGiven, TransactionSkipped
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.segments import delete_orphans, is_overdue, maintain, write_segment
@@ -124,6 +124,7 @@ class RangeWriter:
         self._is_complete = False
         cut = decoding.result()
         position = self._write(cut)
+        # After the transactions before it are durable: what is read again begins at the one that cannot be decoded.
         if cut.error is not None:
             raise cut.error
         self._is_complete = True
@@ -219,6 +220,7 @@ class LogReader:
         is_bucket = is_object_url(store.url(""))
         self._small_age_s = SMALL_BATCH_AGE_AT_BUCKET_S if is_bucket else SMALL_BATCH_AGE_S
         self._rest_s = _REST_AT_BUCKET_S if is_bucket else 0.0
+        # One thread each: cuts are decoded and written in log order, while the next ones are received and decoded.
         self._decoding = ThreadPoolExecutor(1, "rowtide-decoder")
         self._writing = ThreadPoolExecutor(1, "rowtide-range-writer")
         self._queued: deque[Future[Position | None]] = deque()
@@ -249,6 +251,7 @@ class LogReader:
             raise
         except ChangeNotReceivable as refused:
             self._finish(received)
+            # In the decoder's thread, which alone uses the source's SQL session.
             self._begin(self._decoding.submit(self._source.without_refused, self._kept, refused).result())
             # Parts of the transaction that were stored already.
             delete_orphans(self._store, self._manifest, self._token)
@@ -307,6 +310,8 @@ class LogReader:
     def _end_reread(self, received: ReceivedMessages, passed: TransactionReceived) -> None:
         """Make the transaction durable without the changes that are omitted, which may be all of it."""
         self._hand_on(received)
+        # Without messages: the position has to pass the transaction even if all of its changes are omitted, else it
+        # would be read again for ever.
         self._queue(Whole((), passed.end))
         self._confirm_durable(most=0)
 
@@ -329,6 +334,8 @@ class LogReader:
                 max_messages=min(look_at, MAX_BATCH_MESSAGES),
                 until=min(deadline, time.monotonic() + QUIET_S),
             )
+            # The stream pauses, so a commit may be what somebody waits for: a small segment now costs less than that
+            # wait, and small segments are merged later.
             if received.is_marked or len(received.messages) == before:
                 return
             if len(received.messages) >= look_at:
@@ -373,6 +380,8 @@ class LogReader:
             while not self._queued[0].done():
                 wait([self._queued[0]], timeout=STATUS_INTERVAL_S)
                 self._show_life()
+            # None for a part of a transaction: a slot is confirmed between transactions only, and nothing less is
+            # complete.
             durable = self._queued.popleft().result() or durable
         if durable is not None and durable > self._confirmed:
             # Last: the server may remove WAL up to a confirmed position at once, and never moves a slot back.
@@ -411,6 +420,7 @@ class LogReader:
             self._maintain()
 
     def _maintain(self) -> None:
+        # In the writer's thread: a manifest is not for several threads at once.
         self._queued.append(self._writing.submit(self._writer.maintain))
 
     def _write_due_heartbeat(self) -> None:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
         UploadOptions,
         Waiting,
     )
+    from rowtide.merge.conflicts.outcome_changes import ResolutionPreview, ResolvedRow
     from rowtide.merge.conflicts.records import ConflictNote, DescribedConflict, KeptConflict, VersionWriter
-    from rowtide.merge.conflicts.resolution import Winner
-    from rowtide.merge.conflicts.resolving import ResolutionPreview, ResolvedRow
+    from rowtide.merge.conflicts.row_contests import Winner
     from rowtide.merge.devices.registered import MergeDevice
     from rowtide.merge.fan_out import SyncAllProgress, SyncOutcome, Unreachable
     from rowtide.merge.inspection.handle import EnumeratedChange, MergeGeneration, RowMetadata
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from rowtide.merge.inspection.validating import ArticleValidation, RowReplica
     from rowtide.merge.nodes.node_tables import RewritingTrigger, UnsentColumn
     from rowtide.merge.nodes.rows import Refusal
-    from rowtide.merge.nodes.table_changes import Omission, Part, PartKind
+    from rowtide.merge.nodes.table_definitions import Omission, Part, PartKind
     from rowtide.merge.publishing.exchange_requests import (
         DroppedSubscription,
         MergeValidation,
@@ -196,9 +196,9 @@ _HOMES = {
     "NewMergeArticle": "rowtide.merge.publishing.requests",
     "NewMergePublication": "rowtide.merge.publishing.requests",
     "NewMergeSubscription": "rowtide.merge.publishing.requests",
-    "Omission": "rowtide.merge.nodes.table_changes",
-    "Part": "rowtide.merge.nodes.table_changes",
-    "PartKind": "rowtide.merge.nodes.table_changes",
+    "Omission": "rowtide.merge.nodes.table_definitions",
+    "Part": "rowtide.merge.nodes.table_definitions",
+    "PartKind": "rowtide.merge.nodes.table_definitions",
     "Partition": "rowtide.merge.articles",
     "PartitionChange": "rowtide.merge.publishing.exchange_requests",
     "PartitionOptions": "rowtide.merge.articles",
@@ -213,8 +213,8 @@ _HOMES = {
     "Refused": "rowtide.merge.session.exchange",
     "Reinitialization": "rowtide.merge.publishing.exchange_requests",
     "RepeatedDownload": "rowtide.merge.publishing.exchange_requests",
-    "ResolutionPreview": "rowtide.merge.conflicts.resolving",
-    "ResolvedRow": "rowtide.merge.conflicts.resolving",
+    "ResolutionPreview": "rowtide.merge.conflicts.outcome_changes",
+    "ResolvedRow": "rowtide.merge.conflicts.outcome_changes",
     "RewritingTrigger": "rowtide.merge.nodes.node_tables",
     "Row": "rowtide.merge.versions.changes",
     "RowChange": "rowtide.merge.versions.changes",
@@ -238,7 +238,7 @@ _HOMES = {
     "UnsentColumn": "rowtide.merge.nodes.node_tables",
     "UploadOptions": "rowtide.merge.articles",
     "Waiting": "rowtide.merge.articles",
-    "Winner": "rowtide.merge.conflicts.resolution",
+    "Winner": "rowtide.merge.conflicts.row_contests",
 }
 
 if not TYPE_CHECKING:

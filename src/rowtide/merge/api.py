@@ -16,14 +16,14 @@ from rowtide.core.redaction import hiding
 from rowtide.databases.format_views import removing
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, Partition, Subscription
 from rowtide.merge.catalogue import get_publication, list_merged
-from rowtide.merge.conflicts.records import ConflictNote, add_note, get_conflict, list_notes
-from rowtide.merge.conflicts.resolution import Winner
-from rowtide.merge.conflicts.resolving import (
+from rowtide.merge.conflicts.outcome_changes import (
     ResolutionPreview,
     ResolutionRequest,
     preview_resolution,
     resolve_conflict,
 )
+from rowtide.merge.conflicts.records import ConflictNote, add_note, get_conflict, list_notes
+from rowtide.merge.conflicts.row_contests import Winner
 from rowtide.merge.devices.handle import MergeDevices
 from rowtide.merge.errors.publishing import ArticleTableNotFound
 from rowtide.merge.errors.rows import ConflictUnknown, NeverValidated

@@ -17,8 +17,8 @@ from typing import TypeVar
 
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
-from rowtide.merge.conflicts.resolution import Contest, Custom, Verdict, Winner
 from rowtide.merge.conflicts.resolvers import PYTHON, by_priority
+from rowtide.merge.conflicts.row_contests import Contest, Custom, Verdict, Winner
 from rowtide.merge.errors.nodes import HandlerFailed
 from rowtide.merge.errors.publishing import ResolverUnknown
 from rowtide.merge.versions.changes import Row
@@ -114,6 +114,7 @@ def _calling(article: Article, method: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        # Code of the user's, which may raise anything; which method did it is what the user needs to know.
         raise HandlerFailed(article.resolver, method, article.name, f"{type(error).__name__}: {error}") from error
 
 

@@ -1,8 +1,8 @@
-"""Errors of copying and moving lakes: 312x."""
+"""Errors of adopting moved databases, and of copying and moving lakes: 214x and 312x."""
 
 from __future__ import annotations
 
-from rowtide.core.errors import AlreadyExists, Invalid, NotFound, Retryable, RowtideError
+from rowtide.core.errors import AlreadyExists, Denied, Invalid, NotFound, Retryable, RowtideError
 
 
 class NothingToCopy(NotFound, number=3121):
@@ -80,3 +80,22 @@ class CopyWriteFailed(Retryable, number=3128):
     hint = "Check that the storage is reachable and not full; the same command resumes with what is missing."
     path: str
     reason: str
+
+
+class OriginalAlive(Denied, number=2143):
+    """The database that this one was copied from is on the same server: this one is a copy, and was not moved."""
+
+    fact = "database {database} is a copy: {original} still exists, and would lose its log store and its lake"
+    hint = """`rowtide cdc disable-db` removes what was copied. To continue here and abandon the original, run `rowtide
+        adopt --abandon-original`."""
+    database: str
+    original: str
+
+
+class NothingToResumeFrom(NotFound, number=2144):
+    """The log store that the metadata names does not exist."""
+
+    fact = "the log store {url} of database {database} does not exist"
+    hint = "Mount or move it there and repeat; or abandon it: `rowtide cdc disable-db`, then enable with a new lake."
+    url: str
+    database: str

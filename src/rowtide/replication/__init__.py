@@ -24,7 +24,14 @@ if TYPE_CHECKING:
         NewPublication,
         PublicationThresholds,
     )
-    from rowtide.replication.conflicts import ConflictState, ConflictWinner, Resolver, SettledRow
+    from rowtide.replication.conflicts import (
+        ConflictOutcome,
+        ConflictState,
+        ConflictWinner,
+        KeptConflict,
+        Resolver,
+        SettledRow,
+    )
     from rowtide.replication.distribution.watchers import (
         DeliveredElsewhere,
         DeliveryReport,
@@ -34,9 +41,8 @@ if TYPE_CHECKING:
         Watchers,
     )
     from rowtide.replication.distributor.definitions import SubscriptionState
-    from rowtide.replication.distributor.history import HistoricError, HistoricState
+    from rowtide.replication.distributor.history import HistoricError, HistoricState, RepairedRow
     from rowtide.replication.distributor.publication_records import Thresholds
-    from rowtide.replication.distributor.repair_records import RepairedRow
     from rowtide.replication.distributor.subscription_records import Subscription
     from rowtide.replication.distributor.tracers import TracerArrival
     from rowtide.replication.inspection.compare_options import CommandRange, CompareOptions, RowRepair, RowValidation
@@ -44,13 +50,13 @@ if TYPE_CHECKING:
     from rowtide.replication.inspection.differences import RowDifference
     from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
     from rowtide.replication.inspection.row_places import BrowsedCommand, RowPlace
+    from rowtide.replication.kept_conflicts import ConflictComment, KeptConflicts, UnreadSubscriber
     from rowtide.replication.publishing.handle import ReplicationRehearsal
     from rowtide.replication.publishing.publications import LogEnding
-    from rowtide.replication.publishing.restarting import DeliveryLoss
+    from rowtide.replication.publishing.publisher_log import DeliveryLoss
     from rowtide.replication.publishing.schema_articles import AddedArticle
     from rowtide.replication.repairing import Repair
-    from rowtide.replication.resolving import ConflictComment, KeptConflicts, UnreadSubscriber
-    from rowtide.replication.running.custom_scripting import ScriptedChange
+    from rowtide.replication.running.custom_scripts import ScriptedChange
     from rowtide.replication.running.spark_backlogs import DeliveredBacklog
     from rowtide.replication.snapshot.agent import SnapshotReport
     from rowtide.replication.status import SubscriptionStatus
@@ -64,12 +70,7 @@ if TYPE_CHECKING:
         SubscriptionSettings,
         SyncType,
     )
-    from rowtide.replication.targets.subscriber_kind import (
-        ConflictOutcome,
-        KeptConflict,
-        RecoveredTransaction,
-        SyncedSequence,
-    )
+    from rowtide.replication.targets.subscriber_kind import RecoveredTransaction, SyncedSequence
 
 __all__ = [
     "AddedArticle",
@@ -155,21 +156,21 @@ _HOMES = {
     "Command": "rowtide.replication.articles.call_formats",
     "CommandRange": "rowtide.replication.inspection.compare_options",
     "CompareOptions": "rowtide.replication.inspection.compare_options",
-    "ConflictComment": "rowtide.replication.resolving",
-    "ConflictOutcome": "rowtide.replication.targets.subscriber_kind",
+    "ConflictComment": "rowtide.replication.kept_conflicts",
+    "ConflictOutcome": "rowtide.replication.conflicts",
     "ConflictState": "rowtide.replication.conflicts",
     "ConflictWinner": "rowtide.replication.conflicts",
     "Constraints": "rowtide.replication.subscription_settings",
     "DeliveredBacklog": "rowtide.replication.running.spark_backlogs",
     "DeliveredElsewhere": "rowtide.replication.distribution.watchers",
-    "DeliveryLoss": "rowtide.replication.publishing.restarting",
+    "DeliveryLoss": "rowtide.replication.publishing.publisher_log",
     "DeliveryReport": "rowtide.replication.distribution.watchers",
     "DroppedTable": "rowtide.replication.distribution.watchers",
     "HistoricError": "rowtide.replication.distributor.history",
     "HistoricState": "rowtide.replication.distributor.history",
     "IfExists": "rowtide.replication.subscription_settings",
-    "KeptConflict": "rowtide.replication.targets.subscriber_kind",
-    "KeptConflicts": "rowtide.replication.resolving",
+    "KeptConflict": "rowtide.replication.conflicts",
+    "KeptConflicts": "rowtide.replication.kept_conflicts",
     "KeyUpdates": "rowtide.replication.articles.call_formats",
     "ListedArticle": "rowtide.replication.inspection.listings",
     "ListedPublication": "rowtide.replication.inspection.listings",
@@ -183,7 +184,7 @@ _HOMES = {
     "PublicationThresholds": "rowtide.replication.articles.requests",
     "RecoveredTransaction": "rowtide.replication.targets.subscriber_kind",
     "Repair": "rowtide.replication.repairing",
-    "RepairedRow": "rowtide.replication.distributor.repair_records",
+    "RepairedRow": "rowtide.replication.distributor.history",
     "ReplicationRehearsal": "rowtide.replication.publishing.handle",
     "RequestedSubscription": "rowtide.replication.subscription_settings",
     "Resolver": "rowtide.replication.conflicts",
@@ -192,7 +193,7 @@ _HOMES = {
     "RowRepair": "rowtide.replication.inspection.compare_options",
     "RowValidation": "rowtide.replication.inspection.compare_options",
     "RunAs": "rowtide.databases.source_table",
-    "ScriptedChange": "rowtide.replication.running.custom_scripting",
+    "ScriptedChange": "rowtide.replication.running.custom_scripts",
     "SettingsChanges": "rowtide.replication.subscription_settings",
     "SettledRow": "rowtide.replication.conflicts",
     "SkippedCommand": "rowtide.replication.distribution.watchers",
@@ -210,7 +211,7 @@ _HOMES = {
     "TransactionalReplication": "rowtide.replication.api",
     "Triggers": "rowtide.log.postgres.ddl_triggers",
     "Trouble": "rowtide.replication.distribution.watchers",
-    "UnreadSubscriber": "rowtide.replication.resolving",
+    "UnreadSubscriber": "rowtide.replication.kept_conflicts",
     "Watchers": "rowtide.replication.distribution.watchers",
     "recover": "rowtide.replication.subscribing.readers",
 }

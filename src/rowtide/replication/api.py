@@ -42,14 +42,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rowtide.log.postgres.provision import OpenedSource
+    from rowtide.replication.conflicts import ConflictOutcome, KeptConflict
     from rowtide.replication.distribution.watchers import Watchers
+    from rowtide.replication.kept_conflicts import ConflictComment, KeptConflicts
     from rowtide.replication.publishing.publications import LogEnding
-    from rowtide.replication.publishing.restarting import DeliveryLoss
+    from rowtide.replication.publishing.publisher_log import DeliveryLoss
     from rowtide.replication.publishing.schema_articles import AddedArticle
     from rowtide.replication.repairing import Repair
-    from rowtide.replication.resolving import ConflictComment, KeptConflicts
     from rowtide.replication.running.spark_backlogs import DeliveredBacklog
-    from rowtide.replication.targets.subscriber_kind import ConflictOutcome, KeptConflict, SyncedSequence
+    from rowtide.replication.targets.subscriber_kind import SyncedSequence
 
 _MOST_KEPT_CONNECTIONS = 2
 """What agents ask and record takes less time than opening a connection for it."""
@@ -168,9 +169,9 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
 
     def find_loss(self) -> DeliveryLoss:
         """Return what `restart_log` would lose. Raises `CaptureReadsLog`."""
-        from rowtide.replication.publishing import restarting
+        from rowtide.replication.publishing import publisher_log
 
-        return restarting.find_loss(self._engine, self._url)
+        return publisher_log.find_loss(self._engine, self._url)
 
     def restart_log(self, reason: str, *, on_wait: Callable[[str], None] = lambda _whom: None) -> DeliveryLoss:
         """Restart the log after a gap with a new publication and slot (SQL Server: sp_replrestart).
@@ -178,9 +179,9 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         Return what is lost. For databases whose log only publications read. Subscriptions must then be copied again
         with `reinitialize`. Raises `CaptureReadsLog`, and `LeaseHeld` while a process reads the log.
         """
-        from rowtide.replication.publishing import restarting
+        from rowtide.replication.publishing import publisher_log
 
-        return restarting.restart_log(self._engine, self._url, reason, on_wait)
+        return publisher_log.restart_log(self._engine, self._url, reason, on_wait)
 
     @takes(ArticleChange)
     def find_copying(self, change: ArticleChange) -> tuple[str, ...]:
@@ -328,10 +329,10 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
 
         Raises `PublicationUnknown`, `SubscriptionUnknown`, `ConflictsUnknown` if a subscriber cannot be read.
         """
-        from rowtide.replication import resolving
+        from rowtide.replication import kept_conflicts
 
         found = self.read_conflicts(publication, subscriber)
-        resolving.require_read(found.unread)
+        kept_conflicts.require_read(found.unread)
         return found.conflicts
 
     def read_conflicts(
@@ -342,14 +343,14 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         Those of subscriptions where nothing changed since `known` was read are not read again. Raises
         `PublicationUnknown`, `SubscriptionUnknown`.
         """
-        from rowtide.replication import resolving
+        from rowtide.replication import kept_conflicts
 
-        before = known or resolving.NO_CONFLICTS
-        return resolving.read_conflicts(self._engine, self._url, publication, subscriber, before)
+        before = known or kept_conflicts.NO_CONFLICTS
+        return kept_conflicts.read_conflicts(self._engine, self._url, publication, subscriber, before)
 
     def comment_on_conflicts(self, conflict_ids: Sequence[str], comment: str, commented_by: str) -> None:
         """Record a comment on conflicts, by the names that `rowtide.connect(url).conflicts` gives them."""
-        from rowtide.replication.resolving import add_comment
+        from rowtide.replication.kept_conflicts import add_comment
 
         with translated(), self._engine.begin() as connection:
             read_source(connection, self._url)
@@ -357,7 +358,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
 
     def list_conflict_comments(self) -> Mapping[str, Sequence[ConflictComment]]:
         """Return the comments on conflicts of delivery, by the names of conflicts."""
-        from rowtide.replication.resolving import list_comments
+        from rowtide.replication.kept_conflicts import list_comments
 
         with translated(), self._engine.connect() as connection:
             return list_comments(connection)
@@ -382,8 +383,8 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         `ConflictRowsChanged` if later changes would be lost, unless `over_later_changes`; `ConflictOutdated`,
         `SettlingRefused`, `SubscriptionUnknown`, and what connecting to the subscriber raises.
         """
-        from rowtide.replication import resolving
-        from rowtide.replication.targets.subscriber_kind import ConflictDecision
+        from rowtide.replication import kept_conflicts
+        from rowtide.replication.conflicts import ConflictDecision
 
         chosen = member_of(ConflictWinner, winner, "winner")
         decision = ConflictDecision(
@@ -394,7 +395,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
             again=again,
             is_preview=preview,
         )
-        return resolving.resolve(self._engine, self._url, publication, subscriber, decision)
+        return kept_conflicts.resolve(self._engine, self._url, publication, subscriber, decision)
 
     def deliver_backlogs(
         self,

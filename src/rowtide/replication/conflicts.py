@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
 
 from rowtide.core.operations import Operation
@@ -337,3 +338,76 @@ def plan(
         *updated,
         *(SettledRow(Operation.INSERT, key, None, wanted[key]) for key in new),
     )
+
+
+@frozen
+class KeptConflict:
+    """A conflict at a subscriber: rows as JSON objects of texts, null for none.
+
+    `present_rows` are those that the change met, `present_times` when and where each was written last, where that is
+    known. `winner` is what a person chose, None if nobody did: a stopped one is settled, too, once the change was
+    delivered after all.
+    """
+
+    conflict_id: str
+    logged_at: datetime
+    publication: str
+    subscriber: str
+    article: str
+    kind: str
+    resolution: str
+    operation: str
+    xact_seqno: str
+    command_id: int
+    old_row: str | None
+    new_row: str | None
+    present_rows: str
+    commit_time: datetime | None
+    present_times: str
+    state: str
+    winner: str | None
+    settled_by: str | None
+    settled_at: datetime | None
+
+
+@frozen
+class ListedConflicts:
+    """The conflicts of a subscription, newest first, and a mark that differs once one was kept, deleted or settled."""
+
+    mark: tuple[int, ...] = ()
+    conflicts: tuple[KeptConflict, ...] = ()
+
+
+@frozen
+class ConflictDecision:
+    """What a person decides about a conflict that a subscriber keeps; with `is_preview` nothing is written.
+
+    `over_later_changes`: rows that have changed since are replaced. `again`: an earlier decision is changed.
+    """
+
+    conflict_id: int
+    winner: ConflictWinner
+    decided_by: str | None = None
+    over_later_changes: bool = False
+    again: bool = False
+    is_preview: bool = False
+
+
+@frozen
+class ConflictOutcome:
+    """What a decision about a conflict writes at the subscriber, as the subscriber's own change.
+
+    `changed_since` are the rows that are not as the conflict left them: what the decision would replace. `sent_to` are
+    the databases that the subscriber delivers the table to. `waits`: delivery, which the conflict has stopped, makes or
+    skips the change when it continues. `is_settled`: the same was decided before.
+    """
+
+    conflict_id: str
+    subscriber: str
+    table: str
+    winner: ConflictWinner
+    rows: tuple[SettledRow, ...]
+    changed_since: tuple[SettledRow, ...] = ()
+    sent_to: tuple[str, ...] = ()
+    waits: bool = False
+    is_settled: bool = False

@@ -268,6 +268,7 @@ def _noting(pieces: Iterator[bytes], failures: list[Exception]) -> Iterator[byte
     try:
         yield from pieces
     except Exception as error:
+        # Whatever a reader of ours raises: the client hides it behind an error of its own.
         failures.append(error)
         raise
 

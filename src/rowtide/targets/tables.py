@@ -30,7 +30,7 @@ from rowtide.targets.errors import (
     TargetPassed,
     TargetValueUnknown,
 )
-from rowtide.targets.keeping import (
+from rowtide.targets.keepers import (
     Copy,
     HistoryRows,
     Keeper,

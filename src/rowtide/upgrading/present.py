@@ -35,7 +35,7 @@ class FoundStores:
 
 
 class UpgradesOfKind(Protocol):
-    """What each kind of database has in its folder."""
+    """What the module of each kind of database has."""
 
     find_present: Callable[[str], FoundStores]
     find_at_subscriber: Callable[[str], FoundStores]
@@ -46,7 +46,7 @@ class UpgradesOfKind(Protocol):
 
 def present_of(url: str) -> UpgradesOfKind:
     """Return the part of a database's kind. Raises `UrlNotRead`, `DatabaseKindUnknown`, `ExtraMissing`."""
-    return cast("UpgradesOfKind", parse_url(url).kind.load_part("rowtide.upgrading", "present"))
+    return cast("UpgradesOfKind", parse_url(url).kind.load_part("rowtide.upgrading"))
 
 
 def find_present(url: str) -> FoundStores:

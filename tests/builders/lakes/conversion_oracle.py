@@ -23,9 +23,10 @@ from rowtide.cdc.instances import (
     column_indexes,
     column_type,
     find_indexes,
+    full_mask,
     key_indexes,
+    mask_length,
 )
-from rowtide.core.mask import full_mask, mask_length
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
 from rowtide.lake.sql_text import quote, select_from

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rowtide.cdc.instances import DELETE, INSERT, UPDATE_AFTER, Instance
-from rowtide.core.mask import is_bit_set, pack_mask
+from rowtide.cdc.instances import DELETE, INSERT, UPDATE_AFTER, Instance, is_bit_set, pack_mask
 
 _ORDER = ("__$start_lsn", "__$seqval", "__$operation")
 _ABSENT, _EXACT = "__$absent_mask", "__$exact"

@@ -13,9 +13,9 @@ from builders.log import pgoutput_messages as wire
 from rowtide.core.lsn import Position
 from rowtide.core.records import RECORD
 from rowtide.core.tables import LoggedTable
+from rowtide.log.log_source import Decoded
 from rowtide.log.membership import Announcement, Event, Member, encode_disable, encode_member
 from rowtide.log.postgres.pgoutput import Decoder
-from rowtide.log.source import Decoded
 
 TABLES = (16384, 16385, 3_000_000_000)
 COLUMNS = ("a", "b", "c", "d", "e", "f", "g", "h", "i", "j")

@@ -28,8 +28,8 @@ from builders.merge.small_worlds import (
     first_world,
 )
 from rowtide.merge.articles import Article
-from rowtide.merge.conflicts.resolution import Contest, Custom, Resolver, Winner, combine, decide, resolve, winner_of
 from rowtide.merge.conflicts.resolvers import Answered, find_resolver
+from rowtide.merge.conflicts.row_contests import Contest, Custom, Resolver, Winner, combine, decide, resolve, winner_of
 from rowtide.merge.session.exchange import accepted
 from rowtide.merge.session.hub.decisions import instead
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
@@ -44,7 +44,7 @@ from rowtide.merge.versions.comparison import (
     compare,
     include,
 )
-from rowtide.merge.versions.composition import Composer, Contents, Tombstone, append
+from rowtide.merge.versions.stored_metadata import Composer, Contents, Tombstone, append
 
 PRIORITY = 75.0
 """Of both subscriptions: the hub's own changes win, and among theirs those of the lower nickname."""

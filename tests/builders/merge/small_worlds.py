@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rowtide.merge.versions.changes import Row, TombstoneType
 from rowtide.merge.versions.comparison import Lineage, NodeChange
-from rowtide.merge.versions.composition import Contents, Tombstone
+from rowtide.merge.versions.stored_metadata import Contents, Tombstone
 
 ONE, TWO, HUB = NODES = (1, 2, 3)
 SUBSCRIBERS = (ONE, TWO)

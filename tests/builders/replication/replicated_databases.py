@@ -23,7 +23,7 @@ from rowtide.replication.distribution.calls.ordered import BatchLimits
 from rowtide.replication.distribution.watchers import DeliveryContext, DeliveryReport, Watchers
 from rowtide.replication.distributor import subscription_records
 from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.publishing.restarting import advance_placeholder
+from rowtide.replication.publishing.publisher_log import advance_placeholder
 from rowtide.replication.running.subscription_agent import Look, SubscriptionAgent
 from rowtide.replication.running.subscription_runs import JoiningAgent
 from rowtide.replication.subscription_settings import SettingsChanges, SyncType

@@ -8,7 +8,7 @@ import pytest
 
 from builders.merge.merged_databases import PUBLICATION, FileMember, Merge
 from rowtide.merge.errors.publishing import ColumnsRefused, MergeArticleExists, ResolverUnknown
-from rowtide.merge.nodes.table_changes import Omission
+from rowtide.merge.nodes.table_definitions import Omission
 
 STAFF = (
     "create table staff (id integer primary key, name varchar(20), salary integer not null default 7, "

@@ -13,7 +13,7 @@ from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.conflicts import InboxState
 from rowtide.handle import connect
 from rowtide.merge.conflicts.records import ConflictType, KeptConflict
-from rowtide.merge.conflicts.resolution import Winner
+from rowtide.merge.conflicts.row_contests import Winner
 from rowtide.merge.errors.rows import ChangedSince, StillReferenced
 
 ITEM = "create table item (id integer primary key, name varchar(20), qty integer, note varchar(20))"

@@ -20,8 +20,8 @@ from builders.merge.merged_databases import (
 from builders.values.type_catalogue import SAMPLES, SETUP, TypeSamples
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.databases.types.others import ANY
 from rowtide.databases.types.registry import TYPES, device_columns, find_type
+from rowtide.databases.types.strings import ANY
 from rowtide.databases.types.value_type import OTHER_COLUMN, DeviceColumn
 from rowtide.merge.api import MergeReplication
 

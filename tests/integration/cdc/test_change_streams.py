@@ -13,11 +13,10 @@ import pytest
 
 from builders.capture.capture_instances import instance, source_table
 from builders.lakes.made_lakes import MadeLake, make_rows
-from rowtide.cdc.errors.querying import InstanceUnknown, LsnOutOfRange, NetChangesUnsupported
-from rowtide.cdc.instances import Instance
-from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED
-from rowtide.cdc.spark_source import options, streams
-from rowtide.cdc.spark_source.errors import (
+from rowtide.cdc.errors.querying import (
+    InstanceUnknown,
+    LsnOutOfRange,
+    NetChangesUnsupported,
     StreamAhead,
     StreamColumnsChanged,
     StreamedInstanceNeeded,
@@ -26,12 +25,14 @@ from rowtide.cdc.spark_source.errors import (
     StreamOffsetUnknown,
     StreamOvertaken,
 )
+from rowtide.cdc.instances import Instance, full_mask, pack_mask
+from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED
+from rowtide.cdc.spark_source import options, streams
 from rowtide.cdc.spark_source.options import Planned, parse_options, read_slices
 from rowtide.cdc.spark_source.streams import ChangeBatch, ChangeStream
 from rowtide.cdc.spark_source.windows import parse_offset
 from rowtide.cdc.system_tables import InstanceEvent
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.mask import full_mask, pack_mask
 from rowtide.core.tables import BeforeImages
 
 ITEM = instance("m1")

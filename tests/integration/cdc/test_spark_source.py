@@ -12,10 +12,10 @@ from pyspark.errors import PySparkException, StreamingQueryException
 import rowtide
 from builders.capture.capture_instances import instance, source_table
 from builders.lakes.made_lakes import MadeLake, make_rows
+from rowtide.cdc.instances import full_mask
 from rowtide.cdc.published import ENABLED
 from rowtide.cdc.system_tables import InstanceEvent
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.mask import full_mask
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.lake.stores import locate
 

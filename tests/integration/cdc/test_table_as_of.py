@@ -20,13 +20,12 @@ from rowtide.cdc.errors.querying import (
     NeverCopied,
     OutsideInterval,
 )
-from rowtide.cdc.instances import Instance
+from rowtide.cdc.instances import Instance, pack_mask
 from rowtide.cdc.lake_readers.as_of import latest_rows
 from rowtide.cdc.published import ALTERED, ENABLED, SKIPPED, SUSPENDED, base_table_path, change_table_path
 from rowtide.cdc.spark_changes import Changes
 from rowtide.cdc.system_tables import InstanceEvent
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.mask import pack_mask
 from rowtide.core.tables import BeforeImages
 from rowtide.delta.snapshot import Snapshot
 from rowtide.delta.writing import appends

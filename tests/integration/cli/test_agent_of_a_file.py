@@ -19,7 +19,7 @@ from builders.monitor.scrapes import Scrape, scrape_until
 from rowtide.agents.hangs import HangWatch, running_step
 from rowtide.cli.agent import _beat
 from rowtide.core.addresses import Address
-from rowtide.systemd.notifying import ServiceManager
+from rowtide.systemd import ServiceManager
 
 
 def test_subscribers_are_synchronised_until_the_agent_is_killed(

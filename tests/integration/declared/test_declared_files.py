@@ -15,10 +15,9 @@ from builders.commands.command_lines import rowtide
 from builders.declared_states import actions_of, apply_text, export_text, plan_text
 from builders.faults.failpoints import DECLARED_FAILPOINTS
 from builders.faults.killed_programs import KILLED, run_program
-from rowtide.declared import applying
+from rowtide.declared import applying, sqlite
 from rowtide.declared.errors import ApplyRunning, DeclarationImpossible
 from rowtide.declared.file import parse_file
-from rowtide.declared.sqlite import database
 
 TABLES = """
 create table device (id integer primary key, owner text);
@@ -170,10 +169,10 @@ def test_a_file_has_no_capture(hub: str) -> None:
 
 
 def test_files_of_one_folder_are_not_applied_at_once(hub: str, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(sqlite, "_PATIENCE_S", 0.0)
     planned = applying.plan(hub, parse_file(state, "shop.toml"))
 
-    with database.applying_alone(hub), pytest.raises(ApplyRunning):
+    with sqlite.applying_alone(hub), pytest.raises(ApplyRunning):
         applying.apply(hub, planned)
     applying.apply(hub, planned)
 

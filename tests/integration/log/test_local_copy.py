@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import pytest
 from psycopg.pq.abc import PGconn
 
+from rowtide.log.log_source import Keepalive, ReceivedMessages
 from rowtide.log.postgres.stream import local_copy
 from rowtide.log.postgres.stream.copy_data import CopyEnded, Report
 from rowtide.log.postgres.stream.local_copy import FRAME_HEAD, LocalCopy
-from rowtide.log.source import Keepalive, ReceivedMessages
 
 HEADER = b"w" + bytes(24)
 NOTICE = b"SWARNING\0C55000\0Mskipped\0\0"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rowtide.systemd.units import AGENT, MONITOR, UnitSettings, describe_units, write_units
+from rowtide.systemd import AGENT, MONITOR, UnitSettings, describe_units, write_units
 
 _MOST_EXPOSED = 2.0
 """Of ten, as `systemd-analyze security` counts; above two it says more than OK."""

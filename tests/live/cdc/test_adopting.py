@@ -21,13 +21,13 @@ from builders.faults.failpoints import ADOPTION_FAILPOINTS, LOG_RESTART_FAILPOIN
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from builders.servers.copied_databases import NOTHING, base_backup, copied, moved, read_metadata, restored
 from fixtures.servers import SETTINGS
-from rowtide.adoption.adopting import Adoption
-from rowtide.adoption.errors import NothingToResumeFrom, OriginalAlive
 from rowtide.cdc.errors.querying import LsnOutOfRange
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.embedded import EmbeddedServer, find_programs, launcher
 from rowtide.handle import connect
 from rowtide.log.errors import DatabaseCopied, LeaseHeld, LogStoreMoved, ServerPromoted
+from rowtide.relocation.adopting import Adoption
+from rowtide.relocation.errors import NothingToResumeFrom, OriginalAlive
 
 SHORT_FAILPOINTS = ("adoption_record.after", "slot_renewal.after")
 TABLES = (

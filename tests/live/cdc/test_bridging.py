@@ -17,7 +17,7 @@ from builders.servers.standbys import standby_of
 from builders.values.typed_tables import COLUMNS, TABLE, create_typed_table, input_of, read_texts
 from fixtures.servers import SETTINGS
 from rowtide.cdc.errors.capturing import DifferenceImpossible
-from rowtide.core.mask import pack_mask
+from rowtide.cdc.instances import pack_mask
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect, open_lake

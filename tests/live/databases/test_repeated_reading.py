@@ -9,9 +9,10 @@ import pytest
 from sqlalchemy import text
 
 from builders.capture.captured_databases import LoggedDatabase
-from rowtide.databases.postgres import kept_sessions
+from rowtide.databases.postgres import repeated_reading
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.databases.postgres.kept_sessions import RepeatedReading, keeping_sessions, make_once
+from rowtide.databases.postgres.kept_sessions import keeping_sessions
+from rowtide.databases.postgres.repeated_reading import RepeatedReading, make_once
 
 TYPES = text(
     "select null::int as a, 7::int8 as b, 'x''y\\ %(z)s'::text as c, '2026-11-30T12:00+01'::timestamptz as d, "
@@ -25,13 +26,13 @@ IDS = text("select id, id as twice from public.item where id >= :least order by 
 def test_answers_together_are_those_of_each(logged: LoggedDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     logged.execute("create table item (id int)", "insert into item values (1), (2)")
     together: list[int] = []
-    run = kept_sessions.answer_together
+    run = repeated_reading.answer_together
 
     def count(session: Any, known: Any) -> Any:
         together.append(len(known))
         return run(session, known)
 
-    monkeypatch.setattr(kept_sessions, "answer_together", count)
+    monkeypatch.setattr(repeated_reading, "answer_together", count)
     reading = RepeatedReading(open_engine(logged.url))
 
     def read(*least: int) -> list[Sequence[Any]]:

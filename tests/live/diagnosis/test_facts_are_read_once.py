@@ -14,7 +14,7 @@ from builders.capture.captured_databases import LoggedDatabase
 from builders.commands.command_lines import rowtide
 from builders.replication.replicated_databases import ReplicatedDatabase
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.databases.postgres.kept_sessions import reading_once
+from rowtide.databases.postgres.repeated_reading import reading_once
 from rowtide.diagnosis import Purpose
 
 COMMANDS = (

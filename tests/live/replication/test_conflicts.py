@@ -9,7 +9,7 @@ import pytest
 from builders.commands.hints import run_printed
 from builders.replication.peers import PUBLICATION, Peer, deliver_until_quiet
 from rowtide.handle import connect
-from rowtide.replication.conflicts import Resolver
+from rowtide.replication.conflicts import KeptConflict, Resolver
 from rowtide.replication.errors.conflicts import (
     ConflictFound,
     ConflictsFixed,
@@ -17,7 +17,6 @@ from rowtide.replication.errors.conflicts import (
     ConflictsUndecided,
 )
 from rowtide.replication.subscription_settings import SubscriptionSettings
-from rowtide.replication.targets.subscriber_kind import KeptConflict
 
 ITEMS = "create table items (id int primary key, n int, code text unique)"
 

@@ -16,7 +16,7 @@ from rowtide.replication.distribution.calls.ordered import BatchLimits
 from rowtide.replication.distribution.watchers import Watchers
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, CommandRefused, RowNotFound
 from rowtide.replication.errors.publishing import ImagesNeeded
-from rowtide.replication.targets.postgres.delivery.streams.delivery import open_delivery
+from rowtide.replication.targets.postgres.delivery.streams.several_connections import open_delivery
 
 ORDERS = "create table orders (id int primary key, qty int not null, note text, amount numeric(10, 2))"
 CHANGES = (

@@ -21,7 +21,7 @@ from rowtide.replication.distributor.subscription_records import list_subscribed
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, RowNotFound
 from rowtide.replication.errors.subscribing import PreparedTransactionsLacking, StreamsUnsupported
 from rowtide.replication.subscription_settings import SubscriptionSettings
-from rowtide.replication.targets.postgres.delivery.streams.delivery import open_delivery
+from rowtide.replication.targets.postgres.delivery.streams.several_connections import open_delivery
 
 ACCOUNTS = "create table accounts (id int primary key, balance int not null)"
 FILLED = "insert into accounts select i, 0 from generate_series(1, 300) i"

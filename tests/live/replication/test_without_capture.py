@@ -40,7 +40,7 @@ from rowtide.log.store.entries import ReaderAdvanced
 from rowtide.replication.errors.delivery import ChangesLost
 from rowtide.replication.errors.publishing import CaptureReadsLog, LogStoreElsewhere, NothingReadsLog, PublicationExists
 from rowtide.replication.errors.subscribing import LsnNotKept
-from rowtide.replication.publishing.restarting import advance_placeholder
+from rowtide.replication.publishing.publisher_log import advance_placeholder
 from rowtide.replication.subscribing.readers import keeping, remove_lost_readers
 from rowtide.replication.subscription_settings import SyncType
 

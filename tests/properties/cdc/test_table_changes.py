@@ -17,11 +17,11 @@ from builders.lakes.made_lakes import MadeLake
 from builders.lakes.moved_values import with_moved_values
 from builders.log.random_records import TYPES, Logged, random_records
 from builders.values.arrow_rows import assert_same_rows
+from rowtide.cdc import instances
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.rows.conversion import LsnRange, convert_records
 from rowtide.cdc.spark_changes import Changes
-from rowtide.core import mask
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape
 from rowtide.databases.source_table import SourceColumn, SourceTable
@@ -185,7 +185,7 @@ def moved_masks(masks: pa.ChunkedArray[Any], places: dict[int, int], columns: in
     moved = (
         None
         if found is None
-        else mask.pack_mask([place for own, place in places.items() if mask.is_bit_set(own, found)], columns)
+        else instances.pack_mask([place for own, place in places.items() if instances.is_bit_set(own, found)], columns)
         for found in masks.to_pylist()
     )
     return pa.array(list(moved), pa.binary())

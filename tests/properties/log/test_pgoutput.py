@@ -12,8 +12,8 @@ from builders.log.pgoutput_oracle import Oracle
 from builders.log.pgoutput_streams import decoder, members, rows, streams, together
 from rowtide.core.errors import DecodeError
 from rowtide.core.lsn import Position
+from rowtide.log.log_source import Decoded, Undecodable
 from rowtide.log.membership import Member
-from rowtide.log.source import Decoded, Undecodable
 
 _MEMBERS = st.lists(members(), max_size=3, unique_by=lambda member: member.member_id)
 _POSITIONS = st.integers(100, 250)

@@ -10,8 +10,8 @@ from builders.capture.captured_databases import LoggedDatabase, wait_until
 from builders.log.log_reader_processes import is_streaming, log_reader
 from rowtide.core.lsn import Position
 from rowtide.log import reader
+from rowtide.log.log_source import Keepalive
 from rowtide.log.opening import open_log_reader
-from rowtide.log.source import Keepalive
 from rowtide.log.store.segments import PENDING
 
 

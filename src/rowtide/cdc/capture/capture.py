@@ -123,6 +123,8 @@ class Capture:
         system_tables.ensure()
         state = self._manifest.refresh()
         self._lake_state = system_tables.read()
+        # Before anything is written: a lake that was restored lacks cycles whose log may be removed, and the next cycle
+        # would leave a hole that no reader notices.
         _require_log(self._lake_state, state)
         self._position = _starting_position(self._lake_state, state)
         self._is_continued = False
@@ -255,6 +257,7 @@ class Capture:
         # A recorded range is completed as it is, whatever has arrived since: some tables may have its rows already, and
         # skip them by the cycle's number.
         open_cycle = self._lake_state.open_cycle
+        # A cycle over a gap has no range of the log: it is planned from the gap again, with the same result.
         if open_cycle is not None and open_cycle.from_position.epoch == open_cycle.to_position.epoch:
             return plan_range(state, active, open_cycle.from_position, open_cycle.to_position)
         if self._position.epoch != state.epoch:
@@ -267,6 +270,8 @@ class Capture:
     def _run(self, plan: CyclePlan, state: ManifestState, segments: SegmentReader) -> None:
         started = time.monotonic()
         cycle = self._lake_state.cycle + 1
+        # A process that has lost the lake ends here, before it writes files. One that loses it later is stopped by its
+        # token, which each commit carries.
         self._lease.require(state)
         if self._lake_state.open_cycle is None:
             # A cycle that cannot be completed would be redone for ever.
@@ -283,6 +288,8 @@ class Capture:
             self._tables.ensure(plan, self._lake_state)
             captured = read_captured(segments, plan)
             enabled = {member.member_id for member in state.members}
+            # Files before the record is known to be ours: without a commit that names them they are no part of any
+            # table.
             prepared = self._appender.prepare(plan, cycle, segments, captured, enabled)
             if not self._is_recorded(recording):
                 return
@@ -336,6 +343,7 @@ class Capture:
             transactions = list_transactions(captured, self._lake_state.last_time)
             if plan.heartbeat is not None and self._is_awaited(plan):
                 transactions = with_heartbeat(transactions, plan.heartbeat)
+        # Before the publication: who sees the cycle may ask for the DDL in it at once.
         self._system_tables.record_history(cycle, history_rows(cycle, plan.history, transactions))
         self._lake_state = self._system_tables.publish(self._lake_state, recorded, transactions, events)
         last = pc.max(transactions["start_lsn"]).as_py()
@@ -419,5 +427,6 @@ def _begins_again(lake_state: LakeState, state: ManifestState) -> bool:
 def _starting_position(lake_state: LakeState, state: ManifestState) -> Position:
     """Begin at the lake's position; or further, where the log store has recorded that nothing for capture follows."""
     reader = state.readers.get(READER)
+    # The lake's position moves with cycles only. Ranges without captured changes move the reader's entry alone.
     known = [lake_state.position, reader.position if reader is not None else None]
     return max((position for position in known if position is not None), default=state.low)

@@ -151,6 +151,7 @@ class Cleanup:
         if last is not None:
             # A process that died between recording a cleanup and moving the endpoints left the second to the next one.
             self._move(cleanups, last, self._system_tables.read())
+        # Read again: the cleanup that was completed above may have moved endpoints.
         state = self._system_tables.read()
         chosen = retention.choose(state.instances.values(), order)
         if order.capture_instance is not None and not chosen:
@@ -176,6 +177,7 @@ class Cleanup:
         work = self._works[0]
         if isinstance(work, _BaseWork):
             return self._advance(work)
+        # Readers verify their range, then read: what they have verified has to stay for as long as they may take.
         if time.monotonic() < self._not_before:
             return False
         self._lease.require()
@@ -196,6 +198,8 @@ class Cleanup:
             ended.result()
             if not work.is_roll:
                 self._vacuum(work.base.path)
+        # One base fails by itself: its instance's change rows stay, which hold what the base lacks, and the other
+        # tables are cleaned.
         except (LakeWriteFailed, LakeReadFailed, TableUnreadable, QueryFailed, TypesDiffer) as error:
             if work.is_roll:
                 self._failures[work.name] = str(error)
@@ -229,6 +233,7 @@ class Cleanup:
             return mark
         found = self._marks.by_retention(order.retention)
         reference = self._find_reference(chosen, last)
+        # A clock that is wrong by years would otherwise have everything deleted that retention still covers.
         if found is not None and reference is not None and not order.is_forced:
             retention.require_plausible(found, reference, datetime.now(UTC))
         return self._lower_for_consumers(found, chosen) if found is not None else None

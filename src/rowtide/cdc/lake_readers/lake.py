@@ -10,7 +10,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.instances import DELETE, INSERT, ROW_FILTERS, TRUNCATE, UPDATE_AFTER, Instance, shown_columns
+from rowtide.cdc.instances import (
+    DELETE,
+    INSERT,
+    ROW_FILTERS,
+    TRUNCATE,
+    UPDATE_AFTER,
+    Instance,
+    mask_length,
+    shown_columns,
+)
 from rowtide.cdc.lake_readers.as_of.moved_rows import find_moved
 from rowtide.cdc.lake_readers.as_of.tables import table_as_of
 from rowtide.cdc.lake_readers.bits import Bits
@@ -50,7 +59,6 @@ from rowtide.cdc.queries.windows import (
 )
 from rowtide.cdc.rows.conversion import as_binary
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.mask import mask_length
 from rowtide.core.values import frozen
 from rowtide.databases.lake_values.casting import arrow_schema
 

@@ -15,14 +15,22 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.instances import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, CapturedColumn, Instance, column_type
+from rowtide.cdc.instances import (
+    DELETE,
+    INSERT,
+    TRUNCATE,
+    UPDATE_AFTER,
+    CapturedColumn,
+    Instance,
+    column_type,
+    mask_length,
+)
 from rowtide.cdc.lake_readers.bits import EXACT, Bits, KeyBits, kernels, pack_rows, read_exact_texts
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, Completions, stream_parts
 from rowtide.cdc.lake_readers.grouping import KeyGroup
 from rowtide.cdc.lake_readers.ordering import ORDER, join
 from rowtide.cdc.rows.conversion import ExactValues, as_binary, empty_masks, set_bits
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.mask import mask_length
 from rowtide.core.values import frozen
 
 LSN, SEQVAL, OPERATION = ORDER

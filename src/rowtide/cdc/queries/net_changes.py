@@ -28,11 +28,11 @@ from rowtide.cdc.instances import (
     Instance,
     change_columns,
     column_type,
+    mask_length,
     name_for_readers,
 )
 from rowtide.cdc.queries.table_functions import mark_condition, mask_of, null_if_empty
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.mask import mask_length
 from rowtide.core.tables import BeforeImages
 from rowtide.core.values import frozen
 from rowtide.lake.sql_text import literal, quote

@@ -30,9 +30,10 @@ from rowtide.cdc.instances import (
     column_indexes,
     column_type,
     find_indexes,
+    full_mask,
+    mask_length,
 )
 from rowtide.cdc.rows.row_images import Booleans, Integers, RowImages, complete_images, read_images
-from rowtide.core.mask import full_mask, mask_length
 from rowtide.core.operations import Operation
 from rowtide.core.tables import TableShape
 from rowtide.core.values import frozen

@@ -9,11 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from rowtide.cdc.instances import INSERT, CapturedColumn, Instance, change_columns, column_type
+from rowtide.cdc.instances import INSERT, CapturedColumn, Instance, change_columns, column_type, pack_mask
 from rowtide.cdc.rows.conversion import TYPED_VALUES, ExactValues
 from rowtide.cdc.system_tables import SEQVAL
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.mask import pack_mask
 from rowtide.databases.lake_types import LakeType
 from rowtide.databases.lake_values.casting import Column, Texts, arrow_schema, arrow_type, kernels, where
 from rowtide.databases.lake_values.texts import as_texts

@@ -89,8 +89,11 @@ class Throttle:
         with self._lock:
             now = time.monotonic()
             rate = self._rows_per_second
+            # One time for all threads: each takes its turn behind what the others have taken, so that the rate is the
+            # snapshot's, not a thread's.
             self._free_at = ends = max(self._free_at, now) + rows / rate if rate else now
         while (wait_s := ends - time.monotonic()) > 0 and self._rows_per_second is not None:
+            # In short waits: the rate may be changed or lifted meanwhile.
             if self._stopped.wait(min(wait_s, _LONGEST_WAIT_S)):
                 break
         if self._stopped.is_set():

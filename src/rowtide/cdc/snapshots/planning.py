@@ -261,6 +261,7 @@ class SnapshotPlanner:
         except RowtideError as error:
             return error
         except Exception as error:  # noqa: BLE001 - the event has where
+            # A fault of ours, or of a library: this copy fails, and the others are planned.
             emit(events.CopyBroken(instance.capture_instance, error, format_places(error)))
             return CopyBroken(instance.capture_instance, f"{type(error).__name__}: {error}")
 

@@ -16,6 +16,13 @@ from dataclasses import replace
 from datetime import datetime
 
 from rowtide.cdc.errors.capturing import LakeUnknown
+from rowtide.cdc.errors.querying import (
+    StreamAhead,
+    StreamedInstanceNeeded,
+    StreamedInstanceReplaced,
+    StreamedTransactionMissing,
+    StreamOvertaken,
+)
 from rowtide.cdc.following.row_events import read_transactions
 from rowtide.cdc.lake_readers.as_of.moved_rows import find_moved
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, open_change_table
@@ -29,13 +36,6 @@ from rowtide.cdc.queries.windows import (
     RequestedRange,
     open_window,
     require_net_changes,
-)
-from rowtide.cdc.spark_source.errors import (
-    StreamAhead,
-    StreamedInstanceNeeded,
-    StreamedInstanceReplaced,
-    StreamedTransactionMissing,
-    StreamOvertaken,
 )
 from rowtide.cdc.spark_source.options import (
     LATEST,

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rowtide.cdc.errors.querying import InstanceUnknown, LsnOutOfRange
+from rowtide.cdc.errors.querying import InstanceUnknown, LsnOutOfRange, StreamOffsetUnknown
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, open_change_table
 from rowtide.cdc.published import ENABLED, RecordedInstance, change_table_path
 from rowtide.cdc.queries.windows import PublishedLake
-from rowtide.cdc.spark_source.errors import StreamOffsetUnknown
 from rowtide.cdc.spark_source.options import FileSelection, SourceOptions, SourceShape, choose_shape
 from rowtide.core.errors import InvalidLsn
 from rowtide.core.formats import StoredFormat, StoreFormat

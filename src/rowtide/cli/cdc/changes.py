@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import click
 
+from rowtide.cdc import instances as masks
 from rowtide.cli.groups import CliGroup, CommandTable
 from rowtide.cli.options import Db, InstanceName, ListingFormat, Wide, open_lake_of
 from rowtide.cli.output.rows import OutputFormat, as_json, print_rows, whole_file
 from rowtide.cli.output.tables import show_as_is, show_fact
 from rowtide.cli.parameters import parse_bound, parse_time
-from rowtide.core import mask as masks
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import Argument, Option, TableName
 from rowtide.handle import connect

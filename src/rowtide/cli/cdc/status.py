@@ -102,7 +102,7 @@ def status(db: Db, form: ListingFormat = OutputFormat.TABLE) -> None:
     # Not by the handle: it imports what reads the lake's changes.
     from rowtide.cdc.status import read_status
     from rowtide.databases.postgres.connect import open_engine
-    from rowtide.databases.postgres.kept_sessions import reading_once
+    from rowtide.databases.postgres.repeated_reading import reading_once
     from rowtide.databases.urls import parse_url
     from rowtide.diagnosis import Area, read_health
 

@@ -12,7 +12,7 @@ from rowtide.cli.output.rows import OutputFormat, as_json, notes, print_facts, p
 from rowtide.cli.output.tables import show_fact
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
-from rowtide.merge.conflicts.resolution import Winner
+from rowtide.merge.conflicts.row_contests import Winner
 from rowtide.merge.publishing.requests import PublicationName, SubscriberUrl
 
 app = CommandTable()

@@ -26,7 +26,7 @@ from rowtide.events.configuration import LogOptions, configure_logging, reopen_l
 from rowtide.events.emission import emit, listening, log_nothing, use_log
 from rowtide.events.event import Emitted, Level, process_scope
 from rowtide.events.rendering import record_of, write_text
-from rowtide.systemd.notifying import NO_MANAGER, ServiceManager
+from rowtide.systemd import NO_MANAGER, ServiceManager
 
 INTERVAL_S = 10.0
 STOP_PATIENCE_S = 4.0
@@ -193,6 +193,7 @@ def watching(
         try:
             yield stop
         except Exception as error:
+            # The last event of the log says why the process ended, also for a fault of ours.
             emit(AgentFailed(error))
             is_told = log.is_on_stderr or any(error is one for one in failed)
             if not isinstance(error, RowtideError) or not is_told or notes.is_debugging:

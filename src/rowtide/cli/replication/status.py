@@ -40,7 +40,7 @@ def status(
     """
     # Not by the handle: it imports what publishes and subscribes.
     from rowtide.databases.postgres.connect import open_engine
-    from rowtide.databases.postgres.kept_sessions import reading_once
+    from rowtide.databases.postgres.repeated_reading import reading_once
     from rowtide.diagnosis import Area, read_health
     from rowtide.replication.status import SubscriptionStatus, read_status
 
@@ -183,8 +183,8 @@ def conflicts(
 
     (SQL Server: conflict_<schema>_<table>.) Connects to the subscribers; those that cannot be reached are named.
     """
-    from rowtide.replication.resolving import require_read
-    from rowtide.replication.targets.subscriber_kind import KeptConflict
+    from rowtide.replication.conflicts import KeptConflict
+    from rowtide.replication.kept_conflicts import require_read
 
     found = connect(db).replication.read_conflicts(publication, subscriber)
     texts = ("old_row", "new_row", "present_rows", "present_times")

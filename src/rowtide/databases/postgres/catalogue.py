@@ -376,3 +376,18 @@ _OWNER = """
 select o.rolname::text, pg_has_role(o.oid, 'usage'), current_user::text
 from pg_class c join pg_roles o on o.oid = c.relowner where c.oid = cast(:source_id as oid)
 """
+
+
+COLUMN_SEQUENCE = """
+select coalesce(pg_get_serial_sequence({table}, {column}), (
+    select quote_ident(n.nspname) || '.' || quote_ident(s.relname)
+    from pg_attribute a
+    join pg_attrdef f on f.adrelid = a.attrelid and f.adnum = a.attnum
+    join pg_depend d on d.classid = 'pg_attrdef'::regclass and d.objid = f.oid
+    join pg_class s on d.refclassid = 'pg_class'::regclass and s.oid = d.refobjid and s.relkind = 'S'
+    join pg_namespace n on n.oid = s.relnamespace
+    where a.attrelid = to_regclass({table}) and a.attname = {column} and a.attgenerated = ''
+    order by s.oid limit 1))
+where to_regclass({table}) is not null
+"""
+"""SQL of the sequence that numbers a column: its own, or the one in its default. Parameters are to be filled in."""

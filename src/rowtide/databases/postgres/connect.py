@@ -258,7 +258,7 @@ def _watch(engine: Engine, url: DatabaseUrl, settings: Mapping[str, str]) -> Non
     """
     from sqlalchemy import event
 
-    from rowtide.databases.postgres.kept_sessions import choose_cursor
+    from rowtide.databases.postgres.repeated_reading import choose_cursor
 
     def connect(_dialect: Any, record: Any, arguments: Any, given: Any) -> WatchedConnection:
         def connect_as(kind: type[WatchedConnection], options: str) -> WatchedConnection:

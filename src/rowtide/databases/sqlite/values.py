@@ -9,8 +9,8 @@ from functools import lru_cache
 
 from rowtide.databases.lake_types import MAX_DECIMAL_PRECISION, LakeType, tried
 from rowtide.databases.sqlite.sql_text import quote_literal
-from rowtide.databases.types.others import ANY
 from rowtide.databases.types.registry import find_element, find_type, kind_of
+from rowtide.databases.types.strings import ANY
 from rowtide.databases.types.value_type import AS_TEXT, NEVER_NUMBERS, Affinity, SqliteValue, StoredType, TypeKind
 
 

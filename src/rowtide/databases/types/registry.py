@@ -6,11 +6,11 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from rowtide.databases.types import numbers, others, strings, times
-from rowtide.databases.types.others import OTHER
+from rowtide.databases.types import numbers, strings, times
+from rowtide.databases.types.strings import OTHER
 from rowtide.databases.types.value_type import DeviceColumn, Modifiers, TypeKind, TypeModifier, ValueType
 
-FAMILIES = (numbers, strings, times, others)
+FAMILIES = (numbers, strings, times)
 TYPES: tuple[ValueType, ...] = tuple(value_type for family in FAMILIES for value_type in family.TYPES)
 
 _BY_NAME = {each.name: each for each in TYPES}

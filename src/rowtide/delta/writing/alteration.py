@@ -51,6 +51,7 @@ def empty_table(location: Location) -> bool:
     def plan(snapshot: Snapshot) -> CommitChange | None:
         if not snapshot.files:
             return None
+        # `sees_all_files`: a commit that added files meanwhile makes this be planned again, else its rows would remain.
         return CommitChange("DELETE", removed=list(snapshot.files.values()), sees_all_files=True)
 
     return commit_change(location, plan)
@@ -64,6 +65,7 @@ def retire_table(location: Location, name: str, value: str, retired: str) -> Non
 
     def plan(snapshot: Snapshot) -> CommitChange | None:
         found = snapshot.properties.get(name)
+        # Retired before, but a writer that still had the table in hand has added files.
         if found not in (value, retired) or (found == retired and not snapshot.files):
             return None
         metadata = _altered(snapshot.metadata, properties={name: retired})
@@ -189,6 +191,8 @@ def widen_columns(location: Location, types: Mapping[str, str], *, before_commit
         for field in widened:
             before, after = field["type"], types[field["name"]]
             kept = field.get("metadata") or {}
+            # All earlier changes stay: files of each of the narrower types may exist, and readers widen them by this
+            # list.
             changes = [*kept.get(TYPE_CHANGES, ()), {"toType": after, "fromType": before}]
             field.update(type=after, metadata={**kept, TYPE_CHANGES: changes})
         if not widened:
@@ -220,11 +224,14 @@ def rewrite(
 
     def plan(snapshot: Snapshot) -> CommitChange | None:
         before = json.loads(snapshot.metadata.schema_text)
+        # Physical names and ids stay: files that other readers still have in hand are found by them.
         schema = _named_alike(json.loads(schema_text), before)
         if _types_of(schema) == _types_of(before):
             return None
         metadata = without_widening(_altered(snapshot.metadata, schema))
         columns = parse_schema(metadata.schema_text, is_mapped=metadata.is_mapped)
+        # No file has narrower types any more. A table that still named the feature would be refused by readers that
+        # lack it, for which it is rewritten.
         kept = without_features(snapshot.protocol, WIDENINGS)
         protocol = with_features(kept, features_for(schema, metadata.properties))
 
@@ -269,6 +276,7 @@ def rename_columns(
         altered = _altered(snapshot.metadata, schema)
         partitions = [renamed[name] for name in snapshot.metadata.partition_columns]
         metadata = Metadata({**altered.found, "partitionColumns": partitions})
+        # With column mapping files have physical names, which stay: the commit of the schema is all.
         if metadata.is_mapped:
             before_commit()
             return CommitChange("RENAME COLUMN", metadata=metadata)

@@ -76,6 +76,7 @@ def commit_change(location: Location, plan: Callable[[Snapshot], CommitChange | 
         if change is None:
             return False
         change = _name_mapping(snapshot, change)
+        # Delta promises readers of an append-only table that no row goes: the property binds us as any other writer.
         _require_removable(snapshot, change)
         try:
             number = _put(location, Last(snapshot.version, begun), change)
@@ -226,6 +227,7 @@ def _write_rest(snapshot: Snapshot, file: AddFile, rows: Below) -> AddFile:
     kept = _without(snapshot.stream_files([file]), rows)
     name = f"rest-{uuid.uuid4().hex}.parquet"
     written = write_stream(snapshot.location, snapshot.columns, snapshot.metadata, kept, name)
+    # Tags say which cycle brought the rows. A rest keeps those of its file.
     return replace(written, tags=file.tags)
 
 
@@ -256,6 +258,7 @@ def vacuum(location: Location, files: Sweepable, now: datetime | None = None) ->
     `LakeWriteFailed`, `TableUnreadable`.
     """
     now = now or datetime.now(UTC)
+    # For its retention alone; which files are needed is read again, after the list of files.
     first = open_snapshot(location)
     if first is None:
         return 0

@@ -52,6 +52,8 @@ def require_fence(location: Location) -> None:
 
 def require_unfenced(location: Location, cycles: Mapping[str, int]) -> None:
     """Raise `LakeFenced` if a table has a later holder's number among its versions of applications."""
+    # The fence is in the table itself: a process that was stopped after it verified its lease reads it with the version
+    # on which it builds.
     fence = cycles.get(FENCE)
     if fence is not None and _numbers:
         number = next((own for lake, own in _numbers.items() if location.path.startswith(f"{lake}/")), None)
@@ -160,6 +162,8 @@ def put_commit(
     number = last.version
     while True:
         number += 1
+        # Before the attempt: whether this was the table's last version is asked of the time at which the number was
+        # free.
         begun = clock()
         failpoint("delta_commit.before")
         is_won = location.store.put_if_absent(commit_path(number), entry.content)
@@ -253,6 +257,7 @@ def fence_all(
     with ThreadPoolExecutor(at_once, "rowtide-fence") as pool:
         fences = list(pool.map(partial(_unless_unread, _read, pass_over), listed))
         readable = [location for location, found in zip(listed, fences, strict=True) if found is not None]
+        # Read from all tables before any is fenced: all get one number, above every holder that any of them knows.
         number = max([number, *(found + 1 for found in fences if found is not None)])
         list(pool.map(partial(_unless_unread, partial(_fence, number), pass_over), readable))
     return number
@@ -285,6 +290,7 @@ def _fence(number: int, location: Location) -> int:
     while True:
         begun = read_clock()
         snapshot = open_snapshot(location)
+        # Fenced already, by an attempt of ours whose answer was lost, or by a later holder: nothing is to be added.
         if snapshot is None or _fence_of(snapshot) >= number:
             return number
         info = commit_info("WRITE", {"mode": "Append"})
@@ -294,6 +300,8 @@ def _fence(number: int, location: Location) -> int:
                 location,
                 Last(snapshot.version, begun),
                 CommitEntry.of(info, [("txn", transaction)]),
+                # It follows any commit: a fence contradicts none, and the former holder's last commit must not keep it
+                # out.
                 pass_by=lambda _passed: None,
                 is_counted=lambda: _read(location) >= number,
             )

@@ -53,7 +53,7 @@ from rowtide.log.errors import (
     SlotInvalidated,
     SlotMissing,
 )
-from rowtide.log.postgres.reading.unreported_changes import shape_of
+from rowtide.log.postgres.unreported_changes import shape_of
 from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import FEATURE as REPLICATION
 

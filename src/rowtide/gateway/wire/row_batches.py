@@ -16,7 +16,7 @@ from rowtide.gateway.wire.typed_json import Misfit, decode_bytes, from_json, to_
 from rowtide.merge.session.messages import RowBatch
 from rowtide.merge.versions.changes import Row, RowChange
 from rowtide.merge.versions.comparison import Malformed
-from rowtide.merge.versions.composition import (
+from rowtide.merge.versions.stored_metadata import (
     are_rowguids,
     read_bases,
     read_columns,

@@ -53,6 +53,7 @@ def mark_target(connection: Connection) -> int:
     million rows each began 148 to 562 MB before what they had read. It costs a round trip, and each logical slot of the
     server a small file.
     """
+    # Before the mark, so that the record precedes what the run reads last.
     connection.execute(text(_LOG_RUNNING))
     return mark_log(connection)
 

@@ -1,6 +1,6 @@
 """Leases on PostgreSQL: a session-level advisory lock, held by a session that stays open as long as the lease.
 
-The server ends it where its process is silent, as one that is stopped: see `kept_sessions`. A process that takes or
+The server ends it where its process is silent, as one that is stopped: see `SessionKeepalive`. A process that takes or
 verifies a lease reads the format of the publisher's metadata too, which an upgrade raises first: a process of an
 earlier version that runs meanwhile writes nothing after that.
 """
@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
 import zlib
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 
+import psycopg
+from psycopg import sql
 from sqlalchemy import Connection, Engine, text
 
 from rowtide.core.formats import StoreFormat
 from rowtide.databases.format_views import parse_definition, require as require_format
 from rowtide.databases.postgres.errors import TransactionsPooled, translated
 from rowtide.databases.postgres.functions import recorded_definition
-from rowtide.databases.postgres.kept_sessions import SessionKeepalive
 from rowtide.databases.postgres.session_settings import place_of_pooler, require_session
 from rowtide.databases.postgres.silence import watched_of
 from rowtide.log.errors import LeaseHeld, LeaseLost
@@ -198,3 +200,51 @@ from pg_locks l join pg_stat_activity a on a.pid = l.pid
 where l.locktype = 'advisory' and l.granted and l.classid = :class and l.objid = :key
   and l.database = (select oid from pg_database where datname = current_database())
 """
+
+
+# Sessions that the server ends when their process is silent: a frozen one would hold their locks for ever. A process
+# that is stopped, or whose machine is paused, keeps its connections. So a session that holds something for long says
+# a word from time to time, from a thread of its own: a long cycle, a copy, or a start of Spark is no silence. The
+# server ends it by `idle_session_timeout`, which nobody needs a right for (docs/decisions/0006).
+
+_BEATS = 6
+"""How many words are said within the time of silence."""
+_END_S = 5.0
+"""How long the end of a beat is waited for."""
+
+
+class SessionKeepalive:
+    """Keeps a session alive while its process runs; the server ends it after the time of silence otherwise.
+
+    The connection is in autocommit mode, and may be used by one other thread.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        """Raises psycopg's errors."""
+        self._session = session = watched_of(connection)
+        for name in ("idle_session_timeout", "idle_in_transaction_session_timeout"):
+            session.execute(sql.SQL(f"set {name} = '{session.silence_s}s'"))
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="rowtide-heartbeat", daemon=True)
+        self._thread.start()
+
+    def _beat(self) -> None:
+        while not self._ended.wait(self._session.silence_s / _BEATS):
+            try:
+                self._session.execute("select 1")
+            except psycopg.Error:
+                # The next statement of the session fails, and says why.
+                return
+
+    def end(self) -> None:
+        """Let the session be silent: it is about to be closed."""
+        self._ended.set()
+        self._thread.join(_END_S)
+
+    def __enter__(self) -> SessionKeepalive:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()

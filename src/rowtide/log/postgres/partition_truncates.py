@@ -31,8 +31,11 @@ def refuse_steps(table: SourceTable, member_id: str, way_out: str) -> list[Execu
 
     `way_out` completes the hint: what to do to truncate all the same.
     """
+    # The log has a truncate of an ordinary table. Of a partition whose root is published, it has none.
     if table.kind is not TableKind.PARTITIONED:
         return []
+    # A truncate of the whole table reaches each partition too: these two tell the triggers of the partitions that it is
+    # allowed.
     announcing = [
         _trigger_step(table, _trigger_name(member_id, when), when, "announce_truncate", (way_out,)) for when in _WHOLE
     ]

@@ -106,6 +106,7 @@ def read_backlog(connection: Connection, slot: str) -> Backlog:
         restart=restart,
         wal_status=wal_status or "",
         safe_bytes=safe_bytes,
+        # Apart from the open ones: a prepared transaction has no session that could be ended, and outlives restarts.
         oldest_prepared=_read_oldest(connection, _PREPARED),
         oldest_open=_read_oldest(connection, _OPEN),
     )
@@ -255,6 +256,7 @@ def require_free_slot(connection: Connection, name: str) -> None:
 def ensure_publication(connection: Connection, server: ServerIdentity, name: str) -> int:
     """Create the publication, without tables, if it is missing; return its oid."""
     found = connection.execute(text(_PUBLICATION), {"name": name}).scalar()
+    # Looked up before: `create publication` has no `if not exists`.
     if found is None:
         connection.execute(create_publication_step(server, name))
         found = connection.execute(text(_PUBLICATION), {"name": name}).scalar_one()

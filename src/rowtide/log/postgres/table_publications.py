@@ -145,6 +145,8 @@ def _make_one(
     if table is None:
         return
     qualified = quote_qualified(table.schema, table.name)
+    # No transaction that writes the table is open then: one that began before the publication is there would be sent
+    # incompletely. The timeout lets writers pass that would queue behind this lock.
     steps: list[Executable] = [set_lock_timeout(), statement(f"lock table {qualified} in share row exclusive mode")]
     if is_control:
         steps += publish_control_steps(source.publication, making)
@@ -181,6 +183,8 @@ def _publish_steps(name: str, table: str, making: PublicationCreation) -> list[E
     return [
         _drop_step(name),
         statement(f"create publication {quote(name)} for table only {table} {publication_options(making.version)}"),
+        # After its creation: only an owner may create a publication for a table, and the roles that alter the common
+        # one have to be able to drop this.
         *given,
         record.on_conflict_do_update(
             index_elements=[columns.publication],

@@ -182,6 +182,8 @@ class Manifest:
         Raises what `apply` raises, after which nothing was written; and `LogStoreWriteFailed`, after which the entry
         may exist: load again to know.
         """
+        # The first attempt saves a look at the store, since one process writes most entries. What it refuses by an old
+        # state is decided again by a current one.
         is_current = False
         self.apply_heard()
         while True:
@@ -225,7 +227,10 @@ class Manifest:
 
     def give_up_lease(self, lease: LeaseName, token: int, nobody: str) -> None:
         """Give a lease to nobody, unless it has another holder than that of a token."""
+        # Another token: somebody has taken the lease since, and it is not ours to give up.
         while self.refresh().leases[lease].token == token:
+            # Only directly after what was read: another process may have taken the lease since, which this must not
+            # take away.
             if self._append_next(self.state.version, LeaseTaken(lease, nobody, datetime.now(UTC))):
                 return
 

@@ -203,6 +203,7 @@ def _append_range(state: ManifestState, entry: RangeAppended) -> ManifestState:
     start, end = entry.from_position, entry.position
     forward = start <= end and start.epoch == end.epoch
     _require(forward, state.version, entry, f"{end} does not follow {start} in its epoch")
+    # Readers take a range as complete up to its end: what lies outside would be delivered twice, or never.
     lsns = [lsn for segment in entry.segments for lsn in (segment.first, segment.last)]
     for lsn in [*lsns, *(event.commit_lsn for event in entry.events)]:
         _require(end.covers(lsn) and not start.covers(lsn), state.version, entry, f"{lsn} is not in [{start}, {end})")
@@ -227,6 +228,7 @@ def _store_part(state: ManifestState, entry: PartStored) -> ManifestState:
     earlier, segment = state.parts[: entry.number], entry.segment
     lsn = segment.first
     _require(len(earlier) == entry.number, state.version, entry, f"there are {len(earlier)} parts before")
+    # Behind the position it is in a range already: its parts would be delivered a second time.
     is_ahead = lsn.epoch == state.epoch and not state.position.covers(lsn)
     _require(is_ahead, state.version, entry, f"{lsn} is not ahead of the position {state.position}")
     are_one = all(part.first == part.last == lsn for part in (*earlier, segment))
@@ -313,7 +315,9 @@ def _merge(state: ManifestState, entry: SegmentsMerged) -> ManifestState:
     replaced = [segment for segment in state.segments if segment.path in paths]
     merged = entry.segment
     is_known = bool(replaced) and len(replaced) == len(entry.replaced)
+    # Truncated since the merge was planned, or merged by a former holder: the merged file would bring rows back.
     _require(is_known, state.version, entry, "a replaced segment is not in the store")
+    # The replaced files are deleted soon: a merge that lost rows has to be refused while they are still there.
     is_same = (merged.first, merged.last, merged.rows) == (
         min(segment.first for segment in replaced),
         max(segment.last for segment in replaced),
@@ -339,6 +343,7 @@ def _advance_reader(state: ManifestState, entry: ReaderAdvanced) -> ManifestStat
     idle_from = entry.idle_from if position >= known.position else known.idle_from
     # After a gap a target that was restored to an earlier state begins again, with fewer cycles.
     cycle = entry.cycle if position.epoch > known.position.epoch else max(known.cycle, entry.cycle)
+    # Never back: segments below the slowest reader may have been deleted, so an earlier position could not be served.
     reader = Reader(max(known.position, position), cycle, _later(known.as_of, entry.as_of), idle_from)
     return replace(state, readers={**state.readers, entry.reader: reader})
 
@@ -382,6 +387,7 @@ def require_lease(state: ManifestState, name: LeaseName, token: int) -> None:
 
 
 def _require_lake_lease(state: ManifestState, token: int | None) -> None:
+    # None from subscriptions, which write no lake and hold none of its leases; capture always has one.
     if token is not None:
         require_lease(state, "lake", token)
 

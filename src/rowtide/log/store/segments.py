@@ -90,6 +90,8 @@ def read_segment(store: Store, path: str, columns: Sequence[str] = RECORD.names)
     wanted = pa.schema([RECORD.field(name) for name in columns])
     try:
         with store.open(path) as opened:
+            # A damaged page has to fail here: the server has removed the WAL that the segment was made from, and no
+            # later step could tell a wrong value from a right one.
             file = pq.ParquetFile(opened, page_checksum_verification=True)
             SEGMENT.require_not_newer(store.url(path), _find_format(file))
             return file.read(list(columns)).cast(wanted)
@@ -115,6 +117,7 @@ def _encode(records: pa.Table, table_ids: npt.NDArray[np.int32], file: pa.Native
         store_schema=False,
     ) as writer:
         writer.add_key_value_metadata({_FORMAT: str(SEGMENT.recorded)})
+        # Each reader wants a few tables: it skips the row groups of others by the statistics of `table_id`.
         for start, end in _row_groups(table_ids):
             writer.write_table(records.slice(start, end - start), row_group_size=MAX_ROW_GROUP_ROWS)
 
@@ -191,6 +194,7 @@ def _is_mergeable(segment: Segment, needed: Position | None, now: datetime) -> b
     return (
         segment.raw_bytes < SMALL_SEGMENT_BYTES
         and segment.created_at <= now - MERGE_AGE
+        # Parts are batches of a large transaction: large enough already.
         and not segment.path.startswith(PENDING)
         and not (needed is not None and needed.covers(segment.last))
     )

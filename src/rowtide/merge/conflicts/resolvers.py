@@ -26,11 +26,11 @@ from rowtide.merge.articles import (
     Article,
     ArticleColumn,
 )
-from rowtide.merge.conflicts.resolution import Contest, Custom, Resolver, Verdict, Winner, weight_of
+from rowtide.merge.conflicts.row_contests import Contest, Custom, Resolver, Verdict, Winner, weight_of
 from rowtide.merge.errors.publishing import ResolverRefused, ResolverUnknown
 from rowtide.merge.versions.changes import KnownVersion, Row
 from rowtide.merge.versions.comparison import NodeChange, changed_apart
-from rowtide.merge.versions.composition import add_up
+from rowtide.merge.versions.stored_metadata import add_up
 
 Order = tuple[int, Decimal, str]
 """The sort key of a value; values with the same key are equal."""

@@ -13,7 +13,7 @@ from rowtide.databases.format_views import require
 from rowtide.databases.source_table import RunAs
 from rowtide.databases.urls import DatabaseKind
 from rowtide.merge.articles import Article, ArticleColumn, JoinFilter
-from rowtide.merge.nodes.table_changes import Omission, Part, TableChange
+from rowtide.merge.nodes.table_definitions import Omission, Part, TableChange
 from rowtide.merge.versions.apply import Logged
 from rowtide.merge.versions.changes import Row
 

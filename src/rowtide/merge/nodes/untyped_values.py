@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from rowtide.databases.sqlite.values import OF_ANOTHER_CLASS, literal_of, to_plain_text, value_of_literal
-from rowtide.databases.types.others import ANY
 from rowtide.databases.types.registry import find_type
+from rowtide.databases.types.strings import ANY
 from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.versions.changes import Row
 

@@ -27,7 +27,7 @@ from rowtide.merge.catalogue import (
 from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.errors.subscribing import PublicationsShared, SchemaNotFollowed
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.table_changes import Omission
+from rowtide.merge.nodes.table_definitions import Omission
 from rowtide.merge.progress import list_subscriptions, put_subscription, remove_retries_of, remove_subscription
 from rowtide.merge.publishing.following import follow_filters, follow_sent
 from rowtide.merge.publishing.publications import finish_drops

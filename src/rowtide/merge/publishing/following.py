@@ -23,7 +23,7 @@ from rowtide.merge.errors.publishing import DefinitionsDiffer
 from rowtide.merge.errors.subscribing import PartitionUnused, SubscriberHasTable
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableAlteration, TableDescription
-from rowtide.merge.nodes.table_changes import Omission, TableChange
+from rowtide.merge.nodes.table_definitions import Omission, TableChange
 from rowtide.merge.partitions.belonging import link_members
 from rowtide.merge.partitions.candidates import CandidateMemberships
 from rowtide.merge.partitions.filters import bind_articles, require_values

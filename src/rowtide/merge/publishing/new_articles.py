@@ -31,7 +31,7 @@ from rowtide.merge.errors.publishing import (
 )
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableDescription
-from rowtide.merge.nodes.table_changes import PartKind
+from rowtide.merge.nodes.table_definitions import PartKind
 from rowtide.merge.progress import list_subscriptions
 from rowtide.merge.publishing.requests import ArticleRequest
 from rowtide.merge.publishing.schema_changes import define

@@ -24,7 +24,7 @@ from rowtide.merge.articles import (
     UploadOptions,
 )
 from rowtide.merge.nodes.node_tables import RewritingTrigger
-from rowtide.merge.nodes.table_changes import Omission
+from rowtide.merge.nodes.table_definitions import Omission
 
 PublicationName = Annotated[str, Argument(metavar="PUBLICATION", help="a publication's name")]
 SubscriberUrl = Annotated[

@@ -40,7 +40,7 @@ from rowtide.merge.errors.publishing import (
 from rowtide.merge.handlers import find_handler
 from rowtide.merge.nodes.node import Node, retry_busy
 from rowtide.merge.nodes.node_tables import TableDescription
-from rowtide.merge.nodes.table_changes import TableChange, write_shape
+from rowtide.merge.nodes.table_definitions import TableChange, write_shape
 from rowtide.merge.partitions.filters import follow_renames
 from rowtide.merge.publishing.filter_checks import check_filter, check_join
 from rowtide.merge.publishing.vertical_partitions import order_articles, restrict

@@ -17,7 +17,7 @@ from rowtide.merge.definitions import schema_changes
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableAlteration, TableDescription
 from rowtide.merge.nodes.sending import Enumeration
-from rowtide.merge.nodes.table_changes import TableChange
+from rowtide.merge.nodes.table_definitions import TableChange
 from rowtide.merge.publishing.schema_changes import list_by_hand
 from rowtide.merge.publishing.snapshots import StartingRows, SubscriberSnapshot, store_memberships
 from rowtide.merge.publishing.vertical_partitions import restrict

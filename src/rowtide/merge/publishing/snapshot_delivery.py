@@ -31,7 +31,7 @@ from rowtide.merge.errors.subscribing import (
 )
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableDescription
-from rowtide.merge.nodes.table_changes import Omission
+from rowtide.merge.nodes.table_definitions import Omission
 from rowtide.merge.partitions.filters import bind_articles
 from rowtide.merge.progress import put_subscription, read_purge
 from rowtide.merge.publishing.requests import MergeSubscriptionRequest

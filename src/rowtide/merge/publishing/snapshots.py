@@ -41,7 +41,7 @@ from rowtide.merge.errors.subscribing import SnapshotDamaged, SnapshotUnfit
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableDescription
 from rowtide.merge.nodes.sending import Enumeration
-from rowtide.merge.nodes.table_changes import Omission
+from rowtide.merge.nodes.table_definitions import Omission
 from rowtide.merge.partitions.belonging import link_members
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.partition_membership import (

@@ -15,7 +15,7 @@ from rowtide.merge.catalogue import list_articles, set_definition
 from rowtide.merge.errors.publishing import ColumnsRefused
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableDescription, TableReference
-from rowtide.merge.nodes.table_changes import Omission, Part, PartKind
+from rowtide.merge.nodes.table_definitions import Omission, Part, PartKind
 
 _NOT_PUBLISHED = "column {} is not published"
 _FILLED = (PartKind.DEFAULT, PartKind.IDENTITY)

@@ -19,7 +19,7 @@ from rowtide.merge.conflicts.records import forget_conflicts
 from rowtide.merge.definitions import article_history, sessions
 from rowtide.merge.nodes.node import Node, transact_at
 from rowtide.merge.nodes.node_tables import UnsentColumn
-from rowtide.merge.nodes.table_changes import Omission
+from rowtide.merge.nodes.table_definitions import Omission
 from rowtide.merge.progress import (
     Purge,
     forget_generations,

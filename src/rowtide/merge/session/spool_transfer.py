@@ -17,7 +17,7 @@ from rowtide.merge.session.receiving import NodeReceiver
 from rowtide.merge.session.record_transfer import RecordReceiver, RecordTransfer
 from rowtide.merge.session.spooling import Outgoing, Spool
 from rowtide.merge.versions.changes import RowChange
-from rowtide.merge.versions.composition import are_rowguids
+from rowtide.merge.versions.stored_metadata import are_rowguids
 
 
 @contextmanager

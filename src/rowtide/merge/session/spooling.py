@@ -23,7 +23,7 @@ from rowtide.merge.partitions.candidates import CandidateAction, CandidateMember
 from rowtide.merge.session.messages import Counts
 from rowtide.merge.versions.changes import RowChange, TombstoneType, make_changes
 from rowtide.merge.versions.comparison import Lineage, NodeChange, in_all_columns, move_columns
-from rowtide.merge.versions.composition import append
+from rowtide.merge.versions.stored_metadata import append
 
 _PRIORITY = "priority"
 

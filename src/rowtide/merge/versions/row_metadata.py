@@ -21,7 +21,7 @@ from rowtide.merge.versions.apply import (
 )
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, make_changes
 from rowtide.merge.versions.comparison import Malformed, decode_columns
-from rowtide.merge.versions.composition import (
+from rowtide.merge.versions.stored_metadata import (
     Composer,
     Contents,
     Tombstone,

@@ -15,7 +15,8 @@ from rowtide.cdc.queries.windows import LsnTimes
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.catalogue import read_server_time
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.databases.postgres.kept_sessions import RepeatedReading, keeping_sessions
+from rowtide.databases.postgres.kept_sessions import keeping_sessions
+from rowtide.databases.postgres.repeated_reading import RepeatedReading
 from rowtide.diagnosis.codes import ALL_AREAS, Area
 from rowtide.diagnosis.merge import MergeFacts, read_merge
 from rowtide.diagnosis.postgres.capture_facts import KeptManifest

@@ -17,7 +17,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.membership import Traced
-from rowtide.log.postgres.reading.unreported_changes import has_earlier_values
+from rowtide.log.postgres.unreported_changes import has_earlier_values
 from rowtide.log.store.entries import TransactionOmitted
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.replay import require_here
@@ -32,7 +32,14 @@ from rowtide.replication.distribution.alterations import (
     find_altering,
 )
 from rowtide.replication.distribution.calls.ordered import ONE_BY_ONE, BatchLimits, Cutter, OrderedCalls, ProcedureCall
-from rowtide.replication.distribution.delivery import (
+from rowtide.replication.distribution.calls_from_log import (
+    LogCalls,
+    Stage,
+    find_row_numbers,
+    find_versions,
+    microseconds,
+)
+from rowtide.replication.distribution.delivery_interface import (
     AlterationRefused,
     BatchUndone,
     CallNotStorable,
@@ -41,8 +48,7 @@ from rowtide.replication.distribution.delivery import (
     JoiningMoved,
 )
 from rowtide.replication.distribution.early_delivery import EarlyDelivery
-from rowtide.replication.distribution.events import find_dropped, find_gap, find_token
-from rowtide.replication.distribution.log_calls import LogCalls, Stage, find_row_numbers, find_versions, microseconds
+from rowtide.replication.distribution.log_events import find_dropped, find_gap, find_token
 from rowtide.replication.distribution.reader_entry import ReaderEntry, require_intact, require_same_history
 from rowtide.replication.distribution.watchers import (
     BatchCounts,
@@ -190,6 +196,8 @@ class DistributionAgent:
         self._delivery.begin(one_by_one=True)
         for found in calls.read(joining.since, self._position, versions, self._delivery.flush):
             self._run(found, 0, len(found))
+        # In the transaction of the rows that it lacked: there is no moment at which it is one of the articles without
+        # them.
         self._delivery.join(joining)
         self._delivery.end(self._position)
 
@@ -479,6 +487,8 @@ class DistributionAgent:
         if not has_delivered:
             self._delivery.begin(one_by_one=True)
             self._delivery.end(end)
+        # After the commit at the subscriber, whose time is measured. A crash in between loses the measurement, not a
+        # change.
         record_arrival(self._context.engine, self._subscription.agent_id, self._subscription.subscriber, token)
 
     def _run(self, calls: OrderedCalls, start: int, end: int) -> None:
@@ -486,6 +496,7 @@ class DistributionAgent:
             self._delivery.run(calls.between(start, end))
 
     def _end(self, batch: BatchCounts, reached: Position, calls: LogCalls) -> None:
+        # The one commit of rows and position. What follows here is repeated or lost without harm.
         skipped = self._delivery.end(reached)
         # After the commit: if that fails, the batch is read again from the former position.
         self._position = reached

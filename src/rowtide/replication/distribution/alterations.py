@@ -35,7 +35,7 @@ from rowtide.replication.articles.schema_changes import (
     follow,
     omit_added,
 )
-from rowtide.replication.distribution.events import find_difference, find_lost_identity, list_added
+from rowtide.replication.distribution.log_events import find_difference, find_lost_identity, list_added
 from rowtide.replication.errors.delivery import IdentityLost, SchemaChanged
 
 _LAST = sys.maxsize

@@ -29,7 +29,7 @@ from rowtide.log.errors import LeaseHeld
 from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.lease import find_holder
-from rowtide.log.postgres.reading.unreported_changes import shape_of
+from rowtide.log.postgres.unreported_changes import shape_of
 from rowtide.log.store.entries import ReaderAdvanced
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.segments import read_segment
@@ -37,8 +37,8 @@ from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.distribution.alterations import CopyNeeded
-from rowtide.replication.distribution.delivery import DeliveryProgress, resume_position
-from rowtide.replication.distribution.events import find_lost_identity
+from rowtide.replication.distribution.delivery_interface import DeliveryProgress, resume_position
+from rowtide.replication.distribution.log_events import find_lost_identity
 from rowtide.replication.distribution.watchers import DeliveryContext
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import LogNotRead

@@ -28,7 +28,7 @@ from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.segments import read_segment
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import bound
-from rowtide.replication.distribution.delivery import resume_position
+from rowtide.replication.distribution.delivery_interface import resume_position
 from rowtide.replication.distribution.reader_entry import read_log
 from rowtide.replication.distributor import publication_records, subscription_records
 from rowtide.replication.distributor.definitions import SubscriptionState, read_source

@@ -25,7 +25,7 @@ from rowtide.replication.inspection.listings import ListedArticle, ListedPublica
 from rowtide.replication.status import SubscriptionStatus, read_status
 
 if TYPE_CHECKING:
-    from rowtide.replication.distributor.repair_records import RepairedRow
+    from rowtide.replication.distributor.history import RepairedRow
     from rowtide.replication.inspection.comparing import ArticleValidation
     from rowtide.replication.inspection.differences import RowDifference
     from rowtide.replication.inspection.row_places import BrowsedCommand, RowPlace
@@ -123,11 +123,11 @@ class ReplicationInspection(ReplicationHandle):
 
     def list_repairs(self, publication: str | None = None) -> Sequence[RepairedRow]:
         """Return the rows that were repaired at subscribers, newest first; kept as long as the subscription."""
-        from rowtide.replication.distributor import repair_records
+        from rowtide.replication.distributor import history
 
         with translated(), self._engine.connect() as connection:
             _require_publication(connection, publication)
-            return repair_records.list_repairs(connection, publication) if definitions.is_made(connection) else ()
+            return history.list_repairs(connection, publication) if definitions.is_made(connection) else ()
 
     def find_row(self, table: str, *key: str) -> Sequence[RowPlace]:
         """Return where a row is on its way: at the publisher, and at each subscriber of an article of the table.

@@ -34,7 +34,7 @@ from rowtide.replication.articles.call_formats import ArgumentGroup, CallFormat,
 from rowtide.replication.distribution.calls.arguments import Arguments
 from rowtide.replication.distribution.calls.encoding import encode
 from rowtide.replication.distribution.calls.ordered import Calls, OrderedCalls
-from rowtide.replication.distribution.log_calls import are_local
+from rowtide.replication.distribution.calls_from_log import are_local
 from rowtide.replication.distributor import publication_records, subscription_records
 from rowtide.replication.distributor.definitions import read_source
 from rowtide.replication.distributor.subscription_records import Subscription

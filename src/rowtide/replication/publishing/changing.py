@@ -37,7 +37,7 @@ from rowtide.replication.distributor.definitions import distributor, is_elsewher
 from rowtide.replication.distributor.publication_records import CustomScript, begin_changing
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.publishing import ArticleExists, ArticleUnknown
-from rowtide.replication.publishing import restarting
+from rowtide.replication.publishing import publisher_log
 from rowtide.replication.subscription_settings import IfExists
 
 
@@ -162,7 +162,7 @@ def _plan(
     """Return the steps of a change, in the log's order."""
     before, after, table = planned.before, planned.after, planned.table
     members, announcing = membership.lock_steps(table), list[Executable]()
-    members += restarting.refusal_steps(connection, table, after)
+    members += publisher_log.refusal_steps(connection, table, after)
     # The log continues with columns that are no longer published: subscribers that are behind have them.
     if planned.is_copied or before.before_images is not after.before_images:
         publishing = read_publishing(connection, source, table.source_id)

@@ -24,7 +24,6 @@ from rowtide.replication.distributor import (
     history,
     joining,
     publication_records,
-    repair_records,
     subscription_records,
     tracers,
 )
@@ -53,7 +52,7 @@ _MODULES = (
     joining,
     publication_records,
     history,
-    repair_records,
+    history,
     subscription_records,
     tracers,
 )

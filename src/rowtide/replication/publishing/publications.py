@@ -37,10 +37,10 @@ from rowtide.replication.errors.publishing import (
     PublicationExists,
     PublicationSubscribed,
 )
-from rowtide.replication.publishing import restarting
+from rowtide.replication.publishing import publisher_log
 from rowtide.replication.publishing.changing import RecordedChange, list_unrecorded, run_recorded_change
 from rowtide.replication.publishing.distribution_place import choose_place, make_tables
-from rowtide.replication.publishing.restarting import ensure_source, find_own_source
+from rowtide.replication.publishing.publisher_log import ensure_source, find_own_source
 from rowtide.replication.subscription_settings import IfExists
 
 
@@ -234,7 +234,7 @@ def _plan_add(
             *_forget_unrecorded(connection, table.source_id),
             *membership.lock_steps(table),
             *join,
-            *restarting.refusal_steps(connection, table, article),
+            *publisher_log.refusal_steps(connection, table, article),
         ],
         records=[
             publication_records.add_article_step(publication_id, article),

@@ -36,7 +36,7 @@ from rowtide.replication.articles.schema_changes import (
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.alterations import CopyNeeded, read_steps
-from rowtide.replication.distribution.delivery import AlterationRefused
+from rowtide.replication.distribution.delivery_interface import AlterationRefused
 from rowtide.replication.distribution.watchers import DeliveryContext, DroppedTable, Trouble
 from rowtide.replication.distributor import joining, subscription_records
 from rowtide.replication.distributor.definitions import SubscriptionState, read_source
@@ -52,7 +52,7 @@ from rowtide.replication.errors.delivery import (
     PublishedTableDropped,
 )
 from rowtide.replication.running.agent_history import AgentHistory
-from rowtide.replication.running.custom_scripting import CustomScripting, find_allowed
+from rowtide.replication.running.custom_scripts import CustomScripting, find_allowed
 from rowtide.replication.snapshot.agent import ArticleCopy, DeliveryStart, SnapshotAgent
 from rowtide.replication.snapshot.target import SnapshotStatus, SubscriptionSnapshot, TableDetails, read_table_details
 from rowtide.replication.subscribing.joining import clean, complete, copy_again, mark_unready, read_joining

@@ -33,7 +33,7 @@ from rowtide.replication.distributor import definitions, history, tracers
 from rowtide.replication.distributor.definitions import SubscriptionState, noticing_moves
 from rowtide.replication.distributor.subscription_records import Subscription, deactivate_expired
 from rowtide.replication.errors.delivery import AgentReplaced
-from rowtide.replication.publishing.restarting import advance_placeholder
+from rowtide.replication.publishing.publisher_log import advance_placeholder
 from rowtide.replication.running.agent_history import AgentHistory
 from rowtide.replication.running.subscription_agent import HasFailed, Look, SubscriptionAgent, has_not_failed
 from rowtide.replication.snapshot.agent import SnapshotReport

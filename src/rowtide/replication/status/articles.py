@@ -13,10 +13,10 @@ from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import members_table
 from rowtide.log.postgres.membership import FULL_IDENTITY
-from rowtide.log.postgres.reading.unreported_changes import shape_of
+from rowtide.log.postgres.unreported_changes import shape_of
 from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import FEATURE, Article
-from rowtide.replication.distribution.events import find_lost_identity
+from rowtide.replication.distribution.log_events import find_lost_identity
 from rowtide.replication.distributor import publication_records, subscription_records
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import IdentityUnfit

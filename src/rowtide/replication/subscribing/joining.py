@@ -24,7 +24,7 @@ from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.manifest import Manifest
 from rowtide.replication.articles.articles import Article, ArticleType, as_member
 from rowtide.replication.articles.schema_changes import Followed, Unfollowed, as_alteration, follow
-from rowtide.replication.distribution.delivery import JoiningArticle
+from rowtide.replication.distribution.delivery_interface import JoiningArticle
 from rowtide.replication.distributor import definitions, joining, publication_records, subscription_records
 from rowtide.replication.distributor.definitions import SubscriptionState, distributor, read_source
 from rowtide.replication.distributor.publication_records import SchemaArticle

@@ -18,7 +18,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.format_views import removing
-from rowtide.databases.postgres.catalogue import find_by_id
+from rowtide.databases.postgres.catalogue import COLUMN_SEQUENCE, find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.source_table import SourceTable
@@ -77,13 +77,7 @@ from rowtide.replication.subscription_settings import (
 )
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.postgres.origins import carry_onward
-from rowtide.replication.targets.subscriber_kind import (
-    COLUMN_SEQUENCE,
-    NewSnapshot,
-    NewSubscription,
-    PublishedSequence,
-    SyncedSequence,
-)
+from rowtide.replication.targets.subscriber_kind import NewSnapshot, NewSubscription, PublishedSequence, SyncedSequence
 
 
 def add_subscription(

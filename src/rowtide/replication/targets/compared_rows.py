@@ -1,4 +1,4 @@
-"""The rows of a publisher or a subscriber as they are compared: the interface, one implementation per database.
+"""The rows of a publisher or a subscriber as they are compared and repaired: one interface for all kinds.
 
 How the rows of a table are divided into buckets that are compared: by ranges of a key's value, or by its hash. How rows
 of two databases are compared: by hashes of their values' texts, in buckets by the hash of their key.
@@ -15,11 +15,12 @@ from enum import Enum
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
+from rowtide.core.operations import Operation
 from rowtide.core.values import frozen
 from rowtide.databases.types.registry import kind_of
 from rowtide.databases.types.value_type import TIMES, TypeKind
 from rowtide.replication.articles.articles import Article, PublishedColumn
-from rowtide.replication.distribution.delivery import DeliveryProgress
+from rowtide.replication.distribution.delivery_interface import DeliveryProgress
 from rowtide.replication.snapshot.target import SnapshotStatus
 
 NULL = "-"
@@ -227,3 +228,58 @@ class SubscribedRows:
     status: SnapshotStatus
     articles: tuple[Article, ...]
     constraints: Mapping[str, str]
+
+
+@frozen
+class RowCorrection:
+    """What makes a row equal to the published one: `row` has all its values, of which an update sets `columns`."""
+
+    article: Article
+    operation: Operation
+    key: Row
+    row: Row
+    columns: tuple[str, ...] = ()
+
+
+@frozen
+class RepairRecord:
+    """What a repair did to a row, as JSON; `repair_id` and `ordinal` are its identity."""
+
+    repair_id: str
+    ordinal: int
+    record: str
+
+
+class RepairTransaction(Protocol):
+    """A transaction at a subscriber that repairs rows at the position that it has; delivery waits for its end.
+
+    It is a batch under the epoch of the subscription's agent, who continues after it: neither epoch nor position
+    change.
+    """
+
+    @property
+    def subscribed(self) -> SubscribedRows:
+        """The subscriber's rows, which nobody else writes once they are read."""
+
+    def try_change(self, change: RowCorrection) -> str | None:
+        """Make a change; return why the subscriber refuses it, and then it is undone."""
+
+    def try_together(self, changes: Sequence[RowCorrection]) -> Mapping[RowCorrection, str]:
+        """Make changes that need each other, all or none; return why the subscriber refuses some.
+
+        Deferrable constraints are checked at their end. Rows that are updated first give up the unique values that
+        they lose, for others of them.
+        """
+
+    def commit(self, records: Sequence[RepairRecord]) -> None:
+        """Commit the changes, with what they were."""
+
+
+class RepairOutbox(Protocol):
+    """What repairs did at a subscriber and the publisher does not have yet."""
+
+    def read(self) -> Sequence[RepairRecord]:
+        """Return the records, in the order of their identities."""
+
+    def forget(self, records: Sequence[RepairRecord]) -> None:
+        """Delete records that the publisher has. Idempotent."""

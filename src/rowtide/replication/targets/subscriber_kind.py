@@ -1,31 +1,24 @@
-"""What a kind of subscriber database offers.
-
-What an agent that was killed left prepared at a subscriber, and what became of it. What a subscriber receives when it
-subscribes. Sequences of published columns, as the publisher and a subscriber have them. Conflicts as `replication
-conflicts` lists them. The interface of a subscriber to repairs, one implementation per database.
-"""
+"""What a kind of subscriber database offers: the interface, with what its functions take and return."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import field
-from datetime import datetime
 from typing import Protocol
 
 from rowtide.copying.chunks import Chunk
 from rowtide.core.lsn import Position
-from rowtide.core.operations import Operation
 from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import Followed
-from rowtide.replication.conflicts import ConflictWinner, SettledRow
-from rowtide.replication.distribution.delivery import Delivery
+from rowtide.replication.conflicts import ConflictDecision, ConflictOutcome, ListedConflicts
+from rowtide.replication.distribution.delivery_interface import Delivery
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.snapshot.objects import Need, Script
 from rowtide.replication.snapshot.target import SnapshotStatus, SnapshotTarget, TableDetails
 from rowtide.replication.subscription_settings import Constraints, IfExists, SubscriptionSettings
-from rowtide.replication.targets.compared_rows import Row, SubscribedRows
+from rowtide.replication.targets.compared_rows import RepairOutbox, RepairTransaction, SubscribedRows
 
 
 @frozen
@@ -161,149 +154,6 @@ class SyncedSequence:
     column: str
     before: int
     now: int
-
-
-COLUMN_SEQUENCE = """
-select coalesce(pg_get_serial_sequence({table}, {column}), (
-    select quote_ident(n.nspname) || '.' || quote_ident(s.relname)
-    from pg_attribute a
-    join pg_attrdef f on f.adrelid = a.attrelid and f.adnum = a.attnum
-    join pg_depend d on d.classid = 'pg_attrdef'::regclass and d.objid = f.oid
-    join pg_class s on d.refclassid = 'pg_class'::regclass and s.oid = d.refobjid and s.relkind = 'S'
-    join pg_namespace n on n.oid = s.relnamespace
-    where a.attrelid = to_regclass({table}) and a.attname = {column} and a.attgenerated = ''
-    order by s.oid limit 1))
-where to_regclass({table}) is not null
-"""
-"""SQL of the sequence that numbers a column: its own, or the one in its default. Parameters are to be filled in."""
-
-
-@frozen
-class KeptConflict:
-    """A conflict at a subscriber: rows as JSON objects of texts, null for none.
-
-    `present_rows` are those that the change met, `present_times` when and where each was written last, where that is
-    known. `winner` is what a person chose, None if nobody did: a stopped one is settled, too, once the change was
-    delivered after all.
-    """
-
-    conflict_id: str
-    logged_at: datetime
-    publication: str
-    subscriber: str
-    article: str
-    kind: str
-    resolution: str
-    operation: str
-    xact_seqno: str
-    command_id: int
-    old_row: str | None
-    new_row: str | None
-    present_rows: str
-    commit_time: datetime | None
-    present_times: str
-    state: str
-    winner: str | None
-    settled_by: str | None
-    settled_at: datetime | None
-
-
-@frozen
-class ListedConflicts:
-    """The conflicts of a subscription, newest first, and a mark that differs once one was kept, deleted or settled."""
-
-    mark: tuple[int, ...] = ()
-    conflicts: tuple[KeptConflict, ...] = ()
-
-
-@frozen
-class ConflictDecision:
-    """What a person decides about a conflict that a subscriber keeps; with `is_preview` nothing is written.
-
-    `over_later_changes`: rows that have changed since are replaced. `again`: an earlier decision is changed.
-    """
-
-    conflict_id: int
-    winner: ConflictWinner
-    decided_by: str | None = None
-    over_later_changes: bool = False
-    again: bool = False
-    is_preview: bool = False
-
-
-@frozen
-class ConflictOutcome:
-    """What a decision about a conflict writes at the subscriber, as the subscriber's own change.
-
-    `changed_since` are the rows that are not as the conflict left them: what the decision would replace. `sent_to` are
-    the databases that the subscriber delivers the table to. `waits`: delivery, which the conflict has stopped, makes or
-    skips the change when it continues. `is_settled`: the same was decided before.
-    """
-
-    conflict_id: str
-    subscriber: str
-    table: str
-    winner: ConflictWinner
-    rows: tuple[SettledRow, ...]
-    changed_since: tuple[SettledRow, ...] = ()
-    sent_to: tuple[str, ...] = ()
-    waits: bool = False
-    is_settled: bool = False
-
-
-@frozen
-class RowCorrection:
-    """What makes a row equal to the published one: `row` has all its values, of which an update sets `columns`."""
-
-    article: Article
-    operation: Operation
-    key: Row
-    row: Row
-    columns: tuple[str, ...] = ()
-
-
-@frozen
-class RepairRecord:
-    """What a repair did to a row, as JSON; `repair_id` and `ordinal` are its identity."""
-
-    repair_id: str
-    ordinal: int
-    record: str
-
-
-class RepairTransaction(Protocol):
-    """A transaction at a subscriber that repairs rows at the position that it has; delivery waits for its end.
-
-    It is a batch under the epoch of the subscription's agent, who continues after it: neither epoch nor position
-    change.
-    """
-
-    @property
-    def subscribed(self) -> SubscribedRows:
-        """The subscriber's rows, which nobody else writes once they are read."""
-
-    def try_change(self, change: RowCorrection) -> str | None:
-        """Make a change; return why the subscriber refuses it, and then it is undone."""
-
-    def try_together(self, changes: Sequence[RowCorrection]) -> Mapping[RowCorrection, str]:
-        """Make changes that need each other, all or none; return why the subscriber refuses some.
-
-        Deferrable constraints are checked at their end. Rows that are updated first give up the unique values that
-        they lose, for others of them.
-        """
-
-    def commit(self, records: Sequence[RepairRecord]) -> None:
-        """Commit the changes, with what they were."""
-
-
-class RepairOutbox(Protocol):
-    """What repairs did at a subscriber and the publisher does not have yet."""
-
-    def read(self) -> Sequence[RepairRecord]:
-        """Return the records, in the order of their identities."""
-
-    def forget(self, records: Sequence[RepairRecord]) -> None:
-        """Delete records that the publisher has. Idempotent."""
 
 
 class Forget(Protocol):

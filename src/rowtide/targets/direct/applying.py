@@ -34,7 +34,7 @@ from rowtide.targets.direct.history import DirectHistory
 from rowtide.targets.direct.tables import MOST_BYTES, DirectTable, KeySet, ShownColumns
 from rowtide.targets.errors import KeyUnfit
 from rowtide.targets.formats.delta import as_found
-from rowtide.targets.keeping import TargetWindow, find_drops, open_target_window
+from rowtide.targets.keepers import TargetWindow, find_drops, open_target_window
 from rowtide.targets.options import HISTORY, ApplyEngine, Truncation
 from rowtide.targets.table_format import Verify, table_format
 

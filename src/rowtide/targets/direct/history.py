@@ -26,7 +26,7 @@ from rowtide.delta.snapshot import Snapshot
 from rowtide.delta.writing.edits import Indexes
 from rowtide.lake.tables import SmallTable
 from rowtide.targets.direct.tables import DirectTable, KeySet, ShownColumns
-from rowtide.targets.keeping import TargetWindow
+from rowtide.targets.keepers import TargetWindow
 from rowtide.targets.statements import FROM_LSN, FROM_TIME, HISTORY_COLUMNS, IS_CURRENT, TO_LSN, TO_TIME
 
 Numbers: TypeAlias = npt.NDArray[Any]

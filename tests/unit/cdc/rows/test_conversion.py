@@ -8,9 +8,9 @@ import pytest
 
 from builders.capture.capture_instances import instance, shape_of, source_table
 from builders.log.log_records import TRUNCATE, Change, Image, delete, insert, log_records, update
+from rowtide.cdc.instances import full_mask, pack_mask
 from rowtide.cdc.rows.conversion import LsnRange, change_schema, convert_records
 from rowtide.cdc.rows.row_images import ImageMalformed
-from rowtide.core.mask import full_mask, pack_mask
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape
 

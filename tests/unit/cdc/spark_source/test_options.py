@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rowtide.cdc.errors.querying import UnknownRowFilter
-from rowtide.cdc.spark_source.errors import SourceOptionInvalid
+from rowtide.cdc.errors.querying import SourceOptionInvalid, UnknownRowFilter
 from rowtide.cdc.spark_source.options import parse_options
 from rowtide.core.errors import InvalidLsn
 from rowtide.core.lsn import CommitLsn

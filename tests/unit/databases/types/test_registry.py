@@ -12,8 +12,8 @@ from builders.values.type_catalogue import SAMPLES
 from rowtide.databases.postgres.values import describe_code, lake_type
 from rowtide.databases.sqlite.values import stored_type
 from rowtide.databases.types import registry
-from rowtide.databases.types.others import OTHER
 from rowtide.databases.types.registry import FAMILIES, TYPES, find_code, find_type
+from rowtide.databases.types.strings import OTHER
 from rowtide.databases.types.value_type import TypeKind, ValueType
 from rowtide.merge.articles import ArticleColumn
 from rowtide.merge.conflicts.resolvers import order

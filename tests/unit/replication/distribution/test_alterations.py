@@ -33,7 +33,7 @@ from rowtide.replication.distribution.alterations import (
     CopyNeeded,
     find_altering,
 )
-from rowtide.replication.distribution.events import find_difference, find_gap, find_lost_identity, list_added
+from rowtide.replication.distribution.log_events import find_difference, find_gap, find_lost_identity, list_added
 from rowtide.replication.errors.delivery import SchemaChanged
 
 COLUMNS = [("id", "integer"), ("name", "text"), ("price", "numeric(10,2)")]

@@ -6,7 +6,7 @@ from builders.replication.articles import ANOTHER_ID, article
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.membership import Disabled
 from rowtide.log.store.replay import apply
-from rowtide.replication.distribution.events import find_dropped
+from rowtide.replication.distribution.log_events import find_dropped
 
 ARTICLE = article(source_table([("id", "integer")]))
 

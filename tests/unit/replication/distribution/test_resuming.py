@@ -4,7 +4,7 @@ import pytest
 
 from rowtide.core.lsn import Position
 from rowtide.log.store.state import Reader
-from rowtide.replication.distribution.delivery import DeliveryProgress, resume_position
+from rowtide.replication.distribution.delivery_interface import DeliveryProgress, resume_position
 
 
 def resumed(

@@ -6,7 +6,7 @@ from builders.log.log_stores import NOW, open_state, range_to
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.membership import Heartbeat, Traced, stamp
 from rowtide.log.store.replay import apply
-from rowtide.replication.distribution.events import find_token
+from rowtide.replication.distribution.log_events import find_token
 
 OURS, LATER = Traced(CommitLsn(300), NOW, "shop", 2), Traced(CommitLsn(400), NOW, "shop", 3)
 EVENTS = (Heartbeat(CommitLsn(150), NOW), Traced(CommitLsn(200), NOW, "another", 1), OURS, LATER)

@@ -10,6 +10,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.log.errors import AnnouncementUnreadable
+from rowtide.log.log_source import Undecodable
 from rowtide.log.membership import (
     MESSAGE_PREFIX,
     Alteration,
@@ -38,7 +39,6 @@ from rowtide.log.postgres.pgoutput.messages import (
     parse_truncation,
 )
 from rowtide.log.postgres.pgoutput.relations import BatchTransactions, LayoutChange, Relations
-from rowtide.log.source import Undecodable
 
 _IS_CONTROL = np.zeros(256, np.bool_)
 _IS_CONTROL[list(b"RT")] = True

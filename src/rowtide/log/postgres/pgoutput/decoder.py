@@ -16,6 +16,7 @@ from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.core.records import RECORD
 from rowtide.core.tables import LoggedTable
 from rowtide.core.values import frozen
+from rowtide.log.log_source import Decoded
 from rowtide.log.membership import Event, Member, Reshaped, Secrets
 from rowtide.log.postgres.pgoutput.control import Control, LogOrder, PlacedEvent, read_control
 from rowtide.log.postgres.pgoutput.images import TableImages, read_images
@@ -31,7 +32,6 @@ from rowtide.log.postgres.pgoutput.relations import (
     TransactionTracker,
 )
 from rowtide.log.postgres.stream.copy_data import described_oid
-from rowtide.log.source import Decoded
 
 NO_PAYLOAD = -1
 _IS_ROW = np.zeros(256, np.int64)

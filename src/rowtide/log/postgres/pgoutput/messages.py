@@ -17,6 +17,7 @@ from rowtide.core.errors import DecodeError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import ColumnShape, ImageKind
 from rowtide.core.values import frozen
+from rowtide.log.log_source import Messages
 from rowtide.log.membership import (
     SCHEMA,
     TABLE,
@@ -33,7 +34,6 @@ from rowtide.log.membership import (
     decode_token,
 )
 from rowtide.log.postgres.stream.copy_data import HEADER_BYTES, XLOG_DATA
-from rowtide.log.source import Messages
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]

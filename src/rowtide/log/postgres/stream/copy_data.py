@@ -15,8 +15,8 @@ from psycopg.pq import abc
 from rowtide.core.errors import DecodeError
 from rowtide.core.selectable_event import SelectableEvent, await_readable
 from rowtide.core.values import frozen
+from rowtide.log.log_source import LARGE_MESSAGE_BYTES, ReceivedMessages
 from rowtide.log.membership import Announcement
-from rowtide.log.source import LARGE_MESSAGE_BYTES, ReceivedMessages
 
 # Questions to single XLogData messages before a batch of them is decoded; bytes only, no arrays. Separate from the
 # decoder, so that checks which only connect to the log do not import NumPy.

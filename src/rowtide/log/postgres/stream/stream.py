@@ -21,8 +21,8 @@ from rowtide.databases.postgres.errors import NoFreeSender, UnexpectedSqlError, 
 from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.postgres.session_settings import pin_settings, stream_settings
 from rowtide.log.errors import SettingNotPinned, SlotInUse, SlotMissing, StreamEnded
+from rowtide.log.log_source import ChangeNotReceivable, Keepalive, ReceivedMessages
 from rowtide.log.postgres.stream.copy_data import CopyData, CopyEnded, LibpqCopy, Report
-from rowtide.log.source import ChangeNotReceivable, Keepalive, ReceivedMessages
 
 _ASK_AFTER_S = 15.0
 """A server says something twice within `wal_sender_timeout`, and nothing where that is 0."""

@@ -24,6 +24,7 @@ from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.catalogue import list_merged, list_purged, read_nickname
 from rowtide.merge.definitions import SCHEMA, partition_mappings
 from rowtide.merge.nodes.node import retry_busy
+from rowtide.merge.nodes.postgres.default_schema import TableSchemas, here
 from rowtide.merge.nodes.postgres.execution import UnexpectedLines
 from rowtide.merge.nodes.postgres.metadata.generations import Generations, close_generation, window_since
 from rowtide.merge.nodes.postgres.metadata.row_metadata import (
@@ -39,7 +40,6 @@ from rowtide.merge.nodes.postgres.metadata.row_metadata import (
     uuid_array,
 )
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, OF_TABLE, TOMBSTONE
-from rowtide.merge.nodes.postgres.places import TableSchemas, here
 from rowtide.merge.nodes.postgres.rows import of_rowguids
 from rowtide.merge.nodes.postgres.sending import Closing, PostgresSending
 from rowtide.merge.nodes.postgres.session import APPLYING, BEGIN, MANY_LINES, PostgresSession, map_connection
@@ -49,8 +49,8 @@ from rowtide.merge.partitions.candidates import Candidate, Names, candidates
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import Row, RowChange
 from rowtide.merge.versions.comparison import NodeChange, include
-from rowtide.merge.versions.composition import Composer
 from rowtide.merge.versions.row_metadata import MetadataReader
+from rowtide.merge.versions.stored_metadata import Composer
 
 BATCH_ROWS = 2000
 

@@ -14,16 +14,16 @@ from rowtide.databases.postgres.silence import MERGE
 from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.merge.articles import Article, DeviceLimits
 from rowtide.merge.identity_range_policy import IdentityRange, Numbering
-from rowtide.merge.nodes.postgres.actions import PostgresActions
 from rowtide.merge.nodes.postgres.changes import PostgresChanges
+from rowtide.merge.nodes.postgres.default_schema import here
 from rowtide.merge.nodes.postgres.execution import AGENT_SETTING, SETTINGS
+from rowtide.merge.nodes.postgres.foreign_key_actions import PostgresActions
 from rowtide.merge.nodes.postgres.key_moves import read_referrers, referrers_request, renumbering
 from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of
-from rowtide.merge.nodes.postgres.places import here
 from rowtide.merge.nodes.postgres.rows import PostgresRows, PostgresVersions
 from rowtide.merge.nodes.postgres.session import PostgresSession
 from rowtide.merge.nodes.postgres.stored_tables import advance_sequences, find_sequences, highest_in_table, next_values
-from rowtide.merge.nodes.postgres.tables.rebuilt import PostgresRebuiltTables
+from rowtide.merge.nodes.postgres.tables.rebuilt_tables import PostgresRebuiltTables
 from rowtide.merge.nodes.postgres.tables.tables import PostgresTables
 from rowtide.merge.nodes.postgres.tables.triggers import bounding, numbering_request
 from rowtide.merge.nodes.postgres.writing.writer import PostgresWriter

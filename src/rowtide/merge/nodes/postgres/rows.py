@@ -13,7 +13,7 @@ from psycopg import sql
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.merge.articles import ROWGUID, Article, Partition
 from rowtide.merge.definitions import SCHEMA, articles, replinfo
-from rowtide.merge.nodes.postgres.array_texts import array_of
+from rowtide.merge.nodes.postgres.default_schema import here
 from rowtide.merge.nodes.postgres.metadata import row_metadata
 from rowtide.merge.nodes.postgres.metadata.generations import newer_generations, take_generations, window_since
 from rowtide.merge.nodes.postgres.metadata.row_metadata import (
@@ -28,8 +28,8 @@ from rowtide.merge.nodes.postgres.metadata.row_metadata import (
     uuid_array,
 )
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG, OF_TABLE, TOMBSTONE
-from rowtide.merge.nodes.postgres.places import here
 from rowtide.merge.nodes.postgres.procedures import ask_procedure
+from rowtide.merge.nodes.postgres.query_parameters import array_of
 from rowtide.merge.nodes.postgres.session import PostgresSession
 from rowtide.merge.nodes.postgres.stored_tables import REQUESTS, table_requests
 from rowtide.merge.nodes.rows import Holder
@@ -38,8 +38,8 @@ from rowtide.merge.partitions.belonging import ROW, Link, belongs
 from rowtide.merge.partitions.expressions import PARTITION
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import KnownVersion, Row
-from rowtide.merge.versions.composition import Composer
 from rowtide.merge.versions.row_metadata import MetadataReader
+from rowtide.merge.versions.stored_metadata import Composer
 
 _ASKED = "rowtide_asked"
 Equal: TypeAlias = Callable[[str], str]

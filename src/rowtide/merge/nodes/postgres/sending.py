@@ -41,8 +41,8 @@ from rowtide.merge.nodes.postgres.session import APPLYING, unlock_all
 from rowtide.merge.nodes.sending import ChangesRequest
 from rowtide.merge.partitions.candidates import CANDIDATE_COLUMNS, Candidate, Names, candidates
 from rowtide.merge.versions.changes import RowChange
-from rowtide.merge.versions.composition import Composer
 from rowtide.merge.versions.row_metadata import METADATA_WIDTH, MetadataReader
+from rowtide.merge.versions.stored_metadata import Composer
 
 _BATCH_ROWS = 4000
 """How many rows a round trip fetches."""

@@ -41,8 +41,8 @@ from rowtide.merge.partitions.candidates import Candidate, Names, candidates
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import Row, RowChange
 from rowtide.merge.versions.comparison import NodeChange, include
-from rowtide.merge.versions.composition import Composer
 from rowtide.merge.versions.row_metadata import MetadataReader, require_rowguids
+from rowtide.merge.versions.stored_metadata import Composer
 
 BATCH_ROWS = 2000
 _PIECE_ROWS = 250

@@ -11,14 +11,14 @@ from rowtide.databases.sqlite.sql_text import quote, quote_literal
 from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import Article, DeviceLimits
 from rowtide.merge.identity_range_policy import IdentityRange, Numbering
-from rowtide.merge.nodes.sqlite.actions import SqliteActions
 from rowtide.merge.nodes.sqlite.changes import SqliteChanges
+from rowtide.merge.nodes.sqlite.foreign_key_actions import SqliteActions
 from rowtide.merge.nodes.sqlite.key_moves import renumber
 from rowtide.merge.nodes.sqlite.metadata import completing
 from rowtide.merge.nodes.sqlite.metadata.row_metadata import table_of
 from rowtide.merge.nodes.sqlite.rows import SqliteRows, SqliteVersions
 from rowtide.merge.nodes.sqlite.session import SqliteSession
-from rowtide.merge.nodes.sqlite.tables.rebuilt import SqliteRebuiltTables
+from rowtide.merge.nodes.sqlite.tables.rebuilt_tables import SqliteRebuiltTables
 from rowtide.merge.nodes.sqlite.tables.tables import SqliteTables
 from rowtide.merge.nodes.sqlite.writer import SqliteWriter
 

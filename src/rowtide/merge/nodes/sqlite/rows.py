@@ -30,8 +30,8 @@ from rowtide.merge.partitions.belonging import ROW, Link, belongs
 from rowtide.merge.partitions.expressions import PARTITION, SubscriberValue
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import KnownVersion, Row
-from rowtide.merge.versions.composition import Composer
 from rowtide.merge.versions.row_metadata import MetadataReader
+from rowtide.merge.versions.stored_metadata import Composer
 
 NO_FUNCTIONS = "a SQLite file has no functions: a class of Python can decide, with python:module.Class"
 _CHUNK = 200

@@ -10,11 +10,11 @@ from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.sql_text import quote, quote_literal
 from rowtide.databases.sqlite.values import affinity, from_text, is_numeric, stored_type
-from rowtide.databases.types.others import ANY
+from rowtide.databases.types.strings import ANY
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.rows import TemporaryValues
-from rowtide.merge.nodes.sqlite.actions import has_dependents, matches
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact, keep_exact
+from rowtide.merge.nodes.sqlite.foreign_key_actions import has_dependents, matches
 from rowtide.merge.nodes.sqlite.key_moves import DELETING, SETTING, list_referrers, nickname_of
 from rowtide.merge.nodes.sqlite.metadata.row_metadata import encode_own_columns
 from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, DISPLACED, LOG, TOMBSTONE

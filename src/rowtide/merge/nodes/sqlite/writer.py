@@ -9,7 +9,7 @@ from types import MappingProxyType
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import RowOutsidePartition, RowsRefused
 from rowtide.merge.nodes.rows import Refusal, TemporaryValues, temporary_values
-from rowtide.merge.nodes.sqlite.actions import has_dependents, has_followers
+from rowtide.merge.nodes.sqlite.foreign_key_actions import has_dependents, has_followers
 from rowtide.merge.nodes.sqlite.key_moves import DELETING, find_referenced, list_referrers, move_received
 from rowtide.merge.nodes.sqlite.metadata.row_metadata import FILTERING, table_of
 from rowtide.merge.nodes.sqlite.rows import SqliteRows

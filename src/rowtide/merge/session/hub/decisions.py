@@ -12,7 +12,8 @@ from typing import assert_never
 from rowtide.core.values import frozen
 from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, SubscriberType
 from rowtide.merge.conflicts.records import ConflictRecord, failure_type, identify, names_lost, reason_of, type_of
-from rowtide.merge.conflicts.resolution import (
+from rowtide.merge.conflicts.resolvers import Answered, find_resolver
+from rowtide.merge.conflicts.row_contests import (
     Contest,
     Resolver,
     Winner,
@@ -23,10 +24,9 @@ from rowtide.merge.conflicts.resolution import (
     winner_of,
     withdrawal,
 )
-from rowtide.merge.conflicts.resolvers import Answered, find_resolver
 from rowtide.merge.handlers import ActionOnDataChange, ArticleHandler, find_handler
 from rowtide.merge.session.exchange import Part, accepted, accepted_alike, alike
-from rowtide.merge.session.hub.parents import Families
+from rowtide.merge.session.hub.parent_keys import Families
 from rowtide.merge.session.receiving import NodeReceiver
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, TombstoneType, Write
 from rowtide.merge.versions.comparison import (

@@ -11,13 +11,13 @@ from rowtide.core.redaction import shown_key
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, ArticleReference
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identify, record
-from rowtide.merge.conflicts.resolution import Contest, Resolver, Winner, winner_of, withdrawal
+from rowtide.merge.conflicts.row_contests import Contest, Resolver, Winner, winner_of, withdrawal
 from rowtide.merge.errors.rows import ParentNotThere, RowsRefused
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.rows import Holder
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.session.exchange import Refused, accepted
-from rowtide.merge.session.hub.cascades import are_any_of_others
+from rowtide.merge.session.hub.cascading_deletes import are_any_of_others
 from rowtide.merge.session.hub.decisions import instead
 from rowtide.merge.session.messages import Counts
 from rowtide.merge.versions.changes import KnownVersion, Row, Write

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_contested, is_live, settle
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, failure_type, identify
-from rowtide.merge.conflicts.resolution import Winner, withdrawal
+from rowtide.merge.conflicts.row_contests import Winner, withdrawal
 from rowtide.merge.errors.rows import CHILDREN_NOT_SEEN, FOREIGN_KEY_CODES, ParentNotThere
 from rowtide.merge.nodes.rows import Place, by_nickname
 from rowtide.merge.partitions.belonging import RecordType, find_record_types
 from rowtide.merge.progress import put_retry
 from rowtide.merge.session.exchange import Refused
-from rowtide.merge.session.hub.cascades import are_any_of_others
+from rowtide.merge.session.hub.cascading_deletes import are_any_of_others
 from rowtide.merge.session.hub.decisions import instead
 from rowtide.merge.session.hub.key_contests import reason_of_contest
-from rowtide.merge.session.hub.parents import parents_of
+from rowtide.merge.session.hub.parent_keys import parents_of
 from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.hub.record_decisions import HubRecordDecisions
 from rowtide.merge.session.messages import Counts, RowsByArticle, UploadHeader

@@ -11,8 +11,8 @@ from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.rows import by_nickname
 from rowtide.merge.session.exchange import Refused
 from rowtide.merge.session.history import Phase, read_included
-from rowtide.merge.session.hub.cascades import Cascades
-from rowtide.merge.session.hub.parents import LineageChecks
+from rowtide.merge.session.hub.cascading_deletes import Cascades
+from rowtide.merge.session.hub.parent_keys import LineageChecks
 from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.hub.records import HubRecords, hub_records, read_buried
 from rowtide.merge.session.messages import RefusedUpload, RowsByArticle, TopsQuestion, UploadHeader, UploadResult

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rowtide.replication.targets.postgres import snapshot_target, subscriber
 from rowtide.replication.targets.postgres.comparison import repairs, rows, settlements
 from rowtide.replication.targets.postgres.conflicts import versions
-from rowtide.replication.targets.postgres.delivery.streams import delivery, group
+from rowtide.replication.targets.postgres.delivery.streams import group, several_connections
 from rowtide.replication.targets.postgres.schema import tables
 from rowtide.replication.targets.subscriber_kind import SubscriberKind
 
@@ -18,7 +18,7 @@ KIND = SubscriberKind(
     recover=subscriber.recover_left,
     make_scripted=tables.make_scripted,
     open_snapshot=snapshot_target.PostgresSnapshotTarget.open,
-    open_delivery=delivery.open_delivery,
+    open_delivery=several_connections.open_delivery,
     require_streams=group.require_streams,
     find_status=subscriber.find_status,
     has_joined=subscriber.has_joined,

@@ -33,7 +33,7 @@ from rowtide.databases.postgres.functions import (
 from rowtide.databases.postgres.quoting import quote_literal, quote_qualified
 from rowtide.replication.articles.articles import Article, OmittedColumn, decode_article, encode_article
 from rowtide.replication.articles.schema_changes import COLUMN_LACKING
-from rowtide.replication.distribution.delivery import DeliveryProgress
+from rowtide.replication.distribution.delivery_interface import DeliveryProgress
 from rowtide.replication.errors.subscribing import SubscriberUnprepared
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.postgres import origins, restorations
@@ -204,12 +204,14 @@ def make_current(connection: psycopg.Connection) -> None:
     `is_current`.
     """
     with translated():
+        # First: a schema of this name that another role made could have its functions run with the rights of this one.
         connection.execute(guard_schema(SCHEMA).encode())
         found = _look(connection, StoreFormat.require_writable)
     if found.is_current or found.is_only_removed:
         return
     with translated(), connection.transaction():
         connection.execute("select pg_advisory_xact_lock(hashtext('rowtide subscriber'))")
+        # Looked at again under the lock: another agent that started at the same time has made them.
         if not is_current(connection):
             for statement in (*CREATIONS, close_all(SCHEMA)):
                 connection.execute(sql.SQL(statement))
@@ -325,6 +327,7 @@ def forget(connection: psycopg.Connection, guid: str) -> None:
         if not is_made(connection):
             return
         connection.execute(sql.SQL("delete from {} where subscription_guid = %s").format(_TABLE), (guid,))
+    # Objects of another build may lack what `origins.forget` needs.
     make_current(connection)
     is_needed = origins.forget(connection, guid)
     with translated():
@@ -416,6 +419,7 @@ def settle(connection: psycopg.Connection, name: PreparedName, *, is_committed: 
     while True:
         try:
             connection.execute(sql.SQL(name.commits if is_committed else name.rolls_back))
+        # It was ended already: by a session that this one has overtaken, or by the agent that prepared it.
         except errors.UndefinedObject:
             break
         except errors.ObjectNotInPrerequisiteState:

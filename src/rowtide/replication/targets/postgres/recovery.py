@@ -18,7 +18,7 @@ from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres.lease import describe_holder
-from rowtide.replication.distribution.delivery import DeliveryProgress
+from rowtide.replication.distribution.delivery_interface import DeliveryProgress
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.subscribing import SubscriberUnprepared
 from rowtide.replication.targets.postgres import progress
@@ -59,6 +59,7 @@ def take_over(connection: psycopg.Connection, guid: str, agent: str) -> Delivery
     Replaces procedures of another build first. Waits for running batches of an earlier agent, and completes or
     rolls back what it left prepared. In autocommit mode. Raises `SubscriberUnprepared`, `RightMissing`.
     """
+    # Before the epoch is raised: the procedures that refuse batches of earlier agents are this build's then.
     if not progress.is_current(connection):
         if not _has_progress(connection):
             raise SubscriberUnprepared(guid)

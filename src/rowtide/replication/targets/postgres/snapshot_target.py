@@ -22,7 +22,7 @@ from rowtide.databases.postgres.values import SAME_IN_BINARY
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropped, CustomSql, Followed, SchemaChange
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.distribution.delivery import AlterationRefused, Delivery
+from rowtide.replication.distribution.delivery_interface import AlterationRefused, Delivery
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import AgentReplaced, CopyRefused, CustomScriptFailed
 from rowtide.replication.snapshot.target import SnapshotStatus, SubscriptionSnapshot, TableDetails
@@ -31,7 +31,7 @@ from rowtide.replication.targets.postgres.calls import procedures, statements
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.conflicts import former_values
 from rowtide.replication.targets.postgres.connecting import closed_on_error, connect_agent
-from rowtide.replication.targets.postgres.delivery.streams.delivery import deliver_over
+from rowtide.replication.targets.postgres.delivery.streams.several_connections import deliver_over
 from rowtide.replication.targets.postgres.new_snapshot import renew_constraints
 from rowtide.replication.targets.postgres.recovery import TakenOver, open_agent
 from rowtide.replication.targets.postgres.restorations import Until

@@ -22,7 +22,7 @@ from rowtide.log.catalogue import SCHEMA as LOG_SCHEMA
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles.articles import Article, encode_article
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.distribution.delivery import JoiningArticle
+from rowtide.replication.distribution.delivery_interface import JoiningArticle
 from rowtide.replication.distributor.definitions import SCHEMA as DISTRIBUTION
 from rowtide.replication.errors.subscribing import (
     ArticleTableMissing,

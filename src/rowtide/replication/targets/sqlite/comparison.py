@@ -26,7 +26,9 @@ from rowtide.replication.targets.compared_rows import (
     Fingerprint,
     Hashed,
     HashedRow,
+    RepairRecord,
     Row,
+    RowCorrection,
     SubscribedRows,
     form_of,
     hash_parts,
@@ -36,7 +38,6 @@ from rowtide.replication.targets.sqlite import progress
 from rowtide.replication.targets.sqlite.delivery import statement
 from rowtide.replication.targets.sqlite.files import SubscriberFile
 from rowtide.replication.targets.sqlite.progress import REPAIRS
-from rowtide.replication.targets.subscriber_kind import RepairRecord, RowCorrection
 
 _ROWS_FETCHED = 5000
 

@@ -19,7 +19,7 @@ from rowtide.replication.articles.call_formats import ArgumentGroup, parts_of
 from rowtide.replication.articles.schema_changes import ColumnRetyped, CustomSql, Followed
 from rowtide.replication.distribution.calls.arguments import Arguments
 from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
-from rowtide.replication.distribution.delivery import (
+from rowtide.replication.distribution.delivery_interface import (
     AlterationRefused,
     BatchUndone,
     CallNotStorable,

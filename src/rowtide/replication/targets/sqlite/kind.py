@@ -7,19 +7,13 @@ from contextlib import closing
 
 from rowtide.core.failpoints import failpoint
 from rowtide.replication.articles.articles import Article
+from rowtide.replication.conflicts import ConflictDecision, ConflictOutcome, ListedConflicts
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import DeliveryConflictUnknown
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.sqlite import comparison, delivery, progress, snapshot_target, subscriber
 from rowtide.replication.targets.sqlite.files import SubscriberFile, find_inode, path_of
-from rowtide.replication.targets.subscriber_kind import (
-    UNKNOWN_ORIGINS,
-    ConflictDecision,
-    ConflictOutcome,
-    DatabaseIdentity,
-    ListedConflicts,
-    SubscriberKind,
-)
+from rowtide.replication.targets.subscriber_kind import UNKNOWN_ORIGINS, DatabaseIdentity, SubscriberKind
 
 
 def identify(url: str) -> DatabaseIdentity:

@@ -18,7 +18,7 @@ from rowtide.databases.sqlite.connect import path_of
 from rowtide.databases.sqlite.guarding import format_creation, read_format
 from rowtide.databases.sqlite.sql_text import quote
 from rowtide.replication.articles.articles import Article, decode_article, encode_article
-from rowtide.replication.distribution.delivery import DeliveryProgress, JoiningArticle
+from rowtide.replication.distribution.delivery_interface import DeliveryProgress, JoiningArticle
 from rowtide.replication.errors.subscribing import SubscriberUnprepared
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.sqlite import restorations

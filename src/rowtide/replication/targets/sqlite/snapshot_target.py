@@ -16,7 +16,7 @@ from rowtide.databases.sqlite.sql_text import quote
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropped, CustomSql, Followed
-from rowtide.replication.distribution.delivery import AlterationRefused, Delivery
+from rowtide.replication.distribution.delivery_interface import AlterationRefused, Delivery
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import AgentReplaced, CopyRefused, CustomScriptFailed
 from rowtide.replication.snapshot.target import SnapshotStatus, SubscriptionSnapshot, TableDetails

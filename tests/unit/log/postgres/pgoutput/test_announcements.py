@@ -10,6 +10,7 @@ from rowtide.core.errors import DecodeError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.core.records import RECORD
+from rowtide.log.log_source import Undecodable
 from rowtide.log.membership import (
     Announcement,
     ControlRow,
@@ -23,7 +24,6 @@ from rowtide.log.membership import (
     encode_member,
     encode_token,
 )
-from rowtide.log.source import Undecodable
 
 OID = 16384
 TABLE = wire.relation(OID, ["a", "b"])

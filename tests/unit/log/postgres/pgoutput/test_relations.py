@@ -10,9 +10,9 @@ from builders.log import pgoutput_messages as wire
 from builders.log.pgoutput_streams import announce, decoder, disable, enable, member, rows, together
 from rowtide.core.errors import DecodeError
 from rowtide.core.lsn import CommitLsn, pack_lsn
+from rowtide.log.log_source import Undecodable
 from rowtide.log.membership import Heartbeat, Traced, encode_token
 from rowtide.log.postgres.stream.copy_data import commit_end, is_commit
-from rowtide.log.source import Undecodable
 
 OID, OTHER = 16384, 16385
 TABLE = wire.relation(OID, ["a", "b"])

@@ -20,7 +20,7 @@ from rowtide.merge.errors.publishing import ColumnsCollide, SchemaChangeRefused
 from rowtide.merge.nodes.node_tables import TableDescription
 from rowtide.merge.nodes.postgres.execution import Execution
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
-from rowtide.merge.nodes.table_changes import (
+from rowtide.merge.nodes.table_definitions import (
     HAS_EFFECTS,
     ON_ANOTHER_DATABASE,
     TRIGGERS_STAY,

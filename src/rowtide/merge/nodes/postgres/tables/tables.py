@@ -35,10 +35,10 @@ from rowtide.merge.nodes.node_tables import (
     RewritingTrigger,
     TableDescription,
 )
+from rowtide.merge.nodes.postgres.default_schema import here
 from rowtide.merge.nodes.postgres.execution import TRUSTED
 from rowtide.merge.nodes.postgres.metadata import completing, system_tables
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
-from rowtide.merge.nodes.postgres.places import here
 from rowtide.merge.nodes.postgres.procedures import require_procedure
 from rowtide.merge.nodes.postgres.session import PostgresSession
 from rowtide.merge.nodes.postgres.stored_tables import advance_sequences, find_sequences, highest_in_table
@@ -55,7 +55,7 @@ from rowtide.merge.nodes.postgres.tables.description import (
     read_damages,
     read_description,
 )
-from rowtide.merge.nodes.postgres.tables.rebuilt import attach_partitions
+from rowtide.merge.nodes.postgres.tables.rebuilt_tables import attach_partitions
 from rowtide.merge.nodes.postgres.tables.triggers import (
     find_rewriting,
     function_name,
@@ -65,7 +65,7 @@ from rowtide.merge.nodes.postgres.tables.triggers import (
     unbounding,
 )
 from rowtide.merge.nodes.postgres.writing.writer import load
-from rowtide.merge.nodes.table_changes import Omission, TableChange
+from rowtide.merge.nodes.table_definitions import Omission, TableChange
 from rowtide.merge.nodes.untyped_values import server_type
 from rowtide.merge.partitions.filters import parent_name
 from rowtide.merge.versions.changes import Row

@@ -20,11 +20,11 @@ from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
 from rowtide.merge.nodes.sqlite.metadata.replaced import is_settled, settle, settled_copy
 from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, LOG, TABLES, TOMBSTONE
 from rowtide.merge.partitions.belonging import FilterDialect
-from rowtide.merge.versions import composition
+from rowtide.merge.versions import stored_metadata
 from rowtide.merge.versions.apply import APPLIED, CONTENTS_COLUMNS, TOMBSTONE_COLUMNS, Logged, Tables, apply_lines, keep
 from rowtide.merge.versions.changes import Row
 from rowtide.merge.versions.comparison import in_all_columns, move_columns
-from rowtide.merge.versions.composition import Contents, Tombstone
+from rowtide.merge.versions.stored_metadata import Contents, Tombstone
 
 # Apply the log of users' changes to the metadata of rows, on SQLite; see `rowtide.merge.versions.apply`. Log changes
 # of a SQLite node that no trigger logs. Stamps of the columns changed in a SQLite file, as one text of 16 hexadecimal
@@ -163,25 +163,25 @@ class SqliteReader:
     def contents(self, values: Sequence[Any]) -> Contents:
         stamp, origin, priority, lineage, last, columns, own_columns, bases = values
         return Contents(
-            composition.read_version(stamp),
-            composition.read_origin(origin),
-            composition.read_priority(priority),
-            composition.read_lineage(lineage),
-            composition.read_last(last),
-            composition.read_columns(columns),
-            composition.read_own_columns(own_columns),
-            composition.read_bases(bases),
+            stored_metadata.read_version(stamp),
+            stored_metadata.read_origin(origin),
+            stored_metadata.read_priority(priority),
+            stored_metadata.read_lineage(lineage),
+            stored_metadata.read_last(last),
+            stored_metadata.read_columns(columns),
+            stored_metadata.read_own_columns(own_columns),
+            stored_metadata.read_bases(bases),
         )
 
     def tombstone(self, values: Sequence[Any]) -> Tombstone:
         stamp, origin, priority, lineage, last, kind = values
         return Tombstone(
-            composition.read_version(stamp),
-            composition.read_origin(origin),
-            composition.read_priority(priority),
-            composition.read_lineage(lineage),
-            composition.read_last(last),
-            composition.read_tombstone_type(kind),
+            stored_metadata.read_version(stamp),
+            stored_metadata.read_origin(origin),
+            stored_metadata.read_priority(priority),
+            stored_metadata.read_lineage(lineage),
+            stored_metadata.read_last(last),
+            stored_metadata.read_tombstone_type(kind),
         )
 
     def values(self, article: Article, values: Sequence[SqliteValue]) -> Row:

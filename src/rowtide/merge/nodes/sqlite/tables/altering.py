@@ -17,7 +17,7 @@ from rowtide.merge.articles import ArticleColumn
 from rowtide.merge.errors.publishing import ColumnsCollide, SchemaChangeRefused
 from rowtide.merge.nodes.sqlite.exact_numbers import EXACT
 from rowtide.merge.nodes.sqlite.tables.making import column_text, part_clause
-from rowtide.merge.nodes.table_changes import Omission, Part, PartKind, TableChange
+from rowtide.merge.nodes.table_definitions import Omission, Part, PartKind, TableChange
 from rowtide.merge.nodes.untyped_values import declaration_of
 
 _NEW = "MSmerge_new_table"

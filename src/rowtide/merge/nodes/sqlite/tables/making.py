@@ -20,8 +20,8 @@ from rowtide.merge.errors.rows import NOT_UTF_8, RowsRefused
 from rowtide.merge.nodes.node_tables import TableDescription, TableReference
 from rowtide.merge.nodes.sqlite.exact_numbers import keep_exact
 from rowtide.merge.nodes.sqlite.rows import values_of
-from rowtide.merge.nodes.sqlite.tables.rebuilt import DEFINITION, index_name
-from rowtide.merge.nodes.table_changes import (
+from rowtide.merge.nodes.sqlite.tables.rebuilt_tables import DEFINITION, index_name
+from rowtide.merge.nodes.table_definitions import (
     ON_ANOTHER_DATABASE,
     TRIGGERS_STAY,
     Omission,

@@ -37,7 +37,7 @@ from rowtide.merge.nodes.sqlite.rows import NO_FUNCTIONS
 from rowtide.merge.nodes.sqlite.session import SqliteSession
 from rowtide.merge.nodes.sqlite.tables.altering import SqliteTableAlteration
 from rowtide.merge.nodes.sqlite.tables.making import list_parts, load, make_table, read_statement
-from rowtide.merge.nodes.sqlite.tables.rebuilt import (
+from rowtide.merge.nodes.sqlite.tables.rebuilt_tables import (
     add_rowguid,
     drop_rowguid,
     has_own_rowguid,
@@ -52,7 +52,7 @@ from rowtide.merge.nodes.sqlite.tables.triggers import (
     trigger_statements,
     written_columns,
 )
-from rowtide.merge.nodes.table_changes import Omission, TableChange
+from rowtide.merge.nodes.table_definitions import Omission, TableChange
 from rowtide.merge.partitions.filters import parent_name
 from rowtide.merge.versions.changes import Row
 

@@ -23,7 +23,7 @@ from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import OriginNeeded
-from rowtide.replication.targets.compared_rows import SubscribedRows
+from rowtide.replication.targets.compared_rows import RepairRecord, RowCorrection, SubscribedRows
 from rowtide.replication.targets.postgres import origins, progress
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA, read_text
 from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
@@ -31,7 +31,6 @@ from rowtide.replication.targets.postgres.comparison.rows import read_subscribed
 from rowtide.replication.targets.postgres.conflicts.statements import read_uniques
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.written_tables import WrittenTables, open_written
-from rowtide.replication.targets.subscriber_kind import RepairRecord, RowCorrection
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
 _ORIGIN_PATIENCE_S = 5.0

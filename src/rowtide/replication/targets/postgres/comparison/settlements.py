@@ -23,7 +23,19 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.session_settings import PINNED_SETTINGS, WHOLE_TABLES
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.conflicts import ConflictWinner, Key, Resolution, Resolver, Row, Rows, SettledRow, Sides, plan
+from rowtide.replication.conflicts import (
+    ConflictDecision,
+    ConflictOutcome,
+    ConflictWinner,
+    Key,
+    Resolution,
+    Resolver,
+    Row,
+    Rows,
+    SettledRow,
+    Sides,
+    plan,
+)
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import (
     ConflictOutdated,
@@ -34,7 +46,7 @@ from rowtide.replication.errors.conflicts import (
 )
 from rowtide.replication.subscription_settings import Constraints
 from rowtide.replication.targets import compared_rows
-from rowtide.replication.targets.compared_rows import SubscribedRows
+from rowtide.replication.targets.compared_rows import RowCorrection, SubscribedRows
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.comparison.repairs import reason_of, statement_of
@@ -42,7 +54,6 @@ from rowtide.replication.targets.postgres.comparison.rows import read_subscribed
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.subscriber import read_identity
 from rowtide.replication.targets.postgres.written_tables import WrittenTables, open_written
-from rowtide.replication.targets.subscriber_kind import ConflictDecision, ConflictOutcome, RowCorrection
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
 _LOCK_TIMEOUT = "set local lock_timeout = '30s'"

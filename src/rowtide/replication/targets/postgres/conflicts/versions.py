@@ -26,6 +26,8 @@ from rowtide.replication.conflicts import (
     ConflictKind,
     ConflictState,
     ConflictWinner,
+    KeptConflict,
+    ListedConflicts,
     PresentRow,
     Resolution,
     Version,
@@ -37,7 +39,6 @@ from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.conflicts import former_values, statements
 from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex
 from rowtide.replication.targets.postgres.connecting import connect
-from rowtide.replication.targets.subscriber_kind import KeptConflict, ListedConflicts
 
 _MOST_SKEW_US = 5_000_000
 """How far the publisher's clock may be ahead; the subscriber waits up to this long until a commit's time has passed."""

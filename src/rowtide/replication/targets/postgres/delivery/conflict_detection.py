@@ -24,7 +24,7 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import Followed, SchemaChange
 from rowtide.replication.conflicts import ConflictKind, Found, PresentRow, Resolution, Resolver, Version, decide
 from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
-from rowtide.replication.distribution.delivery import (
+from rowtide.replication.distribution.delivery_interface import (
     AlterationRefused,
     BatchUndone,
     DeliveryProgress,
@@ -46,8 +46,8 @@ from rowtide.replication.targets.postgres.calls.written_table import Writer
 from rowtide.replication.targets.postgres.conflicts import former_values, statements, versions
 from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex, read_uniques
 from rowtide.replication.targets.postgres.conflicts.versions import DeliveryConflict, Versions
-from rowtide.replication.targets.postgres.delivery.delivery import set_origin
 from rowtide.replication.targets.postgres.delivery.sender import RESET_ORIGIN
+from rowtide.replication.targets.postgres.delivery.single_connection import set_origin
 from rowtide.replication.targets.postgres.recovery import TakenOver
 from rowtide.replication.targets.postgres.schema import alterations
 from rowtide.replication.targets.postgres.schema.own_constraints import require_nothing_unsent

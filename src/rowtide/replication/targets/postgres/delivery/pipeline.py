@@ -111,6 +111,8 @@ class Pipeline:
         self._connection = connection
         self._watch = watch
         self._libpq: abc.PGconn = connection.pgconn
+        # A blocking send would wait for a server that waits until its answers are read: with both buffers full, neither
+        # goes on.
         self._libpq.nonblocking = 1
         self._libpq.enter_pipeline_mode()
         self._sent = 0

@@ -20,7 +20,7 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.arguments import InsertedRows
 from rowtide.replication.distribution.calls.ordered import Calls, OrderedCalls, ProcedureCall
 from rowtide.replication.distribution.calls.runs import MAX_CALLS, CallRun, Failure, Gatherer, Pieces
-from rowtide.replication.distribution.delivery import BatchUndone, CallNotStorable, DeliveryProgress
+from rowtide.replication.distribution.delivery_interface import BatchUndone, CallNotStorable, DeliveryProgress
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, CommandError
 from rowtide.replication.errors.subscribing import OwnerTriggersDeferred
 from rowtide.replication.subscription_settings import NOTHING_SKIPPED, SkipErrors

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from rowtide.databases.postgres.catalogue import COLUMN_SEQUENCE
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.replication.articles.articles import Article, ArticleType
@@ -22,7 +23,7 @@ from rowtide.replication.snapshot.objects import Need, NeedKind, Script
 from rowtide.replication.snapshot.target import ForeignKey, TableDetails
 from rowtide.replication.subscription_settings import IfExists
 from rowtide.replication.targets.postgres.connecting import connect
-from rowtide.replication.targets.subscriber_kind import COLUMN_SEQUENCE, PublishedSequence, SyncedSequence
+from rowtide.replication.targets.subscriber_kind import PublishedSequence, SyncedSequence
 
 
 def create_table(article: Article, details: TableDetails) -> str:

@@ -25,16 +25,16 @@ from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import ConnectionFailed, find_outage, translated
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.ordered import OrderedCalls
-from rowtide.replication.distribution.delivery import BatchUndone, CallNotStorable, DeliveryProgress
+from rowtide.replication.distribution.delivery_interface import BatchUndone, CallNotStorable, DeliveryProgress
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused
 from rowtide.replication.errors.subscribing import PreparedTransactionsLacking
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.connecting import closed_on_error, connect, connect_agent
-from rowtide.replication.targets.postgres.delivery.delivery import set_origin
 from rowtide.replication.targets.postgres.delivery.pipeline import FailedStatement, is_deadlocked
 from rowtide.replication.targets.postgres.delivery.sender import Sender
+from rowtide.replication.targets.postgres.delivery.single_connection import set_origin
 from rowtide.replication.targets.postgres.delivery.table_relations import SetPlan
 from rowtide.replication.targets.postgres.progress import BatchName, PreparedName
 from rowtide.replication.targets.postgres.written_tables import open_written
@@ -122,6 +122,7 @@ class Stream:
             self._sender.roll_back()
         name, self._prepared = self._prepared, None
         if name is not None:
+            # Gone if an agent that takes over has rolled it back: that is what was wanted.
             self._require(self._sender.end_prepared(name.rolls_back), or_gone=True)
 
     def decide(self) -> None:
@@ -183,6 +184,7 @@ class StreamGroup:
         streams = subscription.settings.streams
         self._guid = subscription.guid
         self._threads = ThreadPoolExecutor(streams + 1, thread_name_prefix="stream")
+        # All connections are opened in threads: small batches meanwhile go over the single one.
         self._watching = self._threads.submit(connect_agent, subscription, "distribution")
         opening = partial(_open_stream, subscription, plan, articles, edited)
         self._opening = [self._threads.submit(opening, number) for number in range(streams)]
@@ -224,6 +226,8 @@ class StreamGroup:
         for number, stream in enumerate(self._streams):
             share = shares[number] if number < len(shares) else ()
             if stream.has_begun or share:
+                # Streams without calls stay out of the batch: each prepared transaction costs the server a synced
+                # write.
                 part[number] = self._begun(number, known)
                 name = PreparedName(batch, number)
                 future = self._threads.submit(stream.prepare, share, name, reached)
@@ -234,6 +238,7 @@ class StreamGroup:
         # The decision. Until here a failure rolls back all parts; from here on the batch counts as committed, and parts
         # that a crash leaves prepared are committed by the next agent, which finds the batch in the progress row.
         part.pop(0).decide()
+        # Side by side: the rows of a stream stay locked until its commit.
         self._running = {number: self._threads.submit(stream.commit) for number, stream in part.items()}
         for committing in self._running.values():
             committing.result()

@@ -1,1 +1,0 @@
-"""Adopt a database that was moved permanently: restored, promoted or upgraded."""

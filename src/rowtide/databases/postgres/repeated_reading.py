@@ -1,0 +1,278 @@
+"""A database read again and again: each query is run once in a reading, and all of them together in the next one."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeVar
+
+import psycopg
+from psycopg.adapt import Transformer
+from psycopg.pq import Format
+from sqlalchemy import Connection, Engine
+
+from rowtide.core.errors import describe
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.kept_sessions import keeping_sessions
+from rowtide.databases.postgres.session_settings import place_of
+
+Result = TypeVar("Result")
+
+# Queries that are run once: how a database stands is said by many parts of rowtide, which need the same facts. `check
+# --as reader` ran 147 statements, `replication status` 129; with this 99 and 76. Handing facts on would give a dozen
+# functions of five packages parameters that only the diagnosis fills, and each new fact could be forgotten. All facts
+# of one query are of one moment. A loop that waits for something in the database must not be within it.
+
+
+@dataclass(slots=True)
+class Answer:
+    """What a query has returned, with the query and its parameters; `is_used` by somebody who ran it."""
+
+    query: str
+    params: Any
+    columns: list[psycopg.Column]
+    rows: list[tuple[Any, ...]]
+    is_used: bool = False
+    column: str = ""
+    """The query as a column of a statement, once it was run in one."""
+    received: bytes | None = None
+    """The rows as the server sent them there."""
+
+
+Answers = dict[tuple[str, ...], Answer]
+"""Answers by the database, the role, the query and its parameters."""
+
+_answers: ContextVar[Answers | None] = ContextVar("_answers", default=None)
+"""What the operation that this thread is in has read; None outside of one."""
+
+
+@contextmanager
+def reading_once() -> Iterator[Answers]:
+    """Let each query that this thread repeats on engines of `open_engine` return what it returned first.
+
+    Sessions are kept as by `keeping_sessions`. For what reads a database and changes nothing, and waits for nothing in
+    it. Files are read as they are: they may be newer than what the server has said. Yields the answers.
+    """
+    known = _answers.get()
+    if known is not None:
+        yield known
+        return
+    answers: Answers = {}
+    token = _answers.set(answers)
+    try:
+        with keeping_sessions():
+            yield answers
+    finally:
+        _answers.reset(token)
+
+
+def choose_cursor() -> type[psycopg.Cursor[tuple[Any, ...]]]:
+    """Return the class of the cursors of a session that begins now."""
+    return psycopg.Cursor if _answers.get() is None else _RepeatingCursor
+
+
+class _RepeatingCursor(psycopg.Cursor[tuple[Any, ...]]):
+    """A cursor that reads all rows at once, and runs no query that was run before."""
+
+    _answer: Answer | None = None
+    _read = 0
+
+    def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
+        answers = _answers.get()
+        self._answer, self._read = None, 0
+        if answers is None:
+            return super().execute(query, params, **options)
+        key = (*place_of(self.connection), str(query), repr(params))
+        if key not in answers:
+            super().execute(query, params, **options)
+            columns = super().description
+            if columns is None:
+                _note_used({key: []})
+                return self
+            answers[key] = Answer(str(query), params, columns, super().fetchall())
+        self._answer = answers[key]
+        self._answer.is_used = True
+        _note_used({key: self._answer.rows})
+        return self
+
+    @property
+    def description(self) -> list[psycopg.Column] | None:
+        return super().description if self._answer is None else self._answer.columns
+
+    @property
+    def rowcount(self) -> int:
+        return super().rowcount if self._answer is None else len(self._answer.rows)
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        return next(iter(self.fetchmany(1)), None)
+
+    def fetchmany(self, size: int = 0) -> list[tuple[Any, ...]]:
+        if self._answer is None:
+            return super().fetchmany(size)
+        return self._take(size or self.arraysize)
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return super().fetchall() if self._answer is None else self._take(len(self._answer.rows))
+
+    def _take(self, size: int) -> list[tuple[Any, ...]]:
+        assert self._answer is not None
+        first, self._read = self._read, self._read + size
+        return self._answer.rows[first : self._read]
+
+
+# Facts that are made of answers alone: where none of the answers differs from those of the reading before, they are the
+# same. A poll of 500 tables spent two thirds of its time on making what it had made before.
+
+
+@dataclass(frozen=True, slots=True)
+class _MadeOnce:
+    value: Any
+    used: Mapping[tuple[str, ...], list[tuple[Any, ...]]]
+    """The answers of which it was made: rows that were received again are the same object."""
+
+
+_made: ContextVar[dict[Hashable, _MadeOnce] | None] = ContextVar("_made", default=None)
+"""What was made by the reading before, and by this one; None where a database is read once."""
+_used: ContextVar[dict[tuple[str, ...], list[tuple[Any, ...]]] | None] = ContextVar("_used", default=None)
+"""The answers that were used by what is being made."""
+
+
+def make_once(name: Hashable, make: Callable[[], Result]) -> Result:
+    """Return what is made of queries' answers, and of nothing else that `name` does not have.
+
+    Within a `RepeatedReading` that was made before, if the answers are the same.
+    """
+    made, answers = _made.get(), _answers.get()
+    if made is None or answers is None:
+        return make()
+    known = made.get(name)
+    if known is None or not all(key in answers and answers[key].rows is rows for key, rows in known.used.items()):
+        token = _used.set({})
+        try:
+            known = made[name] = _MadeOnce(make(), _used.get() or {})
+        finally:
+            _used.reset(token)
+    for key in known.used.keys() & answers.keys():
+        answers[key].is_used = True
+    _note_used(known.used)
+    found: Result = known.value
+    return found
+
+
+def _note_used(answers: Mapping[tuple[str, ...], list[tuple[Any, ...]]]) -> None:
+    used = _used.get()
+    if used is not None:
+        used.update(answers)
+
+
+# Reading a database again and again: the queries of the reading before are run as one statement. How a database
+# stands is said by some seventy queries of many parts of rowtide, each of which takes a round trip. Who looks every
+# few seconds runs the same ones again: they are known beforehand, and become columns of one statement, whose answers
+# are of one snapshot. No fact needs a second query for that.
+
+log = logging.getLogger("rowtide.databases")
+
+_SAFE_TYPES = {
+    *("bool", "int2", "int4", "int8", "oid", "float4", "float8", "numeric", "text", "varchar", "name", "bytea"),
+    *("timestamptz", "timestamp", "date", "uuid", "json", "jsonb"),
+}
+"""Types whose values psycopg returns alike in both formats; so it does arrays of them."""
+_QUERY = re.compile(r"\s*(select|with|values)\b", re.IGNORECASE)
+_SETTINGS = {"jit": "off", "statement_timeout": "30s", "lock_timeout": "5s"}
+"""To compile the statement takes longer than to run it. What waits for a lock is not known, instead of being late."""
+_MOST_TOGETHER = 400
+"""Of the columns of a statement: PostgreSQL allows 1664."""
+
+
+class RepeatedReading:
+    """Opens sessions of an engine of `open_engine`, in which the queries of the session before are run together.
+
+    For one thread, within `keeping_sessions`, so that the session stays the same. A query that begins to fail, makes
+    all of them be run one by one, once.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._known: Answers = {}
+        self._made: dict[Hashable, _MadeOnce] = {}
+        self._session: psycopg.Connection[tuple[Any, ...]] | None = None
+
+    @contextmanager
+    def opened(self) -> Iterator[Connection]:
+        """Yield a session in which each query is run once, and every statement commits. Raises what connecting raises.
+
+        For what reads alone, as `reading_once`.
+        """
+        engine = self._engine
+        with reading_once() as answers, translated(), engine.connect() as begun:
+            connection = begun.execution_options(isolation_level="AUTOCOMMIT")
+            session = connection.connection.driver_connection
+            assert isinstance(session, psycopg.Connection)
+            if session is not self._session:
+                pinned = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
+                session.execute(f"select {pinned}".encode())
+                self._session = session
+            answers.update(self._ask_again(connection, session))
+            token = _made.set(self._made)
+            try:
+                yield connection
+            finally:
+                _made.reset(token)
+            self._known = {key: answer for key, answer in answers.items() if _can_be_asked_again(key, answer, session)}
+
+    def _ask_again(self, connection: Connection, session: psycopg.Connection[tuple[Any, ...]]) -> Answers:
+        try:
+            return answer_together(session, self._known)
+        except psycopg.Error as error:
+            if session.broken:
+                # The pool would try to roll back, and log that it cannot.
+                connection.invalidate(error)
+                raise
+            log.info("queries_run_one_by_one: %s", describe(error))
+            return {}
+
+
+def answer_together(session: psycopg.Connection[tuple[Any, ...]], known: Mapping[tuple[str, ...], Answer]) -> Answers:
+    """Run queries that were run before, as columns of as few statements as possible."""
+    answers: Answers = {}
+    keys = list(known)
+    for begin in range(0, len(keys), _MOST_TOGETHER):
+        together = keys[begin : begin + _MOST_TOGETHER]
+        columns = [known[key].column or _as_column(session, known[key]) for key in together]
+        with psycopg.Cursor(session) as cursor:
+            statement = ",\n".join(columns)
+            result = cursor.execute(f"select {statement}".encode(), binary=True, prepare=True).pgresult
+        assert result is not None
+        load = Transformer(session).get_loader(result.ftype(0), Format.BINARY).load
+        for number, (key, column) in enumerate(zip(together, columns, strict=True)):
+            asked = replace(known[key], column=column, is_used=False)
+            answers[key] = _receive(asked, bytes(result.get_value(0, number) or b""), load)
+    return answers
+
+
+def _receive(before: Answer, received: bytes, load: Callable[[bytes], Any]) -> Answer:
+    """Return the answer that was received; rows that are the same as before are not decoded again."""
+    rows = before.rows if received == before.received else list(map(tuple, load(received)))
+    return replace(before, rows=rows, received=received)
+
+
+def _as_column(session: psycopg.Connection[tuple[Any, ...]], asked: Answer) -> str:
+    """Return a query as an array of its rows; it may end with a comment."""
+    text = psycopg.ClientCursor(session).mogrify(asked.query, asked.params)
+    return f"array(select row(q.*) from (\n{text.rstrip().removesuffix(';')}\n) q)"
+
+
+def _can_be_asked_again(key: tuple[str, ...], answer: Answer, session: psycopg.Connection[tuple[Any, ...]]) -> bool:
+    of_session = key[: len(place_of(session))] == place_of(session)
+    return (
+        of_session and answer.is_used and _QUERY.match(answer.query) is not None and all(map(_is_safe, answer.columns))
+    )
+
+
+def _is_safe(column: psycopg.Column) -> bool:
+    known = psycopg.adapters.types.get(column.type_code)
+    return known is not None and known.name in _SAFE_TYPES

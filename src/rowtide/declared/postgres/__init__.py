@@ -1,1 +1,0 @@
-"""Declared state of PostgreSQL databases."""

@@ -1,1 +1,0 @@
-"""Declared state of SQLite files."""

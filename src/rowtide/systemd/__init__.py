@@ -1,1 +1,0 @@
-"""rowtide as services of systemd: unit files, and what a service reports to its manager."""

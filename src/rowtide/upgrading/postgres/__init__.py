@@ -1,1 +1,0 @@
-"""What a PostgreSQL database and its places have stored."""

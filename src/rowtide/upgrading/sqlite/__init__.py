@@ -1,1 +1,0 @@
-"""What a SQLite file has stored."""
