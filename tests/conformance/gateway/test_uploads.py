@@ -105,6 +105,11 @@ def test_an_upload_of_any_size_goes(gateway: Gateway, tmp_path: Path) -> None:
         assert not summary.upload.refused
         assert at_hub(gateway) == visible(path)
         assert len(at_hub(gateway)) == 40
+        # One synchronisation is one entry, whatever its number of requests.
+        listed = [one for one in gateway.merged.merge.list_history(PUBLICATION) if one.article is not None]
+        assert [(one.state, one.article, one.phase, one.inserts) for one in listed] == [
+            ("succeeded", "part", "upload", 40)
+        ]
         before = tablet.client.requests
         assert tablet.sync().is_quiet
         assert tablet.client.requests - before == 1
@@ -120,6 +125,8 @@ def test_a_cut_upload_goes_on_after_what_was_confirmed(gateway: Gateway, tmp_pat
             tablet.sync()
     there = len(at_hub(gateway))
     assert 20 < there < 64
+    last = max(gateway.merged.merge.list_history(PUBLICATION), key=lambda one: one.session_id)
+    assert (last.state, last.inserts) == ("running", there)
     write(path, "update part set name = 'again' where id = 1", "delete from part where id = 2")
     with serving_hub(gateway.merged, limits=FEW) as elsewhere, another(elsewhere, path) as tablet:
         summary = tablet.sync()

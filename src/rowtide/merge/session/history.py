@@ -22,6 +22,7 @@ from rowtide.merge.nodes.node_tables import UnsentColumn
 from rowtide.merge.nodes.table_definitions import Omission
 from rowtide.merge.progress import (
     Purge,
+    as_utc,
     forget_generations,
     has_retries,
     list_subscriptions,
@@ -100,24 +101,59 @@ class Summary:
 
 @frozen
 class History:
-    """Where the result of a synchronisation is recorded."""
+    """Where the result of a synchronisation is recorded; `continues`: parts of its upload may have come before."""
 
     hub: Node
     subid: str
     summary: Summary
     began: datetime
     clock: float
+    continues: bool = False
 
     def put(self, status: int = SUCCEEDED, message: str | None = None) -> None:
         """Record the result, in the caller's transaction at the hub."""
         self.summary.seconds = time.monotonic() - self.clock
-        _record(self.hub, self.subid, self.summary, self.began, status, message or str(self.summary))
+        summary, began = self._take_parts()
+        _record(self.hub, self.subid, summary, began, status, message or str(summary))
+
+    def put_part(self) -> None:
+        """Record a part of an upload that others follow, in the caller's transaction: they continue its entry."""
+        self.put(RUNNING)
+
+    def _take_parts(self) -> tuple[Summary, datetime]:
+        """Remove the entry of the parts before, and return its sum with this result, and when it began."""
+        earlier = _take_running(self.hub.connection, self.subid) if self.continues else None
+        if earlier is None:
+            return self.summary, self.began
+        found, began = earlier
+        found.upload.add(self.summary.upload)
+        found.download.add(self.summary.download)
+        found.seconds += self.summary.seconds
+        return found, began
+
+
+def _take_running(connection: Connection, subid: str) -> tuple[Summary, datetime] | None:
+    """Remove the last entry of a subscription, if it is of parts of an upload, and return it with its beginning."""
+    c, of_session = sessions.c, article_history.c
+    row = connection.execute(select(sessions).where(c.subid == subid).order_by(c.session_id.desc()).limit(1)).first()
+    if row is None or row.runstatus != RUNNING:
+        return None
+    found = Summary("", Phase(row.upload_time), Phase(row.download_time), row.duration)
+    for one in connection.execute(select(article_history).where(of_session.session_id == row.session_id)):
+        phase = found.upload if one.phase == _UPLOAD else found.download
+        counted = (one.inserts, one.updates, one.deletes, one.conflicts, one.rows_retried)
+        phase.articles[one.article] = Counts(*counted, seconds=one.duration)
+    connection.execute(delete(article_history).where(of_session.session_id == row.session_id))
+    connection.execute(delete(sessions).where(c.session_id == row.session_id))
+    return found, as_utc(row.start_time)
 
 
 @contextmanager
-def recorded(hub: Node, subid: str, summary: Summary, began: datetime, clock: float) -> Iterator[History]:
+def recorded(
+    hub: Node, subid: str, summary: Summary, began: datetime, clock: float, *, continues: bool = False
+) -> Iterator[History]:
     """Yield what records the result of a synchronisation; one that fails is recorded here."""
-    history = History(hub, subid, summary, began, clock)
+    history = History(hub, subid, summary, began, clock, continues)
     try:
         yield history
     except BaseException as error:

@@ -135,7 +135,8 @@ def serve(
     began, clock = datetime.now(UTC), time.monotonic()
     terms = half.begin(replace(request.state, refused=_checked(request.state.refused)), half.since)
     summary = Summary(found.at_hub.subscriber)
-    with recorded(hub, found.at_hub.subid, summary, began, clock) as history, collecting_rarely():
+    recording = recorded(hub, found.at_hub.subid, summary, began, clock, continues=_continues(found, request))
+    with recording as history, collecting_rarely():
         served = _exchange(half, terms, request, uploaded, summary, history)
         return replace(served, answer=replace(served.answer, unsent=unsent))
 
@@ -166,11 +167,20 @@ def serve_upload(
     terms = half.begin(replace(request.state, refused=_checked(request.state.refused)), half.since)
     if request.upload is None or request.upload.since > terms.since:
         return SessionAnswer(SyncAnswer(terms, must_follow=True))
-    with recorded(hub, found.at_hub.subid, summary, began, clock) as history, collecting_rarely():
+    recording = recorded(hub, found.at_hub.subid, summary, began, clock, continues=_continues(found, request))
+    with recording as history, collecting_rarely():
         result = _receive(half, request.upload, uploaded, summary)
         with hub.transaction():
-            history.put()
+            if request.upload.has_more:
+                history.put_part()
+            else:
+                history.put()
     return SessionAnswer(SyncAnswer(terms, result, must_follow=True))
+
+
+def _continues(pairing: Pairing, request: SyncRequest) -> bool:
+    """Whether the hub knows the session that a device proposes: it was begun, with parts of the upload or repeated."""
+    return bool(request.state.proposed) and pairing.at_hub.next_state == request.state.proposed
 
 
 def _exchange(
@@ -188,7 +198,7 @@ def _exchange(
         result = _receive(half, request.upload, uploaded, summary)
         if request.upload.has_more:
             with in_session(half.node, half.pairing.at_hub):
-                history.put()
+                history.put_part()
         if request.upload.has_more or not result.is_complete:
             return SessionAnswer(SyncAnswer(terms, result))
     pairing = half.pairing
