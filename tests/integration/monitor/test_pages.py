@@ -13,7 +13,16 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
-from builders.monitor.made_views import ALL, HOSTILE, HOSTILE_NAMES, NOW, MadePolls, make_database, make_subscription
+from builders.monitor.made_views import (
+    ALL,
+    HOSTILE,
+    HOSTILE_NAMES,
+    LONG_WORD,
+    NOW,
+    MadePolls,
+    make_database,
+    make_subscription,
+)
 from builders.monitor.page_servers import PageServer, serving_pages
 from rowtide.events import Emitted, listening
 from rowtide.events.catalogue import TokensNotRead
@@ -170,6 +179,67 @@ def test_a_page_that_stays_open_is_read_again(browser: Browser, tmp_path: Path) 
             assert faults == []
         finally:
             context.close()
+
+
+_AT_ONCE = """
+const later = window.setTimeout;
+window.setTimeout = (run, after, ...given) => later(run, after >= 15000 ? 0 : after, ...given);
+window.readAgain = (count) => new Promise((done) => {
+  const settled = () => {
+    count -= 1;
+    if (count > 0) return;
+    document.removeEventListener("htmx:afterSettle", settled);
+    done();
+  };
+  document.addEventListener("htmx:afterSettle", settled);
+});
+"""
+"""Lets a page be read again as soon as it was, instead of after 15 seconds, and tells when it was read so often."""
+
+
+@pytest.mark.parametrize("count", [100, pytest.param(10_000, marks=pytest.mark.exhaustive)])
+def test_a_page_open_for_days_does_not_grow(browser: Browser, tmp_path: Path, count: int) -> None:
+    with serving_pages(tmp_path, MadePolls(ALL)) as server:
+        context = browser.new_context()
+        try:
+            page = context.new_page()
+            page.add_init_script(_AT_ONCE)
+            page.goto(f"{server.address}/db/crm/capture")
+            page.evaluate("readAgain(20)")
+            before = measure_page(page)
+            page.evaluate(f"readAgain({count})")
+            after = measure_page(page)
+        finally:
+            context.close()
+    # A poll may be on its way, with its elements beside those of the page.
+    assert after["Nodes"] < 3 * before["Nodes"], (before, after)
+    assert after["JSEventListeners"] < before["JSEventListeners"] + 50, (before, after)
+    assert after["JSHeapUsedSize"] < before["JSHeapUsedSize"] + 2e6, (before, after)
+
+
+def measure_page(page: Page) -> dict[str, float]:
+    """Return what a page holds in memory."""
+    session = page.context.new_cdp_session(page)
+    try:
+        session.send("Performance.enable")
+        session.send("HeapProfiler.collectGarbage")
+        return {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
+    finally:
+        session.detach()
+
+
+def test_a_label_of_the_topology_fits_its_node(page: Page, tmp_path: Path) -> None:
+    names = (LONG_WORD, "W" * 63, "m" * 63, "東" * 21, "lill" * 12, "Warehouse of München")
+    view = make_database("shop", subscriptions=[make_subscription(name, name) for name in names])
+    with serving_pages(tmp_path, MadePolls([view])) as server:
+        page.goto(f"{server.address}/topology")
+        widths = page.locator("svg.graph .node").evaluate_all(
+            "nodes => nodes.map(one => [one.querySelector('text').textContent,"
+            " one.querySelector('text').getComputedTextLength(), one.querySelector('rect').width.baseVal.value])"
+        )
+    assert len(widths) == 1 + 2 * len(names)
+    assert [(label, taken) for label, taken, width in widths if taken > width - 8] == []
+    assert "Warehouse of München" in {label for label, _, _ in widths}
 
 
 def test_a_subscriber_of_another_name_has_another_page(tmp_path: Path) -> None:

@@ -6,11 +6,13 @@ Templates draw what is computed here as SVG, and beside it a table with the same
 from __future__ import annotations
 
 import math
+import unicodedata
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from heapq import nsmallest
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from rowtide.core.values import frozen
 from rowtide.diagnosis import State
@@ -23,7 +25,9 @@ _MOST_BESIDE = 6
 """So many subscribers of a publication are drawn one by one; the healthy rest is one node."""
 _WIDTH, _HEIGHT, _ROW, _COLUMN = 180, 32, 42, 290
 _MARGIN = 8
-_LETTERS = 22
+_LETTERS = 20
+"""So many letters of usual width fit into a node."""
+_WIDE, _NARROW = frozenset("mwMW@%—…"), frozenset(" !'(),./:;I[\\]fijlrt|")
 _MONITORED, _PUBLICATION, _SUBSCRIBER = "known", "publication", "subscriber"
 CELLS = 48
 _CELL_WIDTH, _CELL_HEIGHT = 10, 22
@@ -167,7 +171,21 @@ def draw_topology(deliveries: Sequence[DeliveryPath]) -> Topology | None:
 def shorten(text: str) -> str:
     """Return a name that fits into a node, on one line."""
     line = " ".join(text.split())
-    return line if len(line) <= _LETTERS else f"{line[: _LETTERS - 1]}…"
+    ends = list(accumulate(map(_width_of, line)))
+    if not ends or ends[-1] <= _LETTERS:
+        return line
+    return line[: bisect_right(ends, _LETTERS - 1)] + "…"
+
+
+def _width_of(letter: str) -> float:
+    """Return how wide a letter is about, in those of usual width; the server does not know the browser's font."""
+    if unicodedata.combining(letter):
+        return 0.0
+    if unicodedata.east_asian_width(letter) in ("W", "F"):
+        return 1.7
+    if letter in _WIDE:
+        return 1.6
+    return 0.6 if letter in _NARROW else 1.15 if letter.isupper() else 1.0
 
 
 def _keys(one: DeliveryPath) -> tuple[_Key, _Key, _Key]:
