@@ -73,6 +73,36 @@ def test_ddl_of_a_type_is_reported_of_its_captured_table(request: pytest.Fixture
     assert images(logged) == [["1", "a"], ["2", "b"]]
 
 
+@BOTH_SERVERS
+def test_a_renamed_label_changes_values_of_tables_that_hold_it(request: pytest.FixtureRequest, version: str) -> None:
+    logged = opened(
+        request,
+        version,
+        "create type mood as enum ('calm', 'glad')",
+        "create domain moods as mood[]",
+        "create type pair as (mood mood, note text)",
+        "create table child (id int primary key, own mood, several moods, pair pair)",
+    )
+    logged.execute("create table beside (id int primary key)")
+    logged.enable("beside")
+    statements = [
+        "alter type mood add value 'sad'",
+        "alter type mood rename value 'glad' to 'happy'",
+        "alter type pair add attribute more int",
+        "alter type pair rename attribute note to remark",
+        "do $$ begin alter type mood rename value 'sad' to 'low'; end $$",
+    ]
+    logged.execute(*statements, "alter table child drop column own", "alter type mood rename value 'low' to 'down'")
+    found = alterations(logged)
+    told = {alteration.statement: alteration.rewrites_values for alteration in found}
+    assert {statement: told.get(statement) for statement in statements} == dict.fromkeys(statements, True) | {
+        statements[0]: None,
+        statements[3]: None,
+    }
+    assert told["alter type mood rename value 'low' to 'down'"]
+    assert {alteration.table for alteration in found} == {"child"}
+
+
 def test_a_table_that_was_altered_itself_is_reported_once(logged: LoggedDatabase) -> None:
     logged.execute(*THREE_LEVELS)
     logged.enable("child", "middle")

@@ -192,6 +192,33 @@ a writer in progress. Its number is at or above the transaction's own; what is f
 the numbers began again.
 """
 
+_PRINTS_OTHERWISE = f"""(
+                coalesce(current_query(), '') ~* 'rename[[:space:]]+value|(add|drop|alter)[[:space:]]+attribute'
+                or coalesce(current_query(), '') !~* 'add[[:space:]]+value|[[:<:]]rename[[:>:]]')
+            and (exists (select from pg_enum label where label.enumtypid = altering.objid
+                         and altering.classid = 'pg_type'::regclass and {_OWN_XMIN.format(row="label")})
+                or exists (select from pg_attribute part where part.attrelid = altering.objid
+                           and altering.classid = 'pg_class'::regclass and {_OWN_XMIN.format(row="part")}))"""
+"""SQL condition of a reported command `altering`: values of its enum, composite or row type have other texts now.
+
+The catalogue does not say whether a label was renamed, or added, which changes no value: the statement's text does. A
+function that alters a type runs as `select …`; then it counts as renamed.
+"""
+
+_RELABELLED = f"""
+            select case when altering.classid = 'pg_type'::regclass then altering.objid else made.reltype end as oid
+            from pg_event_trigger_ddl_commands() altering
+            left join pg_class made on altering.classid = 'pg_class'::regclass and made.oid = altering.objid
+            where {_PRINTS_OTHERWISE}
+            union
+            select case when d.classid = 'pg_type'::regclass then d.objid else holder.reltype end
+            from relabelled part join pg_depend d on d.refclassid = 'pg_type'::regclass and d.refobjid = part.oid
+            left join pg_class holder on d.classid = 'pg_class'::regclass and holder.oid = d.objid
+            where d.classid = 'pg_type'::regclass or holder.reltype <> 0"""
+"""SQL query of a recursive `relabelled`: types whose values have other texts, and arrays, domains, ranges and rows of
+them.
+"""
+
 _HOLDS_ROWS = """exists (
                     select from pg_partition_tree({oid}) part where part.isleaf and pg_relation_size(part.relid) > 0
                     union all select where pg_relation_size({oid}) > 0)"""
@@ -257,7 +284,7 @@ def announced_content(
 
 _ANNOUNCED = announced_content(
     is_inherited="altered.is_inherited",
-    rewrites_values="coalesce(altered.oid::bigint::text = any(rewritten), false)",
+    rewrites_values="altered.is_printed_otherwise or coalesce(altered.oid::bigint::text = any(rewritten), false)",
     moves_rows="brings_rows or takes_rows",
     brings_rows="brings_rows",
 )
@@ -299,13 +326,20 @@ begin
             where a.classid = 'pg_class'::regclass
             union
             select i.inhrelid from passed_on a join pg_inherits i on i.inhparent = a.oid
+        ), relabelled as ({_RELABELLED}
+        ), printed_otherwise as (
+            select d.objid as oid from relabelled held join pg_depend d on d.refobjid = held.oid
+            where d.refclassid = 'pg_type'::regclass and d.classid = 'pg_class'::regclass and d.objsubid > 0
+        ), told as (
+            select oid from named union select oid from passed_on union select oid from printed_otherwise
         ), above as (
             select ancestor.relid as oid from named a join pg_class c on c.oid = a.oid and c.relkind = 'p',
                 pg_partition_ancestors(a.oid) ancestor
         )
         select c.oid, n.nspname, c.relname, c.relkind, c.oid not in (select oid from named) as is_inherited,
-            c.oid not in (select oid from named union select oid from passed_on) as is_above
-        from (select oid from named union select oid from passed_on union select oid from above) found
+            c.oid in (select oid from printed_otherwise) as is_printed_otherwise,
+            c.oid not in (select oid from told) as is_above
+        from (select oid from told union select oid from above) found
         join pg_class c on c.oid = found.oid
         join pg_namespace n on n.oid = c.relnamespace
         {_IS_PUBLISHED}
