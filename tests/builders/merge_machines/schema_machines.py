@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from hypothesis import strategies as st
@@ -9,6 +10,8 @@ from hypothesis.stateful import precondition, rule
 
 from builders.merge.merged_databases import PUBLICATION, Member, Merge, ServerMember
 from builders.merge_machines.merge_machine_base import KEYS, TEXTS, MergeMachine
+from rowtide.merge.errors.publishing import MergedTableAltered
+from rowtide.merge.session.history import Summary
 
 DEFINITIONS = (
     "create table customer (id integer primary key, name varchar(10))",
@@ -27,11 +30,29 @@ CLAUSES = st.sampled_from(["", " default {}", " not null default {}"])
 _OWN = ("id", "customer_id", "rowguid")
 
 
+class _RebuiltMerge(Merge):
+    """A merge in which a device whose program rebuilt its table is reinitialized, as the error says."""
+
+    def sync(self, number: int = 0) -> Summary:
+        try:
+            return super().sync(number)
+        except MergedTableAltered:
+            self.merge.reinitialize(self.publication, self.subscribers[number].url, upload_first=True)
+            return super().sync(number)
+
+    def cut_sync(self, number: int, commits: int, *, is_before: bool) -> bool:
+        try:
+            return super().cut_sync(number, commits, is_before=is_before)
+        except MergedTableAltered:
+            # The table stays rebuilt until it is synchronised whole.
+            return False
+
+
 class ChangingSchemas(MergeMachine):
-    """Orders get, lose, rename and retype columns; the article of visits comes and goes."""
+    """Orders get, lose, rename and retype columns; the article of visits comes and goes; devices rebuild orders."""
 
     def make(self, members: Sequence[Member]) -> Merge:
-        return Merge(members[0], members[1 : DEVICES + 1])
+        return _RebuiltMerge(members[0], members[1 : DEVICES + 1])
 
     def begin(self) -> None:
         options = {"compensate_for_errors": True} | self.options
@@ -93,6 +114,21 @@ class ChangingSchemas(MergeMachine):
     def add_own_column(self, number: int) -> None:
         if "mine" not in self._columns(number):
             self.attempt(number, "alter table orders add column mine varchar(10)")
+
+    @rule(number=st.integers(1, DEVICES))
+    def rebuild_orders(self, number: int) -> None:
+        """As a migration does: the triggers are gone."""
+        device = self.merge.members[number]
+        if isinstance(device, ServerMember):
+            return
+        ((definition,),) = device.execute("select sql from sqlite_schema where type = 'table' and name = 'orders'")
+        copied = ", ".join(_columns(device, "orders"))
+        device.execute(
+            re.sub(r'^create table "?orders"?', "create table rebuilt", definition, flags=re.IGNORECASE),
+            f"insert into rebuilt ({copied}) select {copied} from orders",
+            "drop table orders",
+            "alter table rebuilt rename to orders",
+        )
 
     @precondition(lambda self: self.visits == "outside")
     @rule()

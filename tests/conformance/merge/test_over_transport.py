@@ -16,6 +16,7 @@ from builders.merge.merged_databases import PUBLICATION, FileMember, Merge
 from rowtide.merge.articles import DEFAULT_LIMITS, ExchangeType
 from rowtide.merge.catalogue import list_merged
 from rowtide.merge.errors.nodes import GenerationRefused, NodeRestored
+from rowtide.merge.errors.publishing import MergedTableAltered
 from rowtide.merge.errors.subscribing import UploadMalformed
 from rowtide.merge.nodes.connecting import address, open_node, open_synchronised
 from rowtide.merge.publishing.device_requests import synchronise_device
@@ -232,6 +233,24 @@ def test_a_device_follows_schema_changes(merged: Merge) -> None:
     device.execute("update extra set body = 'late' where id = 2")
     ask(merged)
     assert merged.hub.execute("select body from extra where id = 2") == [("late",)]
+
+
+def test_a_device_that_rebuilt_its_table_follows_nothing(merged: Merge) -> None:
+    begin(merged)
+    device = merged.subscribers[0]
+    device.execute(
+        "create table made (id integer primary key, name varchar(40), qty integer)",
+        "insert into made select id, name, qty from item",
+        "drop table item",
+        "alter table made rename to item",
+        "update item set qty = 77 where id = 1",
+    )
+    merged.hub.execute("alter table item add column colour varchar(10)")
+    with pytest.raises(MergedTableAltered, match="trigger"):
+        ask(merged)
+
+    merged.merge.reinitialize(PUBLICATION, device.url, upload_first=True)
+    assert merged.hub.execute("select qty from item where id = 1") == [(77,)]
 
 
 @pytest.mark.parametrize("is_direct", [False, True], ids=["by requests", "directly"])

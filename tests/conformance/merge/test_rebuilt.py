@@ -107,6 +107,63 @@ def test_work_after_a_schema_change_is_uploaded(merged: Merge, change: str) -> N
     assert merged.hub.rows("item", "id, name") == [(1, "own"), (2, "hub")]
 
 
+@pytest.mark.parametrize("is_named", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
+def test_a_device_rebuilds_as_the_publisher_alters(merged: Merge, is_named: bool) -> None:  # noqa: FBT001
+    """Following a schema change makes triggers again: what was changed without them is not lost, and not lost first."""
+    device = begin(merged)
+    rebuild(device, REBUILDS["with rowguids" if is_named else "in another order"])
+    device.execute("update item set name = 'own' where id = 1", "insert into item (id, name) values (5, 'new')")
+    merged.hub.execute("alter table item add column price integer default 7", "delete from item where id = 4")
+    (found,) = recover(merged)
+
+    assert (found.changed, found.inserted) == (1, 1)
+    merged.settle()
+    merged.require_equal("item", columns=f"{COLUMNS}, price")
+    assert merged.hub.rows("item", "id, name") == [(1, "own"), (2, "b"), (3, "c"), (5, "new")]
+
+
+def test_what_lacks_rowguids_is_copied_as_it_is_altered(merged: Merge) -> None:
+    device = begin(merged)
+    rebuild(device, REBUILDS["without rowguids"])
+    merged.hub.execute("alter table item add column price integer default 7")
+    merged.merge.reinitialize(PUBLICATION, device.url)
+
+    merged.settle(1)
+    merged.require_equal("item", columns=f"{COLUMNS}, price")
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "id integer primary key, name varchar(30), qty integer, rowguid {guid}",
+        pytest.param("id integer primary key, name varchar(30), qty integer", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_a_table_that_the_publisher_rebuilt_is_noticed(merged: Merge, definition: str) -> None:
+    """Also where it has another definition, which alone would be a schema change."""
+    device = begin(merged)
+    rebuild(merged.hub, definition)
+    merged.hub.execute(
+        "update item set name = 'hub' where id = 2", "insert into item (id) values (5)", "delete from item where id = 3"
+    )
+    device.execute("update item set qty = 10 where id = 1")
+    with pytest.raises(MergedTableAltered, match="of the publisher was altered: .*trigger"):
+        merged.sync()
+    with pytest.raises(MergedTableAltered, match="of the publisher was altered"):
+        merged.sync(1)
+
+    merged.merge.reinitialize(PUBLICATION, merged.subscribers[0].url, upload_first=True)
+    merged.merge.reinitialize(PUBLICATION, merged.subscribers[1].url)
+    merged.settle()
+    merged.require_equal("item", columns=COLUMNS)
+    expected = [(2, "hub", 2), (4, "d", 4), (5, None, None)]
+    if "{guid}" in definition:
+        assert merged.hub.rows("item", COLUMNS) == [(1, "a", 10), *expected]
+    else:
+        # What a device changed of a row that is another one now is kept as a conflict, if it is not at the publisher.
+        assert merged.hub.rows("item", COLUMNS)[1:] == expected
+
+
 @pytest.mark.exhaustive
 def test_both_sides_changes_of_a_row_are_a_conflict(merged: Merge) -> None:
     device = begin(merged)

@@ -177,6 +177,24 @@ def test_rows_with_each_others_unique_values_are_repaired(subscribed: Replicated
     assert results(subscribed) == ["passed"]
 
 
+def test_rows_are_repaired_where_no_value_is_free(subscribed: ReplicatedDatabase | ReplicatedFile) -> None:
+    """Types without further values, and checks: no row can get another value for a moment."""
+    places = "create table t (id int primary key, yes boolean not null, hash bytea not null, place int not null)"
+    subscribed.begin(places, t={})
+    for column in ("yes", "hash", "place"):
+        subscribed.subscriber.execute(f"create unique index on_{column} on t ({column})")
+    subscribed.publisher.execute(r"insert into t values (1, true, '\xaa', 1), (2, false, '\xbb', 2)")
+    subscribed.deliver()
+    subscribed.subscriber.execute("delete from t")
+    swapped = "(1, false, {0}bb', 2), (2, true, {0}aa', 1)"
+    prefix = "x'" if isinstance(subscribed, ReplicatedFile) else r"'\x"
+    subscribed.subscriber.execute(f"insert into t values {swapped.format(prefix)}")
+    done = repair(subscribed)
+
+    assert Counter(one.action for one in done) == {"updated": 2}
+    assert results(subscribed) == ["passed"]
+
+
 def test_triggers_act_as_with_delivery(replicated: ReplicatedDatabase) -> None:
     replicated.subscriber.execute(
         ORDERS,

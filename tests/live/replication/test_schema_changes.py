@@ -151,6 +151,31 @@ def test_a_column_that_a_file_has_gets_first_values(
     assert replicated_file.subscriber.execute(query) == replicated_file.publisher.execute(query)
 
 
+DOMAIN = "create domain rated as int default 7"
+
+
+def test_null_is_the_first_value_for_a_domain_with_a_default(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(DOMAIN, ORDERS, orders={})
+    replicated.publisher.execute(ROWS, "alter table orders add column rate rated default null")
+    replicated.deliver()
+
+    assert list_left_out(replicated) == ()
+    replicated.require_equal("orders")
+
+
+def test_a_domains_default_is_the_first_value_in_a_file(replicated_file: ReplicatedFile) -> None:
+    """With a check the server writes it into each row, and says nothing of it in the column."""
+    replicated_file.publish(DOMAIN, "alter domain rated add check (value > 0)", ORDERS, orders={})
+    replicated_file.publisher.execute(ROWS)
+    replicated_file.subscribe(SyncType.AUTOMATIC)
+    replicated_file.deliver()
+    replicated_file.publisher.execute("alter table orders add column rate rated")
+    replicated_file.deliver()
+
+    query = "select id, rate from orders order by id"
+    assert replicated_file.subscriber.execute(query) == replicated_file.publisher.execute(query)
+
+
 def test_first_values_are_those_in_any_sessions_settings(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.publisher.execute(ROWS)

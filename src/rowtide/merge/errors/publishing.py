@@ -120,7 +120,8 @@ class MergeArticleExists(AlreadyExists, number=8011):
     """The table is in the publication already, or merged with other options."""
 
     fact = "table {table} is already merged: {reason}"
-    hint = "Drop the article first, or publish it with the same options."
+    hint = """Drop the article first, or publish it with the same options. One that is being dropped waits for the
+        subscribers that have not synchronised since: synchronise them, or drop their subscriptions."""
     table: str
     reason: str
 

@@ -19,7 +19,8 @@ class RowsRefused(RowtideError, number=8007):
     """A node refuses rows: by a constraint, a trigger of the user's, or a type that cannot hold the value."""
 
     fact = "{table} refused a row ({code}): {reason}"
-    hint = "See `rowtide merge conflicts PUBLICATION`; each synchronisation tries the row again."
+    hint = """See `rowtide merge conflicts PUBLICATION`. Each synchronisation tries a row again that a node sent; repeat
+        `rowtide merge resolve` once the row fits what refused it."""
     table: str
     code: str
     reason: Said

@@ -39,7 +39,7 @@ from rowtide.merge.session.history import Summary
 from rowtide.merge.session.identity_ranges import forget_ranges, read_numberings, take_ranges
 from rowtide.merge.session.messages import DeviceState, GivenRanges, SyncRequest, Transport
 from rowtide.merge.session.over_transport import find_device, synchronise_over
-from rowtide.merge.session.pairing import Pairing
+from rowtide.merge.session.pairing import Pairing, require_tracked
 from rowtide.merge.session.serving import SessionAnswer, UploadedBatches, meet, serve, serve_upload
 
 Admit = Callable[[Pairing], None]
@@ -72,6 +72,8 @@ def synchronise_device(
     omissions: list[Omission] = []
 
     def follow(device: DeviceHalf, state: DeviceState) -> None:
+        if not reinitializes:
+            require_tracked(node, subscriber_name, device.known)
         follow_sent(device, transport.follow(state), on_omission=omissions.append)
 
     summary = synchronise_over(

@@ -22,7 +22,7 @@ from rowtide.merge.definitions import schema_changes
 from rowtide.merge.errors.publishing import DefinitionsDiffer
 from rowtide.merge.errors.subscribing import PartitionUnused, SubscriberHasTable
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.node_tables import TableAlteration, TableDescription
+from rowtide.merge.nodes.node_tables import NOT_THERE, TableAlteration, TableDescription
 from rowtide.merge.nodes.table_definitions import Omission, TableChange
 from rowtide.merge.partitions.belonging import link_members
 from rowtide.merge.partitions.candidates import CandidateMemberships
@@ -50,7 +50,15 @@ from rowtide.merge.row_hashes import (
 )
 from rowtide.merge.session.device_half import DeviceHalf
 from rowtide.merge.session.history import Summary
-from rowtide.merge.session.pairing import Pairing, SchemaVersion, pair, require_known_schema, require_same_ends
+from rowtide.merge.session.pairing import (
+    Pairing,
+    SchemaVersion,
+    find_lost,
+    pair,
+    require_known_schema,
+    require_same_ends,
+    require_tracked,
+)
 from rowtide.merge.session.synchronisation import synchronise, upload
 
 Parents = Mapping[str, str | None]
@@ -173,7 +181,8 @@ class _Following:
         change = TableChange(before, after, published.kind, published.statement, by_hand)
         subscriber.tables.lock(before)
         # What is left to the user is not there yet.
-        is_hashed_again = _is_hashed_otherwise(before, after) and not by_hand
+        # A table without triggers is to be filled again, and its rows may have no rowguids.
+        is_hashed_again = _is_hashed_otherwise(before, after) and not by_hand and find_lost(subscriber, before) is None
         known = read_hashes(subscriber.connection, before) if is_hashed_again else {}
         # Before the alteration. Afterwards a row that a program changed cannot be distinguished from one that only has
         # other columns.
@@ -357,6 +366,8 @@ def _upload_earlier(
     notice(hub, pairing.publication)
     pairing = pair(hub, subscriber, *names)
     require_known_schema(hub, pairing)
+    # Following makes the triggers again, and what was changed without them would stay unknown.
+    require_tracked(subscriber, pairing.at_hub.subscriber, pairing.known)
     uploaded.append(upload(hub, subscriber, pairing, on_progress))
     hub.forget_tables()
     follow(hub, subscriber, pair(hub, subscriber, *names), on_omission=omissions.append)
@@ -400,8 +411,11 @@ def prepare_again(
     """
     names = publication, subscriber_name
     summary = None
+    pairing = pair(hub, subscriber, *names)
+    _restore_rowguids(hub, pairing.articles)
+    notice(hub, pairing.publication, reinitializes=True)
     if on_upload is None:
-        notice(hub, pair(hub, subscriber, *names).publication)
+        _restore_rowguids(subscriber, pairing.known)
     else:
         summary = upload_all(hub, subscriber, *names, on_upload, on_recovered, absent_is_delete=absent_is_delete)
     pairing = pair(hub, subscriber, *names)
@@ -411,3 +425,11 @@ def prepare_again(
         follow(hub, subscriber, pairing)
         pairing = pair(hub, subscriber, *names)
     return summary, pairing
+
+
+def _restore_rowguids(node: Node, articles: Iterable[Article]) -> None:
+    """Give rows of tables that a program rebuilt the rowguids that they lack; lost triggers stay away."""
+    for article in articles:
+        if find_lost(node, article) not in (None, NOT_THERE):
+            with node.transaction(), node.rebuilt.rewriting(article):
+                pass

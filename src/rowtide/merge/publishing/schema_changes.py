@@ -34,6 +34,7 @@ from rowtide.merge.errors.publishing import (
     ColumnNeeded,
     FilterRefused,
     KeyChanged,
+    MergedTableAltered,
     ResolverUnknown,
     SchemaChangeUnknown,
 )
@@ -44,7 +45,7 @@ from rowtide.merge.nodes.table_definitions import TableChange, write_shape
 from rowtide.merge.partitions.filters import follow_renames
 from rowtide.merge.publishing.filter_checks import check_filter, check_join
 from rowtide.merge.publishing.vertical_partitions import order_articles, restrict
-from rowtide.merge.session.pairing import SchemaVersion
+from rowtide.merge.session.pairing import HUB, SchemaVersion, find_lost
 
 SchemaStatus = Literal["active", "skipped"]
 _OPTIONS = (
@@ -116,16 +117,16 @@ def _unique_columns(described: TableDescription) -> tuple[str, ...]:
     )
 
 
-def notice(hub: Node, publication: Publication) -> None:
+def notice(hub: Node, publication: Publication, *, reinitializes: bool = False) -> None:
     """Take what was altered in the hub's tables into the definitions of a publication's articles. Idempotent.
 
-    Raises `KeyChanged`, `ColumnNeeded`, `NodeBusy`.
+    `reinitializes` as for `redefine`. Raises `KeyChanged`, `ColumnNeeded`, `NodeBusy`, `MergedTableAltered`.
     """
     listed = list_all_articles(hub.connection, publication.pubid)
     examination = hub.tables.examine(listed)
     for article in listed if publication.publisher == read_nickname(hub.connection) else ():
         if examination.fingerprints.get(article.nickname) not in (None, article.fingerprint):
-            retry_busy(partial(redefine, hub, article))
+            retry_busy(partial(redefine, hub, article, reinitializes=reinitializes))
 
 
 def read_version(connection: Connection, publication: Publication) -> SchemaVersion:
@@ -216,12 +217,18 @@ def redefine(
     change: Callable[[Publication, Article], Article] = lambda _publication, article: article,
     *,
     clause: str | None = None,
+    reinitializes: bool = False,
 ) -> None:
     """Define a table's articles as the table is now, in all publications of this node that have it, in one transaction.
 
-    `change` is made to each definition in addition; `clause`, of `alter table`, to the table before. Raises
-    `KeyChanged`, `ColumnNeeded`, `TableNotAltered`, `NodeBusy`.
+    `change` is made to each definition in addition; `clause`, of `alter table`, to the table before. A table that has
+    lost its triggers is refused; one of which subscribers are reinitialized stays without them. Raises `KeyChanged`,
+    `ColumnNeeded`, `TableNotAltered`, `NodeBusy`, `MergedTableAltered`.
     """
+    lost = find_lost(hub, noticed)
+    if lost is not None and not reinitializes:
+        # With new triggers nobody would see that changes without them are unknown.
+        raise MergedTableAltered(HUB, noticed.qualified_name, lost)
     with hub.transaction():
         hub.tables.lock(noticed)
         if clause is not None:
@@ -254,7 +261,8 @@ def redefine(
             _follow_elsewhere(hub.connection, publication, others[publication.pubid], article, renamed)
             order_articles(hub, publication)
             _require_filters(hub, publication, now)
-        hub.tables.track(after)
+        if lost is None:
+            hub.tables.track(after)
         hub.tables.renew_views()
         failpoint("merge_schema_change.noticed")
     hub.forget_tables()

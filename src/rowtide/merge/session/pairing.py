@@ -382,6 +382,24 @@ def find_damages(node: Node, articles: Sequence[Article], examination: Examinati
     return {nickname: damage for nickname, damage in found if damage is not None}
 
 
+def find_lost(node: Node, article: Article) -> str | None:
+    """Return which triggers a table has lost, and whether it has lost its rowguids; None if none and not.
+
+    Other columns are left out: what takes them away is a schema change, which can be followed.
+    """
+    tracked = article.only(())
+    damage = node.tables.find_damage(tracked)
+    if damage is not None and node.tables.attach_partitions(article):
+        return node.tables.find_damage(tracked)
+    return damage
+
+
+def require_tracked(node: Node, name: str, articles: Sequence[Article]) -> None:
+    """Raise `MergedTableAltered` if changes of a node's tables are not tracked any more."""
+    for article in articles:
+        _require_whole(name, article, find_lost(node, article))
+
+
 def _require_whole(name: str, article: Article, damage: str | None) -> None:
     """Raise `MergedTableAltered` if triggers or columns are missing: changes would be lost, or every row refused."""
     if damage is not None:

@@ -499,6 +499,10 @@ def _require_first_values(alteration: Alteration, added: AlteredColumn, has_valu
     # A column that is not null and has no default is one of numbers, if the table had rows.
     has_numbers = default is None and not added.is_nullable
     is_null = default is None or re.fullmatch(r"null(::.*)?", default, re.IGNORECASE) is not None
+    if default is None and added.missing_value is None and added.base_type_text is not None:
+        # A domain's default is no column's, and where the domain has constraints the server writes it into each row.
+        is_null = not has_values(alteration.source_id, added.number)
+        default = f"of type {added.type_text}"
     if added.missing_value is None and (has_numbers or not is_null):
         what = "the numbers" if has_numbers else f"the values by its default {default}"
         raise Unfollowed(f"column {added.name} was added, and the log does not have {what} of the rows that were there")

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from rowtide.core.operations import Operation
 from rowtide.core.values import frozen
-from rowtide.databases.sqlite.catalogue import Table, UniqueKey, find_table
+from rowtide.databases.sqlite.catalogue import Table, UniqueKey, find_table, read_triggers
 from rowtide.databases.sqlite.sql_text import item_of, quote
 from rowtide.databases.sqlite.values import stored_type
 from rowtide.databases.types.registry import kind_of
@@ -225,7 +225,22 @@ class SqliteRepair:
 
     def try_together(self, changes: Sequence[RowCorrection]) -> Mapping[RowCorrection, str]:
         """See `RepairTransaction`; SQLite has no deferrable unique constraints, and no foreign key acts."""
+        refused = self._try_all(changes)
+        moved = {one for one in refused if one.operation is Operation.UPDATE and self._is_replaceable(one.article)}
+        if not moved:
+            return refused
+        # Checks may leave no free value that a row could get for a moment.
+        deletions = [replace(one, operation=Operation.DELETE) for one in moved]
+        insertions = [replace(one, operation=Operation.INSERT) if one in moved else one for one in changes]
+        return refused if self._try_all(insertions, after=deletions) else {}
+
+    def _try_all(
+        self, changes: Sequence[RowCorrection], *, after: Sequence[RowCorrection] = ()
+    ) -> dict[RowCorrection, str]:
+        """Make all changes or none; return why some are refused."""
         with self._savepoint() as undo:
+            for change in after:
+                self.try_change(change)
             for change in changes:
                 self._release_values(change)
             waiting: Sequence[RowCorrection] = changes
@@ -238,6 +253,14 @@ class SqliteRepair:
             if refused:
                 undo()
         return refused
+
+    def _is_replaceable(self, article: Article) -> bool:
+        """Whether nobody sees that a row is deleted and inserted instead of updated."""
+        table = find_table(self.file.connection, article.table)
+        published = {column.name.lower() for column in article.columns}
+        own = [column for column in table.columns if column.name.lower() not in published] if table is not None else []
+        is_seen = bool(read_triggers(self.file.connection, article.table))
+        return not is_seen and all(column.is_generated for column in own)
 
     def _release_values(self, change: RowCorrection) -> None:
         """Set values of unique indexes that an update changes to null, else to others that no row has."""
@@ -329,8 +352,12 @@ def _free_value(table: Table, name: str) -> str:
 
 def _run_at_key(connection: sqlite3.Connection, change: RowCorrection, updating: str) -> None:
     columns = change.article.key_columns
-    where = " and ".join(f"{quote(column.name)} = ?" for column in columns)
     kinds = [stored_type(column.value_type_text) for column in columns]
+    # Whatever the column says: a and A are two rows at the publisher.
+    pairs = zip(columns, kinds, strict=True)
+    where = " and ".join(
+        f"{quote(column.name)} = ?{' collate binary' if kind.is_text else ''}" for column, kind in pairs
+    )
     key = [None if text is None else kind.convert(text) for kind, text in zip(kinds, change.key, strict=True)]
     connection.execute(f"{updating} where {where}", key)
 

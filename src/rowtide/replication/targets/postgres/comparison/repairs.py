@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -65,10 +66,25 @@ class PostgresRepair:
 
     def try_together(self, changes: Sequence[RowCorrection]) -> Mapping[RowCorrection, str]:
         """See `RepairTransaction`."""
+        refused = self._try_all(changes)
+        moved = {one for one in refused if one.operation is Operation.UPDATE and self._is_replaceable(one.article)}
+        if not moved:
+            return refused
+        # Some types, and checks, have no free value that a row could get for a moment.
+        deletions = [replace(one, operation=Operation.DELETE) for one in moved]
+        insertions = [replace(one, operation=Operation.INSERT) if one in moved else one for one in changes]
+        return refused if self._try_all(insertions, after=deletions) else {}
+
+    def _try_all(
+        self, changes: Sequence[RowCorrection], *, after: Sequence[RowCorrection] = ()
+    ) -> dict[RowCorrection, str]:
+        """Make all changes or none, with constraints checked at the end; return why some are refused."""
         refused: dict[RowCorrection, str] = {}
         try:
             with self.connection.transaction():
                 self._set_constraints("deferred")
+                for change in after:
+                    self._run(change)
                 # Rows that exchange unique values would be refused in any order.
                 self._release_values(changes)
                 refused = self._run_all(changes)
@@ -76,9 +92,17 @@ class PostgresRepair:
                 if refused:
                     raise psycopg.Rollback
                 self._check()
-        except psycopg.Error as error:
+        except (psycopg.Error, _NoRowChanged) as error:
             return dict.fromkeys(changes, _reason(error))
         return refused
+
+    def _is_replaceable(self, article: Article) -> bool:
+        """Whether nobody sees that a row is deleted and inserted instead of updated."""
+        names = [column.name for column in article.columns]
+        with translated():
+            return self.connection.execute(
+                _IS_REPLACEABLE, {"table": quote_qualified(article.schema, article.table), "names": names}
+            ).fetchone() == (True,)
 
     def _run_all(self, changes: Sequence[RowCorrection]) -> dict[RowCorrection, str]:
         """Make changes as long as one makes way for another; return why others are refused."""
@@ -294,6 +318,16 @@ def reason_of(error: psycopg.Error) -> str:
     return " ".join((error.diag.message_primary or str(error)).split())
 
 
+_IS_REPLACEABLE = """
+select not c.relhasrules
+    and not exists (select from pg_trigger where tgrelid = c.oid and not tgisinternal)
+    and not exists (select from pg_constraint where confrelid = c.oid and confdeltype in ('c', 'n', 'd'))
+    and not exists (
+        select from pg_attribute
+        where attrelid = c.oid and attnum > 0 and not attisdropped and attgenerated = '' and attname <> all (%(names)s))
+from pg_class c where c.oid = to_regclass(%(table)s)
+"""
+"""Whether a table has no triggers or rules, no columns of the subscriber's own, and no rows that would go with its."""
 _RECORD = f'insert into {SCHEMA}."MSrepairs" (subscription_guid, repair_id, ordinal, record) values (%s, %s, %s, %s)'
 _RECORDS = f"""
 select repair_id, ordinal, record from {SCHEMA}."MSrepairs" where subscription_guid = %s order by repair_id, ordinal

@@ -175,12 +175,13 @@ def _add(
     """
     name, altering = quote(column.name), f"alter table {quote_qualified(*table)}"
     first = "null" if value is None else f"{quote_literal(value)}::{column.type_text}"
-    added = f"{altering} add column {_definition(column, collation)}{_default(column, value)}"
+    default = _default(column, value)
+    added = f"{altering} add column {_definition(column, collation)}{default}"
     values = {
         "table": quote_literal(quote_qualified(*table)),
         "name": quote_literal(column.name),
         "type": quote_literal(column.type_text),
-        "add": writer.inner(added if value is None else f"{added}; {altering} alter column {name} drop default"),
+        "add": writer.inner(f"{added}; {altering} alter column {name} drop default" if default else added),
         # As text: not every type has an operator for it. By its output, which no cast of the type's owner can be.
         "fill": writer.inner(
             f"update {quote_qualified(*table)} set {name} = {first} where not {same_text_condition(name, first)}"
@@ -325,4 +326,7 @@ def _type(column: PublishedColumn, collation: str | None) -> str:
 
 
 def _default(column: PublishedColumn, value: str | None) -> str:
-    return "" if value is None else f" default {quote_literal(value)}::{column.type_text}"
+    if value is None:
+        # A domain may have a default of its own, which rows would get.
+        return "" if column.type_text == column.value_type_text else " default null"
+    return f" default {quote_literal(value)}::{column.type_text}"
