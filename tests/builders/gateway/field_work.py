@@ -69,7 +69,7 @@ class FieldWork:
         """Return a new device that reaches a gateway, and its code."""
         number = len(self.devices)
         device = Device(self.folder / f"field_{number}.db", url_of(port))
-        # Long enough for the locks of a killed process to go.
+        # A gateway asks for seconds, which are for devices that it has too many of.
         device.client.pause = lambda seconds: time.sleep(min(seconds, 0.1))
         self.devices.append(FieldDevice(device, f"r{number}"))
         code = self.merged.merge.add_device(f"tablet-{number}", publication=PUBLICATION, host_name=f"r{number}")
