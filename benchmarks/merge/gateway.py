@@ -349,17 +349,30 @@ def _slow_network(upstream: int) -> Iterator[_Network]:
     network, loop = _Network(), asyncio.new_event_loop()
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, close: Callable[[], None]) -> None:
-        carried = 0
-        while piece := await reader.read(16_384):
-            if network.is_slow:
-                await asyncio.sleep(_ROUND_TRIP_S / 2 + len(piece) / _BYTES_PER_S)
-            carried += len(piece)
-            writer.write(piece)
-            await writer.drain()
-            if network.cut_after is not None and network.cuts < _CUTS and carried >= network.cut_after:
-                network.cuts += 1
-                break
-        close()
+        pieces: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(64)
+
+        async def take() -> None:
+            # Pieces follow each other as fast as the rate lets them; each arrives half a round trip later.
+            free_at, piece = 0.0, b"-"
+            while piece:
+                piece = await reader.read(16_384)
+                free_at = max(free_at, loop.time()) + (len(piece) / _BYTES_PER_S if network.is_slow else 0)
+                await pieces.put((free_at + (_ROUND_TRIP_S / 2 if network.is_slow else 0), piece))
+
+        taking, carried = asyncio.create_task(take()), 0
+        try:
+            while (came := await pieces.get())[1]:
+                due, piece = came
+                await asyncio.sleep(due - loop.time())
+                carried += len(piece)
+                writer.write(piece)
+                await writer.drain()
+                if network.cut_after is not None and network.cuts < _CUTS and carried >= network.cut_after:
+                    network.cuts += 1
+                    break
+        finally:
+            taking.cancel()
+            close()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", upstream)

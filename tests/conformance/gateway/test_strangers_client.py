@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from builders.faults.cut_network import cut_network
-from builders.gateway.served_hubs import Gateway, serving_hub
+from builders.gateway.served_hubs import Gateway, run_at, serving_hub
 from builders.merge.merged_databases import PUBLICATION, FileMember, Merge
 
 PROGRAMS = Path(__file__).parents[3] / ".venv" / "proxies"
@@ -51,8 +49,7 @@ class Stranger:
         assert ended.returncode == 0, ended.stderr
 
     def write(self, *statements: str) -> list[Any]:
-        with closing(sqlite3.connect(self.path, isolation_level=None)) as program:
-            return [program.execute(sql).fetchall() for sql in statements][-1]
+        return run_at(self.path, *statements)
 
     def rows(self) -> list[Any]:
         return self.write(f"select {COLUMNS} from item order by id")

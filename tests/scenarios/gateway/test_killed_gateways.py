@@ -79,6 +79,7 @@ def test_a_device_goes_on_at_the_other_gateway(
 
 
 @pytest.mark.exhaustive
+@pytest.mark.timeout(3600)  # each hit is a device of its own: on a busy machine dozens take longer than a test may
 @pytest.mark.parametrize("failpoint", AT_GATEWAY)
 def test_nothing_is_lost_wherever_a_gateway_is_killed(
     work: FieldWork, healthy: GatewayProcess, tmp_path: Path, failpoint: str
