@@ -43,7 +43,7 @@ install: $(INSTALLED) ## Install the pinned packages into .venv
 demo: java install ## Capture a real PostgreSQL under load into Delta, and prove it equal row by row
 	@$(BIN)/rowtide demo $(ARGS)
 
-check: install lint ## Lint, check types, and run the tests that need no server
+check: install lint $(PROXIES) ## Lint, check types, and run the tests that need no server
 	$(BIN)/pytest -q $(IN_PARALLEL) -m "$(WITHOUT_SERVERS)" $(wildcard tests/unit tests/properties tests/conformance tests/integration/tracking tests/integration/diagnosis)
 
 test: java go chromium ## Run the tests that a change is judged by
@@ -135,9 +135,9 @@ $(PGBOUNCER): $(BIN)/uv scripts/fetch-pgbouncer
 	@scripts/fetch-pgbouncer $(@D)
 	@touch $@
 
-# Ten megabytes: nginx and Caddy.
+# Ten megabytes: nginx, Caddy, curl and sqlite3.
 $(PROXIES): $(BIN)/uv scripts/fetch-proxies
-	@echo "Fetching nginx and Caddy for the tests ..."
+	@echo "Fetching nginx, Caddy, curl and sqlite3 for the tests ..."
 	@scripts/fetch-proxies $(@D)
 	@touch $@
 

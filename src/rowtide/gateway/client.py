@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from email.message import Message
+from functools import cache
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any, TypeVar
@@ -176,7 +177,7 @@ class GatewayClient:
             "Content-Type": CONTENT_TYPE,
             "Accept": f"{CONTENT_TYPE}, {problems.CONTENT_TYPE}",
             "Accept-Encoding": "gzip",
-            CLIENT_HEADER: f"rowtide/{version('rowtide')}",
+            CLIENT_HEADER: _client_version(),
             **({"Content-Encoding": "gzip"} if is_packed else {}),
             **({"Authorization": f"Bearer {self.token}"} if self.token else {}),
             **({KEY_HEADER: key} if key else {}),
@@ -256,6 +257,12 @@ def _read_problem(content: bytes) -> RowtideError | None:
         return problems.read_problem(parse(content))
     except (Misfit, MessageMalformed):
         return None
+
+
+@cache
+def _client_version() -> str:
+    """Return how this client calls itself; a package's version is read from a file."""
+    return f"rowtide/{version('rowtide')}"
 
 
 def _reason(error: Exception) -> str:

@@ -56,9 +56,17 @@ def find_publication(connection: Connection, name: str) -> Publication | None:
 
 
 def has_devices(connection: Connection) -> bool:
-    """Whether a node has the table of devices, which is made with the first of them, or a view of it."""
-    schemas = connection.get_execution_options().get("schema_translate_map") or {}
-    return inspect(connection).has_table(devices.name, schema=schemas.get(None))
+    """Whether a node has the table of devices, which is made with the first of them, or a view of it.
+
+    One that was found stays: a session that has answered a device asks no more.
+    """
+    if not connection.info.get(_HAS_DEVICES):
+        schemas = connection.get_execution_options().get("schema_translate_map") or {}
+        connection.info[_HAS_DEVICES] = inspect(connection).has_table(devices.name, schema=schemas.get(None))
+    return bool(connection.info[_HAS_DEVICES])
+
+
+_HAS_DEVICES = "rowtide_has_devices"
 
 
 def get_publication(connection: Connection, name: str) -> Publication:

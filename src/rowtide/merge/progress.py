@@ -7,10 +7,23 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Connection, Insert, Select, bindparam, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Insert,
+    Select,
+    Update,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from rowtide.core.values import frozen
-from rowtide.merge.articles import Partition, SubscriberType, Subscription, Waiting
+from rowtide.merge.articles import ExchangeType, Partition, SubscriberType, Subscription, Waiting
 from rowtide.merge.definitions import (
     genhistory,
     partition_groups,
@@ -146,6 +159,27 @@ def require_session(connection: Connection, subscription: Subscription) -> None:
 def set_subscription(connection: Connection, subid: str, **values: object) -> None:
     """Set columns of a subscription, in the caller's transaction."""
     connection.execute(_SET, {**values, "of_subid": subid})
+
+
+def set_exchanged(connection: Connection, subid: str, exchange: ExchangeType, **values: object) -> None:
+    """Store at the hub, in the caller's transaction, that a subscription has exchanged now, with other columns."""
+    connection.execute(_EXCHANGED[exchange], {**values, "of_subid": subid, "now": datetime.now(UTC)})
+
+
+def _setting_dates(exchange: ExchangeType) -> Update:
+    """Return the statement that sets the dates of what was exchanged.
+
+    Those of the other direction stay; they are read within the statement, as asking for them would be a round trip.
+    """
+    c, now = subscriptions.c, bindparam("now", type_=subscriptions.c.last_sync_date.type)
+    uploaded = now if exchange.uploads else func.coalesce(c.last_upload_date, c.last_sync_date)
+    downloaded = now if exchange.downloads else func.coalesce(c.last_download_date, c.last_sync_date)
+    # A download may wait for its acknowledgement for ever: the retention period begins with the upload then.
+    both = case((uploaded < downloaded, uploaded), else_=func.coalesce(downloaded, uploaded))
+    return _SET.values(last_upload_date=uploaded, last_download_date=downloaded, last_sync_date=both)
+
+
+_EXCHANGED = {exchange: _setting_dates(exchange) for exchange in ExchangeType}
 
 
 def read_last_validation(connection: Connection, subid: str) -> datetime | None:

@@ -24,6 +24,8 @@ class CutNetwork:
     """The number of bytes, in both directions together."""
     cut_at: int | None = None
     """The connection that passes this byte is cut, once: an even one is closed, an odd one reset."""
+    again: Callable[[], int] | None = None
+    """After how many bytes more it is cut again: a device may go on over a new connection without a pause."""
     cuts: int = 0
     port: int = 0
     connections: int = 0
@@ -73,6 +75,8 @@ class CutNetwork:
                 if cut is not None and cut < self.passed + len(piece):
                     piece = piece[: max(0, cut - self.passed)]
                     self.cut_at, self.cuts = None, self.cuts + 1
+                    if self.again is not None:
+                        self.cut_after(self.again())
                     writer.write(piece)
                     await writer.drain()
                     return cut % 2 == 1

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-import sqlite3
 import time
 from collections.abc import Iterable
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from builders.gateway.served_hubs import HUB
+from builders.gateway.served_hubs import HUB, run_at
 from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.gateway.device import Device
 
@@ -29,8 +27,7 @@ class FieldDevice:
 
     def run(self, *statements: str) -> list[Any]:
         """Run statements as a program of the device; return the rows of the last."""
-        with closing(sqlite3.connect(self.device.path, isolation_level=None)) as program:
-            return [program.execute(sql).fetchall() for sql in statements][-1]
+        return run_at(self.device.path, *statements)
 
     def turn_to(self, port: int) -> None:
         """Reach the gateway at another port of this machine from now on."""
@@ -69,7 +66,7 @@ class FieldWork:
         """Return a new device that reaches a gateway, and its code."""
         number = len(self.devices)
         device = Device(self.folder / f"field_{number}.db", url_of(port))
-        # Long enough for the locks of a killed process to go.
+        # A gateway asks for seconds, which are for devices that it has too many of.
         device.client.pause = lambda seconds: time.sleep(min(seconds, 0.1))
         self.devices.append(FieldDevice(device, f"r{number}"))
         code = self.merged.merge.add_device(f"tablet-{number}", publication=PUBLICATION, host_name=f"r{number}")

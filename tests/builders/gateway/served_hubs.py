@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import http.client
 import json
+import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from builders.merge.merged_databases import PUBLICATION, FileMember, Merge
@@ -88,6 +90,12 @@ def serving_hub(
         hubs, Address("127.0.0.1", 0), options, limits=limits, issuer=issuer, publications=publications
     ) as address:
         yield Gateway(address, merged)
+
+
+def run_at(path: Path, *statements: str) -> list[Any]:
+    """Run statements in one transaction, as a program of a device; return the rows of the last."""
+    with closing(sqlite3.connect(path)) as program, program:
+        return [program.execute(sql).fetchall() for sql in statements][-1]
 
 
 def file_of(merged: Merge, number: int = 0) -> FileMember:

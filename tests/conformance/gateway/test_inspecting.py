@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from builders.gateway.served_hubs import Gateway, serving_hub
+from builders.gateway.served_hubs import Gateway, run_at, serving_hub
 from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.gateway.device import Device
 from rowtide.merge.catalogue import get_publication
@@ -43,16 +41,8 @@ def tablet(gateway: Gateway, tmp_path: Path) -> Iterator[Device]:
         yield made
 
 
-def write(path: Path, *statements: str) -> None:
-    with closing(sqlite3.connect(path)) as program:
-        for sql in statements:
-            program.execute(sql)
-        program.commit()
-
-
 def rowguids(path: Path, condition: str) -> set[str]:
-    with closing(sqlite3.connect(path)) as program:
-        return {row[0] for row in program.execute(f"select rowguid from item where {condition}")}
+    return {rowguid for (rowguid,) in run_at(path, f"select rowguid from item where {condition}")}
 
 
 @pytest.mark.parametrize("checksum", [False, True], ids=["counts", "values"])
@@ -68,7 +58,7 @@ def test_equal_rows_are_found_equal(gateway: Gateway, tablet: Device, *, checksu
 
 
 def test_a_differing_value_is_named(gateway: Gateway, tablet: Device) -> None:
-    write(tablet.path, "update item set name = 'other' where id = 3")
+    run_at(tablet.path, "update item set name = 'other' where id = 3")
     assert tablet.validate()[0].is_equal
     (found,) = tablet.validate(checksum=True)
     assert not found.is_equal
@@ -79,7 +69,7 @@ def test_a_differing_value_is_named(gateway: Gateway, tablet: Device) -> None:
 
 def test_a_missing_row_is_named(gateway: Gateway, tablet: Device) -> None:
     gone = rowguids(tablet.path, "id = 1")
-    write(tablet.path, "delete from item where id = 1")
+    run_at(tablet.path, "delete from item where id = 1")
     (found,) = tablet.validate(checksum=True)
     assert (found.publisher_rows, found.subscriber_rows, found.is_equal) == (3, 2, False)
     assert set(found.differing) == gone
@@ -93,7 +83,7 @@ def test_tables_of_another_schema_are_not_compared(gateway: Gateway, tablet: Dev
 
 def test_what_is_pending_is_listed_as_with_both_databases(gateway: Gateway, tablet: Device) -> None:
     assert tablet.list_pending() == []
-    write(
+    run_at(
         tablet.path,
         "update item set name = 'A' where id = 1",
         "delete from item where id = 2",

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from builders.gateway.served_hubs import Gateway, serving_hub
+from builders.gateway.served_hubs import Gateway, run_at, serving_hub
 from builders.merge.merged_databases import PUBLICATION, FileMember, Merge
 from rowtide.gateway.device import Device
 from rowtide.merge.errors.nodes import NodeBusy, NodeRestored
@@ -38,21 +36,13 @@ def tablet(gateway: Gateway, tmp_path: Path) -> Iterator[Device]:
         made.client.pause = gateway.pauses.append
         made.register(gateway.merged.merge.add_device("tablet", publication=PUBLICATION, host_name="north"))
         made.sync()
-        write(made.path, "create table own (note text)", "insert into own values ('kept')")
+        run_at(made.path, "create table own (note text)", "insert into own values ('kept')")
         made.sync()
         yield made
 
 
-def write(path: Path, *statements: str) -> None:
-    with closing(sqlite3.connect(path)) as program:
-        for sql in statements:
-            program.execute(sql)
-        program.commit()
-
-
 def rows(path: Path, sql: str = "select id, name from item order by id") -> list[Any]:
-    with closing(sqlite3.connect(path)) as program:
-        return program.execute(sql).fetchall()
+    return run_at(path, sql)
 
 
 def at_hub(gateway: Gateway) -> list[Any]:
@@ -60,12 +50,12 @@ def at_hub(gateway: Gateway) -> list[Any]:
 
 
 def test_a_device_that_is_filled_again_goes_on(gateway: Gateway, tablet: Device) -> None:
-    write(tablet.path, "update item set name = 'lost' where id = 1", "delete from item where id = 2")
+    run_at(tablet.path, "update item set name = 'lost' where id = 1", "delete from item where id = 2")
     assert tablet.reinitialize() is None
     assert rows(tablet.path) == [(1, "a"), (2, "b")]
     assert rows(tablet.path, "select note from own") == [("kept",)]
     assert [one.name for one in tablet.path.parent.iterdir() if one.name.startswith("field.db.")] == ["field.db.token"]
-    write(
+    run_at(
         tablet.path,
         "update item set name = 'new' where id = 1",
         "insert into item (name, region) values ('n', 'north')",
@@ -80,7 +70,7 @@ def test_a_device_that_is_filled_again_goes_on(gateway: Gateway, tablet: Device)
 
 
 def test_what_was_changed_is_uploaded_first(gateway: Gateway, tablet: Device) -> None:
-    write(tablet.path, "update item set name = 'mine' where id = 1")
+    run_at(tablet.path, "update item set name = 'mine' where id = 1")
     gateway.merged.hub.execute("update item set name = 'B' where id = 2")
     summary = tablet.reinitialize(upload_first=True)
     assert summary is not None
@@ -93,19 +83,19 @@ def test_a_copied_file_is_filled_again(gateway: Gateway, tablet: Device) -> None
     copy = tablet.path.with_name("copy.db")
     shutil.copy(tablet.path, copy)
     for _ in range(2):
-        write(tablet.path, "update item set name = name || 'x' where id = 1")
+        run_at(tablet.path, "update item set name = name || 'x' where id = 1")
         tablet.sync()
     shutil.copy(copy, tablet.path)
     with pytest.raises(NodeRestored):
         tablet.sync()
     tablet.reinitialize()
-    write(tablet.path, "update item set name = 'after' where id = 1")
+    run_at(tablet.path, "update item set name = 'after' where id = 1")
     tablet.sync()
     assert rows(tablet.path) == at_hub(gateway) == [(1, "after"), (2, "b")]
 
 
 def test_a_device_with_an_earlier_schema_is_filled_again(gateway: Gateway, tablet: Device) -> None:
-    write(tablet.path, "update item set name = 'mine' where id = 1")
+    run_at(tablet.path, "update item set name = 'mine' where id = 1")
     gateway.merged.merge.alter_article(PUBLICATION, "item", "add column note varchar(20) default 'new'")
     tablet.reinitialize(upload_first=True)
     assert rows(tablet.path, "select id, name, note from item order by id") == [(1, "mine", "new"), (2, "b", "new")]
@@ -117,7 +107,7 @@ def test_rows_that_are_changed_meanwhile_are_not_lost(tablet: Device, monkeypatc
 
     def and_change(self: Device, *given: Any, **options: Any) -> Any:
         done = exchange(self, *given, **options)
-        write(self.path, "update item set name = 'late' where id = 1")
+        run_at(self.path, "update item set name = 'late' where id = 1")
         return done
 
     with monkeypatch.context() as patched:

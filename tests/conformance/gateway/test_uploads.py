@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from builders.gateway.served_hubs import Gateway, serving_hub
+from builders.gateway.served_hubs import Gateway, run_at, serving_hub
 from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.gateway.client import GatewayClient
 from rowtide.gateway.device import Device
@@ -70,21 +68,13 @@ class CutClient(GatewayClient):
         return answer
 
 
-def write(path: Path, *statements: str) -> None:
-    with closing(sqlite3.connect(path)) as program:
-        for sql in statements:
-            program.execute(sql)
-        program.commit()
-
-
 def insert(path: Path, first: int, last: int) -> None:
     numbered = f"with recursive n (id) as (values ({first}) union all select id + 1 from n where id < {last})"
-    write(path, f"{numbered} insert into part (id, name) select id, 'n' || id from n")
+    run_at(path, f"{numbered} insert into part (id, name) select id, 'n' || id from n")
 
 
 def rows(path: Path, table: str = "part") -> list[Any]:
-    with closing(sqlite3.connect(path)) as program:
-        return program.execute(f"select * from {table} order by id").fetchall()
+    return run_at(path, f"select * from {table} order by id")
 
 
 def at_hub(gateway: Gateway, table: str = "part") -> list[Any]:
@@ -127,7 +117,7 @@ def test_a_cut_upload_goes_on_after_what_was_confirmed(gateway: Gateway, tmp_pat
     assert 20 < there < 64
     last = max(gateway.merged.merge.list_history(PUBLICATION), key=lambda one: one.session_id)
     assert (last.state, last.inserts) == ("running", there)
-    write(path, "update part set name = 'again' where id = 1", "delete from part where id = 2")
+    run_at(path, "update part set name = 'again' where id = 1", "delete from part where id = 2")
     with serving_hub(gateway.merged, limits=FEW) as elsewhere, another(elsewhere, path) as tablet:
         summary = tablet.sync()
         # What had come is not sent again, but for the part whose answer was lost.
@@ -144,7 +134,7 @@ def test_rows_that_need_later_ones_are_not_refused(gateway: Gateway, tmp_path: P
         insert(path, 1, 8)
         tablet.sync()
         # Some have the unique value of another; the new ones have a row above them that may come later.
-        write(
+        run_at(
             path,
             "update part set name = 'x' || id where id < 5",
             "update part set name = 'n' || (5 - id) where id < 5",
@@ -165,7 +155,7 @@ def test_one_row_that_is_too_large_is_named(gateway: Gateway, tmp_path: Path) ->
     small = GatewayLimits(body_bytes=10_000)
     with device_of(gateway, path), serving_hub(gateway.merged, limits=small) as narrow:
         insert(path, 1, 3)
-        write(path, "insert into part (id, name) values (4, hex(randomblob(20000)))")
+        run_at(path, "insert into part (id, name) values (4, hex(randomblob(20000)))")
         with another(narrow, path) as narrowed, pytest.raises(BodyTooLarge):
             narrowed.sync()
         assert len(at_hub(gateway)) in (2, 3)

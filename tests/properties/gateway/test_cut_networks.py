@@ -17,8 +17,8 @@ from fixtures.merged import open_member
 from rowtide.core.errors import Retryable
 
 KINDS = [pytest.param("file"), pytest.param("server", marks=pytest.mark.live)]
-MOST_BYTES = 4000
-"""A synchronisation takes more: with each one some attempts fail."""
+MOST_BYTES = (1000, 6000)
+"""Half of the cuts come before a request of some rows is answered; the others leave time for the longest one."""
 SLOW_ONE_IN = 10
 DEVICES = 2
 
@@ -31,24 +31,23 @@ def work(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FieldWork]:
 
 
 class CutDevices:
-    """Devices that synchronise by a network which is cut again at random, at the latest with each attempt."""
+    """Devices that synchronise by a network that is cut again and again, at random bytes."""
 
     def __init__(self, work: FieldWork, network: CutNetwork) -> None:
         self.work, self.network, self.random = work, network, work.random
+        # The network is a thread of its own.
+        chance = random.Random(work.random.random())
+        network.again = lambda: chance.randrange(chance.choice(MOST_BYTES))
+        network.cut_after(network.again())
         self.tablets = [self._register() for _ in range(DEVICES)]
 
     def _register(self) -> FieldDevice:
         tablet, code = self.work.add_device(self.network.port)
-        tablet.device.client.pause = lambda _seconds: self.cut()
+        tablet.device.client.pause = lambda _seconds: None
         while not tablet.device.token_path.exists():
-            self.cut()
             with suppress(Retryable):
                 tablet.device.register(code)
         return tablet
-
-    def cut(self) -> None:
-        """Cut the network at a random byte to come."""
-        self.network.cut_after(self.random.randrange(MOST_BYTES))
 
     def step(self) -> None:
         """Write everywhere, and synchronise a device over a network that fails."""
@@ -56,17 +55,15 @@ class CutDevices:
         self.work.write_at_hub([each.region for each in self.tablets])
         if tablet.device.path.exists():
             self.work.write_at(tablet)
-        self.cut()
         # What a device gives up may be tried again; nothing else may come of a cut.
         with suppress(Retryable):
             tablet.device.sync()
 
     def come_to_rest(self) -> None:
         """Synchronise all devices over a network that works."""
-        self.network.cut_at = None
+        self.network.again = self.network.cut_at = None
         for _ in range(2):
             for tablet in self.tablets:
-                tablet.device.client.pause = lambda _seconds: None
                 tablet.device.sync()
 
 

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import sqlite3
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from builders.gateway.strangers_client import entry, with_columns, with_entry, written
 from rowtide.gateway import requests
 from rowtide.gateway.wire.envelopes import read, write
 from rowtide.merge.session.messages import Acknowledgement, SyncAnswer, SyncRequest
@@ -52,6 +52,32 @@ def test_recorded_messages_have_each_kind_of_row() -> None:
     assert any(row[2] is None for row in rows)
     assert any(row[2] is not None and None in row[2] for row in rows)
     assert any(one["step"] == "conflicts" and one["answer"]["message"]["conflicts"] for one in RECORDED)
+
+
+def entry(nickname: int, version: int) -> bytes:
+    """Return a change: a nickname in 6 bytes, and a generation in 4."""
+    return nickname.to_bytes(6, "big") + struct.pack(">I", version)
+
+
+def with_entry(lineage: bytes, own: bytes) -> bytes:
+    """Return a lineage with a node's last change replaced; entries are in the order of nicknames."""
+    entries = {lineage[at : at + 6]: lineage[at : at + 10] for at in range(0, len(lineage), 10)}
+    entries[own[:6]] = own
+    return b"".join(entries[nickname] for nickname in sorted(entries))
+
+
+def with_columns(columns: bytes, places: set[int], own: bytes) -> bytes:
+    """Return the last changes of columns with those of some replaced; in the order of the columns."""
+    entries = {columns[at : at + 2]: columns[at : at + 12] for at in range(0, len(columns), 12)}
+    entries |= {struct.pack(">H", place): struct.pack(">H", place) + own for place in places}
+    return b"".join(entries[place] for place in sorted(entries))
+
+
+def written(value: Any) -> str | None:
+    """Return a value as PostgreSQL writes it."""
+    if isinstance(value, bytes):
+        return "\\x" + value.hex()
+    return None if value is None else str(value)
 
 
 class RecordedFile:

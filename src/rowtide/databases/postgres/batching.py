@@ -131,9 +131,8 @@ class BatchingConnection(WatchedConnection):
         self._checks, self._repairs = checks, repairs
 
     @property
-    def _ends(self) -> list[tuple[str, Parameters]]:
-        listed = (*self._checks, *functions_path(), _END, *self._checks, "commit", *self._repairs)
-        return [(each, None) for each in listed]
+    def _ends(self) -> Sequence[str]:
+        return (*self._checks, *functions_path(), _END, *self._checks, "commit", *self._repairs)
 
     def put(self, statement: str, parameters: Parameters = None) -> None:
         """Run a statement without an answer: in a transaction of `begin` with the next that has one."""
@@ -146,24 +145,26 @@ class BatchingConnection(WatchedConnection):
         with self.sending():
             pass
 
-    def read(self, *statements: tuple[str, Parameters], texts: bool = False) -> list[Rows]:
-        """Return the rows of statements, read in one round trip with what waits before them.
+    def read(self, *statements: tuple[str, Parameters], texts: bool = False, ends: Sequence[str] = ()) -> list[Rows]:
+        """Return the rows of statements, read in one round trip with what waits before them, and `ends` behind them.
 
         With `texts`, each value is the server's text.
         """
         cursors: list[psycopg.Cursor[tuple[Any, ...]]] = []
-        with self.sending(always=len(statements) > 1):
+        with self.sending(always=len(statements) + len(ends) > 1):
             for statement, parameters in statements:
                 cursor = self.text_cursor() if texts else psycopg.Cursor(self)
                 cursor.execute(sql.SQL(statement), parameters)
                 cursors.append(cursor)
+            for end in ends:
+                self.queue(end)
         return [[] if cursor.description is None else cursor.fetchall() for cursor in cursors]
 
     def read_last(self, *statements: tuple[str, Parameters], texts: bool = False) -> list[Rows]:
         """Return the rows of statements, and commit the transaction of `begin` behind them, in one round trip."""
-        answers = self.read(*statements, *self._ends, texts=texts)
+        answers = self.read(*statements, ends=self._ends, texts=texts)
         self._is_open = False
-        return answers[: len(statements)]
+        return answers
 
     @contextmanager
     def working(self, step: Callable[[], bool]) -> Iterator[None]:
@@ -184,7 +185,7 @@ class BatchingConnection(WatchedConnection):
 
     def commit_open(self) -> None:
         """Commit a transaction of `begin`."""
-        self._waiting += self._ends
+        self._waiting += [(each, None) for each in self._ends]
         self.flush()
         self._is_open = False
 
@@ -210,7 +211,10 @@ class BatchingConnection(WatchedConnection):
         try:
             with self._timing(length), self.pipeline():
                 for statement, parameters in waiting:
-                    psycopg.Cursor(self).execute(sql.SQL(statement), parameters)
+                    if parameters is None:
+                        self.queue(statement)
+                    else:
+                        psycopg.Cursor(self).execute(sql.SQL(statement), parameters)
                 yield
                 if self._step is not None:
                     self._work(self._step)
@@ -218,6 +222,14 @@ class BatchingConnection(WatchedConnection):
             # The driver believes statements prepared that the server has skipped after the failed one.
             self._prepared.clear()
             raise
+
+    def queue(self, statement: str) -> None:
+        """Have a statement without parameters run within `sending`; nobody asks for its rows.
+
+        A cursor of its own would cost more than most such statements do, and would send each alone.
+        """
+        for _ in self._exec_command(statement):
+            raise AssertionError("outside of a pipeline it would be waited for")
 
     @contextmanager
     def _timing(self, length: int) -> Iterator[None]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from rowtide.core.names import require_name
 from rowtide.core.values import frozen
@@ -178,7 +178,7 @@ def register(hub: Node, code: Credential, key: str, client_version: str) -> tupl
             _set(hub.connection, code.device_id, next_digest=token.digest, client_version=version)
         elif not is_of(token, row["next_digest"]):
             raise CodeRefused("another request has used it")
-        return token.as_token, _known(hub.connection, row)
+        return token.as_token, _known(row)
 
 
 def register_named(
@@ -210,7 +210,7 @@ def register_named(
         _set(hub.connection, device_id, next_digest=token.digest, client_version=client_version[:_LONGEST_VERSION])
         row = _by_id(hub.connection, device_id)
         assert row is not None
-        return token.as_token, _known(hub.connection, row)
+        return token.as_token, _known(row)
 
 
 def know_device(hub: Node, token: Credential | None, client_version: str = "") -> KnownDevice:
@@ -243,7 +243,7 @@ def know_device(hub: Node, token: Credential | None, client_version: str = "") -
         version = client_version[:_LONGEST_VERSION] or row["client_version"]
         with hub.transaction():
             _set(hub.connection, token.device_id, last_contact=now, client_version=version, refused=0, **values)
-    return _known(hub.connection, row)
+    return _known(row)
 
 
 def forget_token(hub: Node, device: KnownDevice) -> None:
@@ -300,8 +300,16 @@ def _find(connection: Connection, name: str) -> Mapping[str, Any]:
 
 
 def _by_id(connection: Connection, device_id: str) -> Mapping[str, Any] | None:
-    row = connection.execute(select(devices).where(devices.c.device_id == device_id)).mappings().first()
+    """Return a device with its publication's name: who asks for each request waits for one answer."""
+    row = connection.execute(_DEVICE, {"of_device": device_id}).mappings().first()
     return None if row is None else _named(row)
+
+
+_DEVICE = (
+    select(devices, publications.c.name.label("publication"))
+    .outerjoin(publications, publications.c.pubid == devices.c.pubid)
+    .where(devices.c.device_id == bindparam("of_device"))
+)
 
 
 def _named(row: Any) -> Mapping[str, Any]:
@@ -312,13 +320,12 @@ def _set(connection: Connection, device_id: str, **values: object) -> None:
     connection.execute(update(devices).where(devices.c.device_id == device_id).values(**values))
 
 
-def _known(connection: Connection, row: Mapping[str, Any]) -> KnownDevice:
-    of_publication = select(publications.c.name).where(publications.c.pubid == row["pubid"])
+def _known(row: Mapping[str, Any]) -> KnownDevice:
     issued = row["claims_issued"]
     return KnownDevice(
         device_id=row["device_id"],
         name=row["name"],
-        publication=connection.execute(of_publication).scalar() or "",
+        publication=row["publication"] or "",
         partition=Partition(row["host_name"], row["suser_name"]),
         subid=row["subid"],
         claims_issued=None if issued is None else as_utc(issued),

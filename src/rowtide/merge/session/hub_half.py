@@ -6,9 +6,6 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-
-from sqlalchemy import Connection, select
 
 from rowtide.merge.articles import Article, ExchangeType
 from rowtide.merge.conflicts.records import (
@@ -19,7 +16,6 @@ from rowtide.merge.conflicts.records import (
     record,
     settle_refusals,
 )
-from rowtide.merge.definitions import subscriptions
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.sending import ChangesRequest
 from rowtide.merge.partitions.candidates import CandidateMemberships
@@ -34,9 +30,9 @@ from rowtide.merge.progress import (
     SELECT_NODE,
     SELECT_RETRIES,
     Purge,
-    as_utc,
     group_retries,
     purge_of,
+    set_exchanged,
     set_subscription,
 )
 from rowtide.merge.session.history import RUNNING, Phase, is_due, purge
@@ -172,14 +168,14 @@ class HubHalf:
         moves = self._confirmed(said.moves)
         settled = self._settled(said.exchange, is_waiting=said.is_waiting)
         with in_session(self.node, pairing.at_hub):
-            set_subscription(
+            set_exchanged(
                 connection,
                 subid,
+                dated or said.exchange,
                 replicastate=said.mark,
                 next_replicastate=None,
                 sentgen=said.received,
                 settledgen=settled,
-                **exchanged(connection, subid, dated or said.exchange),
             )
             for article in pairing.articles:
                 moved = moves.get(article.nickname, MembershipMoves())
@@ -248,7 +244,7 @@ class HubHalf:
         connection, subid = self.node.connection, self.pairing.at_hub.subid
         settled = self._settled(ExchangeType.UPLOAD, is_waiting=any(self.refused.values()))
         with in_session(self.node, self.pairing.at_hub):
-            set_subscription(connection, subid, settledgen=settled, **exchanged(connection, subid, ExchangeType.UPLOAD))
+            set_exchanged(connection, subid, ExchangeType.UPLOAD, settledgen=settled)
             also()
 
     def _settled(self, exchange: ExchangeType, *, is_waiting: bool) -> int:
@@ -271,18 +267,3 @@ def _moves(marks: CandidateMemberships) -> MembershipMoves:
     return MembershipMoves(
         [*marks.leaving, *marks.buried], [rowguid for rowguid, _ in marks.relinked], list(marks.staying)
     )
-
-
-def exchanged(connection: Connection, subid: str, exchange: ExchangeType) -> dict[str, datetime | None]:
-    """Return the dates to store of a subscription, at the hub, after a synchronisation."""
-    now = datetime.now(UTC)
-    if exchange is ExchangeType.BOTH:
-        return dict.fromkeys(("last_upload_date", "last_download_date", "last_sync_date"), now)
-    found = select(subscriptions.c.last_upload_date, subscriptions.c.last_download_date, subscriptions.c.last_sync_date)
-    row = connection.execute(found.where(subscriptions.c.subid == subid)).one()
-    uploaded, downloaded, synchronised = (None if date is None else as_utc(date) for date in row)
-    uploaded = now if exchange.uploads else uploaded or synchronised
-    downloaded = now if exchange.downloads else downloaded or synchronised
-    # A download may wait for its acknowledgement for ever: the retention period begins with the upload then.
-    both = min(date for date in (uploaded, downloaded) if date is not None)
-    return {"last_upload_date": uploaded, "last_download_date": downloaded, "last_sync_date": both}

@@ -27,10 +27,10 @@ from rowtide.merge.errors.subscribing import (
 )
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.belonging import find_record_types
-from rowtide.merge.progress import read_purge, set_subscription
+from rowtide.merge.progress import read_purge, set_exchanged
 from rowtide.merge.session.history import History, Summary, recorded
 from rowtide.merge.session.hub.parent_keys import SELECT_GENERATIONS, read_generations
-from rowtide.merge.session.hub_half import HubHalf, exchanged
+from rowtide.merge.session.hub_half import HubHalf
 from rowtide.merge.session.identity_ranges import require_given
 from rowtide.merge.session.messages import (
     Acknowledgement,
@@ -214,7 +214,7 @@ def _exchange(
         connection, subid = half.node.connection, half.pairing.at_hub.subid
         with in_session(half.node, half.pairing.at_hub):
             if result is not None:
-                set_subscription(connection, subid, **exchanged(connection, subid, ExchangeType.UPLOAD))
+                set_exchanged(connection, subid, ExchangeType.UPLOAD)
             history.put()
         return SessionAnswer(SyncAnswer(terms, result, ranges, header), half, spool, held.pop_all())
 

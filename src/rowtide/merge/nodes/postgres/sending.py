@@ -66,9 +66,7 @@ class ServerCursor:
 
     def declare(self) -> None:
         """Open the cursor, within `sending`."""
-        psycopg.Cursor(self.session).execute(
-            sql.SQL(f"declare {self.name} no scroll cursor with hold for {self.query}")
-        )
+        self.session.queue(f"declare {self.name} no scroll cursor with hold for {self.query}")
 
     def ask(self) -> None:
         """Ask for the first rows, within `sending`: once nothing is locked, as the network may take long for them."""
@@ -137,7 +135,7 @@ class Closing:
 
     def _send(self, *statements: str) -> None:
         for each in statements:
-            self._ask(each)
+            self.session.queue(each)
 
     def _ask(self, statement: str) -> psycopg.Cursor[tuple[Any, ...]]:
         return psycopg.Cursor(self.session).execute(sql.SQL(statement))

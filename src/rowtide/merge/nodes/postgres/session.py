@@ -296,10 +296,10 @@ class PostgresSession(ABC):
             try:
                 with self.session.sending(always=True):
                     for each in before:
-                        psycopg.Cursor(self.session).execute(sql.SQL(each))
+                        self.session.queue(each)
                     emptied = psycopg.Cursor(self.session).execute(sql.SQL(emptying(self.logged)))
                     for each in ("commit", unlock):
-                        psycopg.Cursor(self.session).execute(sql.SQL(each))
+                        self.session.queue(each)
             except BaseException:
                 unlock_all(self.session)
                 raise
