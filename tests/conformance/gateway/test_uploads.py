@@ -183,7 +183,7 @@ def order(path: Path, first: int, last: int) -> None:
     """Insert orders with five lines each."""
     numbered = f"with recursive n (id) as (values ({first}) union all select id + 1 from n where id < {last})"
     times = "with recursive n (id) as (values (1) union all select id + 1 from n where id < 5)"
-    write(
+    run_at(
         path,
         f"{numbered} insert into orders (id, note) select id, 'new' from n",
         f"{times} insert into line (id, order_id, qty) select o.id * 10 + n.id, o.id, 1 from orders o, n "
@@ -209,9 +209,9 @@ def test_logical_records_come_whole_of_several_parts(ordered: Gateway, tmp_path:
             tablet.sync()
     assert orders_at_hub(ordered) == ([], [])
     # What has come is changed before the rest: rows that are gone, and one in another order.
-    write(path, "update orders set note = 'more' where id = 1", "delete from line where id = 11")
-    write(path, "update line set order_id = 3 where id = 21", "delete from line where order_id = 8")
-    write(path, "delete from orders where id = 8")
+    run_at(path, "update orders set note = 'more' where id = 1", "delete from line where id = 11")
+    run_at(path, "update line set order_id = 3 where id = 21", "delete from line where order_id = 8")
+    run_at(path, "delete from orders where id = 8")
     with another(ordered, path) as tablet:
         summary = tablet.sync()
         assert not summary.upload.refusals
@@ -219,7 +219,7 @@ def test_logical_records_come_whole_of_several_parts(ordered: Gateway, tmp_path:
         assert orders_at_hub(ordered) == orders_of(path)
         assert len(orders_at_hub(ordered)[1]) == 34
         assert tablet.sync().is_quiet
-        write(path, "update line set qty = 2", "update orders set note = 'again'")
+        run_at(path, "update line set qty = 2", "update orders set note = 'again'")
         tablet.sync()
         assert orders_at_hub(ordered) == orders_of(path)
     assert not ordered.merged.merge.list_conflicts(PUBLICATION)
