@@ -270,10 +270,7 @@ class Client:
     def _apply(self, article: dict[str, Any], batch: dict[str, Any]) -> None:
         nickname, table = article["nickname"], article["table_in_files"] or article["table"]
         types = [column["type_text"] for column in article["columns"]]
-        rowguids = ["".join(each) for each in zip(*batch["rowguids"], strict=True)]
-        is_gone = batch["columns"] is None
-        rows = [None] * len(rowguids) if is_gone else list(zip(*batch["columns"], strict=True))
-        for rowguid, place, values in zip(rowguids, batch["places"], rows, strict=True):
+        for rowguid, place, values in rows_of(batch):
             version = batch["versions"][place]
             self.file.execute(f'delete from "{table}" where rowguid = ?', (rowguid,))
             if values is not None:
@@ -285,6 +282,14 @@ class Client:
 
     def _keep(self, *version: Any) -> None:
         self.file.execute("insert or replace into client_versions values (?, ?, ?, ?)", version)
+
+
+def rows_of(batch: dict[str, Any]) -> Iterator[tuple[str, int, list[Any] | None]]:
+    """Yield the rows of a batch: the rowguid, the place of the version, and the values, None of a tombstone."""
+    rowguids = ["".join(each) for each in zip(*batch["rowguids"], strict=True)]
+    columns = batch["columns"]
+    rows = [None] * len(rowguids) if columns is None else [list(row) for row in zip(*columns, strict=True)]
+    yield from zip(rowguids, batch["places"], rows, strict=True)
 
 
 def text(encoded: bytes) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from builders.gateway.strangers_client import entry, with_columns, with_entry, written
+from builders.gateway.strangers_client import entry, rows_of, with_columns, with_entry, written
 from rowtide.gateway import requests
 from rowtide.gateway.wire.envelopes import read, write
 from rowtide.merge.session.messages import Acknowledgement, SyncAnswer, SyncRequest
@@ -48,7 +48,7 @@ def test_recorded_messages_are_read_and_written_alike(recorded: dict[str, Any]) 
 
 def test_recorded_messages_have_each_kind_of_row() -> None:
     bodies = [one[side] for one in RECORDED for side in ("body", "answer")]
-    rows = [row for body in bodies for batch in body["batches"] for row in batch["rows"]]
+    rows = [row for body in bodies for batch in body["batches"] for row in rows_of(batch)]
     assert any(row[2] is None for row in rows)
     assert any(row[2] is not None and None in row[2] for row in rows)
     assert any(one["step"] == "conflicts" and one["answer"]["message"]["conflicts"] for one in RECORDED)
@@ -124,7 +124,7 @@ def test_recorded_uploads_are_what_changed_in_the_files() -> None:
         sent = {
             rowguid: (values, batch["versions"][place])
             for batch in asked[0]["body"]["batches"]
-            for rowguid, place, values, *_ in batch["rows"]
+            for rowguid, place, values in rows_of(batch)
         }
         assert {rowguid: values for rowguid, (values, _) in sent.items()} == {
             rowguid: now.get(rowguid) for rowguid in was.keys() | now.keys() if was.get(rowguid) != now.get(rowguid)
@@ -146,7 +146,7 @@ def test_recorded_downloads_make_the_files_that_follow() -> None:
     for before, asked, after in later:
         rows = before.rows
         for batch in (batch for one in asked for batch in one["answer"]["batches"]):
-            for rowguid, _, values, *_ in batch["rows"]:
+            for rowguid, _, values in rows_of(batch):
                 rows.pop(rowguid, None)
                 if values is not None:
                     rows[rowguid] = values
