@@ -91,8 +91,10 @@ class DeviceFiles:
 
     def _make(self, hub: Node, device: KnownDevice, name: str) -> DeviceFile:
         plain = self.folder / name.removesuffix(".gz")
-        for left in (plain, *(plain.with_name(plain.name + end) for end in ("-wal", "-shm", "-journal"))):
-            left.unlink(missing_ok=True)
+        # What was left when a gateway ended while it made a file for this device: no other one is at it.
+        for end in (".db", ".db-wal", ".db-shm", ".db-journal", ".db.gz.part"):
+            for left in self.folder.glob(f"{device.device_id}-*{end}"):
+                left.unlink(missing_ok=True)
         with open_subscriber(f"sqlite:///{plain.absolute()}") as node:
             stored = f"{BEHIND_GATEWAY}{device.name}"
             made = add_subscription(
@@ -130,12 +132,19 @@ class DeviceFiles:
 
         One whose connection was cut goes on, while the device asks again.
         """
-        with open(self.folder / f"{device_id}.lock", "ab") as lock:
+        path = self.folder / f"{device_id}.lock"
+        with open(path, "ab") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise FileBeingMade(_AFTER_S) from error
-            yield
+            # One that was removed before it was locked excludes nobody who opens the next.
+            if not path.exists() or not os.path.samestat(os.fstat(lock.fileno()), path.stat()):
+                raise FileBeingMade(_AFTER_S)
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
 
 
 _LENGTH = struct.Struct(">Q")

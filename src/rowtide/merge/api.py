@@ -24,6 +24,7 @@ from rowtide.merge.conflicts.outcome_changes import (
 )
 from rowtide.merge.conflicts.records import ConflictNote, add_note, get_conflict, list_notes
 from rowtide.merge.conflicts.row_contests import Winner
+from rowtide.merge.devices.credentials import is_behind_gateway
 from rowtide.merge.devices.handle import MergeDevices
 from rowtide.merge.errors.publishing import ArticleTableNotFound
 from rowtide.merge.errors.rows import ConflictUnknown, NeverValidated
@@ -191,15 +192,18 @@ class MergeReplication(MergePublishing, MergeDevices, MergeInspection):
     def drop_subscription(self, dropped: DroppedSubscription) -> Summary | None:
         """End a subscription at both ends; tables and rows stay (SQL Server: sp_dropmergesubscription).
 
-        Set `ignore_subscriber` if the subscriber no longer exists. With `upload_first`, what the subscriber changed is
+        Set `ignore_subscriber` if the subscriber no longer exists; that of a device behind a gateway, `device:` and its
+        name, ends at the publisher alone. With `upload_first`, what the subscriber changed is
         uploaded before, as `reinitialize` does, and its result is returned; if the publisher refuses any of it, the
         subscription stays. `on_kept` is called with the publisher's subscription of a database that was moved or
         copied since it subscribed: it has another address. Raises `MergeSubscriptionUnknown`; with `upload_first` also
         `ChangesNotUploaded`, and what `reinitialize` raises.
         """
-        publication, name, summary = dropped.publication, address(dropped.subscriber), None
+        publication, summary = dropped.publication, None
+        is_device = is_behind_gateway(dropped.subscriber)
+        name = dropped.subscriber if is_device else address(dropped.subscriber)
         with removing(wanted=not dropped.upload_first), self._open_hub(publication) as hub:
-            if dropped.ignore_subscriber:
+            if dropped.ignore_subscriber or (is_device and not dropped.upload_first):
                 drop_subscription(hub, None, publication, name)
                 return None
             with open_node(dropped.subscriber, dropped.limits) as node:

@@ -90,6 +90,23 @@ or_marks() { # of two texts of marks
     echo "(select group_concat(case when substr($1, n + 1, 1) = '1' or substr($2, n + 1, 1) = '1' then '1' else '0' end, '')
         from client_numbers where n < length($1))"
 }
+# A batch has its rows column by column: the digits of rowguids by their places, and the values of each column.
+rows_of() { # of a batch, as [[rowguid, place of the version, values], ...]
+    echo "(select json_group_array(json_array(
+        (select group_concat(substr(g.value, p.key + 1, 1), '') from json_each($1, '\$.rowguids') g), p.value,
+        json(iif(json_type($1, '\$.columns') = 'null', 'null', (select json_group_array(
+            json_extract(c.value, '\$[' || p.key || ']')) from json_each($1, '\$.columns') c)))))
+        from json_each($1, '\$.places') p)"
+}
+columns_of() { # the reverse, of rows of one table that are all tombstones, or none is
+    echo "'places', (select json_group_array(json_extract(r.value, '\$[1]')) from json_each($1) r),
+        'rowguids', (select json_group_array(digits) from (
+            select group_concat(substr(json_extract(r.value, '\$[0]'), n + 1, 1), '') as digits
+            from client_numbers, json_each($1) r where n < 36 group by n order by n)),
+        'columns', json(iif(json_type($1, '\$[0][2]') = 'null', 'null', (select json_group_array(json(items)) from (
+            select json_group_array(json_extract(r.value, '\$[2][' || n || ']')) as items
+            from client_numbers, json_each($1) r where n < json_array_length($1, '\$[0][2]') group by n order by n))))"
+}
 quoted() { echo "${1//\'/\'\'}"; }
 # What stands in a text that printf fills in.
 template() { quoted "${1//%/%%}"; }
@@ -214,20 +231,21 @@ batches() {
     sql "
         create temp table version as select u.article, u.rowguid, u.is_gone, $own as own, $lineage as lineage,
             $columns as columns, json_extract(definition, '\$.column_tracking') as is_tracked $versions;
-        create temp table batch (place integer, batch text);
-        $(sql "select printf('insert into batch select %d, json_object(''article'', %d, ''versions'',
+        create temp table batch (place integer, article integer, versions text, rows text);
+        $(sql "select printf('insert into batch select %d, %d,
                 json_group_array(json_patch(json_object(''lineage'', $(template "$(to_base64 lineage)"),
                     ''last'', $(template "$(to_base64 own)")), json_patch(
                     iif(is_tracked, json_object(''columns'', $(template "$(to_base64 columns)")), ''{}''),
                     iif(is_gone, ''{\"tombstone\": 1}'', ''{}'')))),
-                ''rows'', json_group_array(json_array(version.rowguid, place, iif(is_gone, null, json_array(%s)))))
+                json_group_array(json_array(version.rowguid, place, iif(is_gone, null, json_array(%s))))
                 from (select *, row_number() over () - 1 as place from version where article = %d and is_gone = %d) version
                 left join \"%w\" t on t.rowguid = version.rowguid having count(*) > 0;',
                 iif(gone, 1000000 - place, place), nickname,
                 $(each_column "case typeof(t.\"%w\") when ''null'' then null when ''blob'' then ''\\x'' || lower(hex(t.\"%w\")) else cast(t.\"%w\" as text) end" ', ' 3),
                 nickname, gone, $table)
             from client_articles, (select 0 as gone union all select 1) order by gone")
-        select json_group_array(json(batch)) from (select batch from batch order by place);
+        select json_group_array(json_object('article', article, 'versions', json(versions), $(columns_of batch.rows)))
+        from (select * from batch order by place) batch;
     "
 }
 sync() {
@@ -260,14 +278,15 @@ sync() {
 take_download() {
     cp "$work/answer" "$work/sync"
     sql "delete from client_received; insert into client_received
-        select key, value from json_each(readfile('$work/answer'), '\$.batches')"
+        select key, json_set(value, '\$.rows', $(rows_of value)) from json_each(readfile('$work/answer'), '\$.batches')"
     local expected count
     expected=$(answered message.download.batches)
     while count=$(sql "select count(*) from client_received") && [ "$count" -lt "$expected" ]; do
         body "(select json_object('session', json_extract(s, '\$.message.terms.session'),
             'generation', json_extract(s, '\$.message.download.generation'), 'first', $count)
             from (select readfile('$work/sync') as s))" | ask more ""
-        sql "insert into client_received select key + $count, value from json_each(readfile('$work/answer'), '\$.batches')"
+        sql "insert into client_received select key + $count, json_set(value, '\$.rows', $(rows_of value))
+            from json_each(readfile('$work/answer'), '\$.batches')"
     done
     local said="json_extract(readfile('$work/sync'), '\$.message"
     sql "

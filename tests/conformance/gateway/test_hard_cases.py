@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import fcntl
 import random
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import update
 
+from builders.commands.command_lines import rowtide
 from builders.gateway.field_work import FieldDevice, FieldWork
+from builders.gateway.gateway_processes import gateway_process
 from builders.gateway.served_hubs import Gateway, serving_hub
-from builders.merge.merged_databases import FileMember, Merge
+from builders.merge.merged_databases import PUBLICATION, FileMember, Merge
 from fixtures.merged import KINDS
 from rowtide.gateway.client import GatewayClient
 from rowtide.gateway.device import Device
@@ -22,9 +26,11 @@ from rowtide.gateway.device_files import DeviceFiles
 from rowtide.gateway.errors import DeviceHasFile, FileBeingMade
 from rowtide.gateway.limits import GatewayLimits
 from rowtide.merge.definitions import subscriptions
+from rowtide.merge.errors.devices import DeviceRevoked
 from rowtide.merge.errors.nodes import NodeRestored, SessionReplaced
-from rowtide.merge.errors.subscribing import SubscriptionExpired
+from rowtide.merge.errors.subscribing import MergeSubscriptionUnknown, SubscriptionExpired
 from rowtide.merge.nodes.connecting import open_node
+from rowtide.merge.session import history
 
 
 @pytest.fixture
@@ -164,3 +170,88 @@ def test_one_gateway_at_a_time_makes_a_devices_file(tmp_path: Path) -> None:
         pass
     with other._alone("A" * 10):
         pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_that_was_removed_meanwhile_excludes_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, flock = DeviceFiles(tmp_path), fcntl.flock
+
+    def too_late(lock: Any, how: int) -> None:
+        (tmp_path / f"{'A' * 10}.lock").unlink()
+        flock(lock, how)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fcntl, "flock", too_late)
+        with pytest.raises(FileBeingMade), files._alone("A" * 10):
+            pass
+    with files._alone("A" * 10):
+        pass
+
+
+class OtherClock(datetime):
+    """A clock that is years off."""
+
+    years = 0
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+        return datetime.now(tz) + timedelta(days=365 * cls.years)
+
+
+@pytest.mark.parametrize("years", [-40, 40])
+def test_a_clock_that_is_wrong_by_years_loses_nothing(
+    work: FieldWork, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, years: int
+) -> None:
+    monkeypatch.setattr(OtherClock, "years", years)
+    # The hub is in another process, whose clock is right.
+    with gateway_process(work.merged.hub.url, tmp_path / "files") as gateway:
+        made, code = work.add_device(gateway.port)
+        with monkeypatch.context() as patched, made.device:
+            patched.setattr(history, "datetime", OtherClock)
+            made.device.register(code)
+            for key in range(10_001, 10_004):
+                work.write_at_hub([made.region])
+                made.device.sync()
+                work.write_at(made)
+                # As the file's default would have made it then.
+                number, name = int(OtherClock.now(UTC).timestamp() * 1000) & (2**48 - 1), "by a wrong clock"
+                rowguid = f"{number >> 16:08x}-{number & 65535:04x}-7000-8000-{key:012x}"
+                made.run(f"insert into item values ({key}, '{made.region}', '{name}', '{rowguid}')")
+                work.expected[key] = made.region, name
+                # Changed at both ends: what the hub has wins, whatever time it is.
+                contested = next(at for at, (region, _) in work.expected.items() if region == made.region)
+                made.run(f"update item set name = 'of the device' where id = {contested}")
+                work.merged.hub.execute(f"update item set name = 'of the hub' where id = {contested}")
+                work.expected[contested] = made.region, "of the hub"
+                made.device.sync()
+            made.device.sync()
+            work.require_nothing_lost_or_doubled(made)
+            assert len(work.merged.merge.list_conflicts(PUBLICATION)) == 3
+
+
+def test_an_operator_accepts_what_a_revoked_device_has(work: FieldWork, tablet: FieldDevice) -> None:
+    merge = work.merged.merge
+    work.write_at(tablet)
+    merge.revoke_device("tablet-0")
+    with pytest.raises(DeviceRevoked):
+        tablet.device.sync()
+    work.write_at(tablet)
+    tablet.device.register(merge.rotate_token("tablet-0"))
+    tablet.device.sync()
+    work.require_nothing_lost_or_doubled(tablet)
+
+
+def test_an_operator_discards_what_a_revoked_device_has(work: FieldWork, tablet: FieldDevice) -> None:
+    merge = work.merged.merge
+    work.write_at_hub([tablet.region])
+    merge.revoke_device("tablet-0")
+    tablet.run("update item set name = 'discarded'", "update stock set qty = 0")
+    dropping = ("drop-subscription", PUBLICATION, "--subscriber", "device:tablet-0", "--db", work.merged.hub.url)
+    assert rowtide("merge", *dropping, "--yes").code == 0
+    tablet.device.register(merge.rotate_token("tablet-0"))
+    with pytest.raises(MergeSubscriptionUnknown):
+        tablet.device.sync()
+    tablet.device.path.unlink()
+    tablet.device.sync(replace=True)
+    tablet.device.sync()
+    work.require_nothing_lost_or_doubled(tablet)

@@ -48,10 +48,18 @@ def test_recorded_messages_are_read_and_written_alike(recorded: dict[str, Any]) 
 
 def test_recorded_messages_have_each_kind_of_row() -> None:
     bodies = [one[side] for one in RECORDED for side in ("body", "answer")]
-    rows = [row for body in bodies for batch in body["batches"] for row in batch["rows"]]
+    rows = [row for body in bodies for batch in body["batches"] for row in rows_of(batch)]
     assert any(row[2] is None for row in rows)
     assert any(row[2] is not None and None in row[2] for row in rows)
     assert any(one["step"] == "conflicts" and one["answer"]["message"]["conflicts"] for one in RECORDED)
+
+
+def rows_of(batch: dict[str, Any]) -> Iterator[tuple[str, int, list[Any] | None]]:
+    """Yield the rows of a batch: the rowguid, the place of the version, and the values, None of a tombstone."""
+    rowguids = ["".join(each) for each in zip(*batch["rowguids"], strict=True)]
+    columns = batch["columns"]
+    rows = [None] * len(rowguids) if columns is None else [list(row) for row in zip(*columns, strict=True)]
+    yield from zip(rowguids, batch["places"], rows, strict=True)
 
 
 def entry(nickname: int, version: int) -> bytes:
@@ -150,7 +158,7 @@ def test_recorded_uploads_are_what_changed_in_the_files() -> None:
         sent = {
             rowguid: (values, batch["versions"][place])
             for batch in asked[0]["body"]["batches"]
-            for rowguid, place, values, *_ in batch["rows"]
+            for rowguid, place, values in rows_of(batch)
         }
         assert {rowguid: values for rowguid, (values, _) in sent.items()} == {
             rowguid: now.get(rowguid) for rowguid in was.keys() | now.keys() if was.get(rowguid) != now.get(rowguid)
@@ -172,7 +180,7 @@ def test_recorded_downloads_make_the_files_that_follow() -> None:
     for before, asked, after in later:
         rows = before.rows
         for batch in (batch for one in asked for batch in one["answer"]["batches"]):
-            for rowguid, _, values, *_ in batch["rows"]:
+            for rowguid, _, values in rows_of(batch):
                 rows.pop(rowguid, None)
                 if values is not None:
                     rows[rowguid] = values

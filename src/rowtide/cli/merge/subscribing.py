@@ -19,6 +19,7 @@ from rowtide.core.options import Option
 from rowtide.databases.urls import parse_url
 from rowtide.handle import connect
 from rowtide.merge.articles import DeviceLimits, Partition, SubscriberType, Subscription as MergeSubscription
+from rowtide.merge.devices.credentials import is_behind_gateway
 from rowtide.merge.publishing.exchange_requests import (
     DroppedSubscription,
     MergeValidation,
@@ -180,15 +181,17 @@ def drop_subscription(
 
 def _list_unsent(merge: MergeReplication, dropped: DroppedSubscription) -> Iterator[str]:
     """Yield what is lost with a subscription; of one that is gone, since when it may have changed anything."""
-    if not dropped.ignore_subscriber:
+    is_device = is_behind_gateway(dropped.subscriber)
+    if not dropped.ignore_subscriber and not is_device:
         if unsent := merge.list_unsent(dropped.publication, dropped.subscriber):
             yield f"what was never uploaded: {'; '.join(map(str, unsent))}"
         return
 
     from rowtide.merge.nodes.connecting import address
 
+    name = dropped.subscriber if is_device else address(dropped.subscriber)
     for each in merge.status(dropped.publication):
-        if each.subscriber == address(dropped.subscriber):
+        if each.subscriber == name:
             since = "its snapshot" if each.last_sync is None else f"{each.last_sync:%Y-%m-%d %H:%M}"
             yield f"what was changed at {each.subscriber} since {since}; how much is unknown"
 
