@@ -278,15 +278,16 @@ sync() {
 take_download() {
     cp "$work/answer" "$work/sync"
     sql "delete from client_received; insert into client_received
-        select key, json_set(value, '\$.rows', $(rows_of value)) from json_each(readfile('$work/answer'), '\$.batches')"
+        select key, json_set(one.value, '\$.rows', json($(rows_of one.value)))
+        from json_each(readfile('$work/answer'), '\$.batches') one"
     local expected count
     expected=$(answered message.download.batches)
     while count=$(sql "select count(*) from client_received") && [ "$count" -lt "$expected" ]; do
         body "(select json_object('session', json_extract(s, '\$.message.terms.session'),
             'generation', json_extract(s, '\$.message.download.generation'), 'first', $count)
             from (select readfile('$work/sync') as s))" | ask more ""
-        sql "insert into client_received select key + $count, json_set(value, '\$.rows', $(rows_of value))
-            from json_each(readfile('$work/answer'), '\$.batches')"
+        sql "insert into client_received select key + $count, json_set(one.value, '\$.rows', json($(rows_of one.value)))
+            from json_each(readfile('$work/answer'), '\$.batches') one"
     done
     local said="json_extract(readfile('$work/sync'), '\$.message"
     sql "
