@@ -17,8 +17,15 @@ from rowtide.cdc.errors.capturing import CopyBroken
 from rowtide.cdc.lake_lease import SharedLease
 from rowtide.cdc.published import SNAPSHOTS, system_table_path
 from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest, list_requests, note
-from rowtide.cdc.snapshots.chunk_copies import CopyOutdated, as_copied, captured_numbers, ensure_base, remove_void
-from rowtide.cdc.snapshots.copies import CopyLimits, SnapshotProgress, TableCopy
+from rowtide.cdc.snapshots.chunk_copies import (
+    CopyLimits,
+    CopyOutdated,
+    as_copied,
+    captured_numbers,
+    ensure_base,
+    remove_void,
+)
+from rowtide.cdc.snapshots.copies import SnapshotProgress, TableCopy
 from rowtide.cdc.system_tables import (
     TABLE,
     RecordedSnapshot,
