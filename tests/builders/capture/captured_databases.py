@@ -22,7 +22,8 @@ from rowtide.cdc.published import list_table_paths
 from rowtide.cdc.queries.windows import Bound
 from rowtide.cdc.running.capture_run import find_widened
 from rowtide.cdc.scans.pace import EngineSetting
-from rowtide.cdc.snapshots.copies import USUAL_LIMITS, CopyLimits, SnapshotProgress
+from rowtide.cdc.snapshots.chunk_copies import USUAL_LIMITS, CopyLimits
+from rowtide.cdc.snapshots.copies import SnapshotProgress
 from rowtide.cdc.snapshots.planning import SnapshotsTable
 from rowtide.cdc.snapshots.runner import SnapshotRunner
 from rowtide.cdc.system_tables import SystemTables

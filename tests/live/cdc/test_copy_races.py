@@ -23,7 +23,8 @@ from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.ddl import retyping
 from rowtide.cdc.published import BASE_SUFFIX
 from rowtide.cdc.snapshots import chunk_copies
-from rowtide.cdc.snapshots.copies import CopyLimits, TableCopy
+from rowtide.cdc.snapshots.chunk_copies import CopyLimits
+from rowtide.cdc.snapshots.copies import TableCopy
 from rowtide.cdc.snapshots.runner import SnapshotRunner
 from rowtide.copying import source
 from rowtide.copying.chunks import locking_name

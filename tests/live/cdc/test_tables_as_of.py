@@ -20,7 +20,7 @@ from rowtide.cdc.errors.capturing import CleanupIncomplete
 from rowtide.cdc.errors.querying import OutsideInterval, RewrittenSinceSnapshot, TypesDiffer
 from rowtide.cdc.published import base_table_path, change_table_path
 from rowtide.cdc.requests import CleanupOrder
-from rowtide.cdc.snapshots.copies import CopyLimits
+from rowtide.cdc.snapshots.chunk_copies import CopyLimits
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.errors import LakeWriteFailed
 from rowtide.handle import open_lake

@@ -23,7 +23,7 @@ def list_modules() -> list[Path]:
 
 
 def test_each_test_lies_below_its_level_and_package() -> None:
-    packages = {path.name for path in SOURCES.iterdir() if path.is_dir()}
+    packages = {path.stem for path in SOURCES.iterdir() if path.is_dir() or path.suffix == ".py"}
     placed = {module: module.parts[:2] for module in list_modules()}
     assert len(placed) > len(LEVELS)
     assert [
@@ -37,7 +37,12 @@ def test_unit_tests_mirror_the_packages() -> None:
     folders = {module.parent.relative_to("unit") for module in list_modules() if module.is_relative_to("unit")}
     mirrored = {folder for folder in folders if ("unit", folder.parts[0]) not in OF_NO_PACKAGE}
     assert mirrored
-    assert [str(folder) for folder in sorted(mirrored) if not (SOURCES / folder).is_dir()] == []
+    assert [str(folder) for folder in sorted(mirrored) if not is_source(folder)] == []
+
+
+def is_source(folder: Path) -> bool:
+    """Whether a package has this place, or a module that is one by itself."""
+    return (SOURCES / folder).is_dir() or (SOURCES / folder).with_suffix(".py").is_file()
 
 
 def test_no_level_needs_more_than_it_says(request: pytest.FixtureRequest) -> None:

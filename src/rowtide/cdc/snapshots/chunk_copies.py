@@ -1,4 +1,4 @@
-"""Copies chunks of captured tables into base tables: read, converted, written.
+"""Copies chunks of captured tables into base tables: how large chunks are, and how they are read, converted, written.
 
 A chunk is copied once the base table's log has its transaction; before that, its files count for nothing.
 """
@@ -14,6 +14,7 @@ from rowtide.cdc.ddl import retyping
 from rowtide.cdc.instances import Instance, change_columns, column_type, lake_type
 from rowtide.cdc.lake_lease import SharedLease
 from rowtide.cdc.published import base_table_path
+from rowtide.cdc.rows.conversion import find_most_row_bytes
 from rowtide.cdc.snapshots.base_rows import BaseRows
 from rowtide.cdc.system_tables import RecordedSnapshot
 from rowtide.copying.chunks import Chunk, CopiedTable, KeyColumn, cut
@@ -309,3 +310,44 @@ def _copied_numbers(instance: Instance, present: PresentTable) -> Iterator[int]:
 
 def _snapshot_of(file: AddFile) -> str | None:
     return (file.tags or {}).get(SNAPSHOT_TAG)
+
+
+WORKERS = 2
+LEAST_CHUNK_BYTES, MOST_CHUNK_BYTES = 64 * 1024 * 1024, 512 * 1024 * 1024
+"""The size of a chunk, as the server stores the table: at most this is repeated after a kill."""
+CHUNKS_PER_WORKER = 8
+"""Of a table that allows it: the last ones end at about the same time."""
+CHUNK_S = 10
+"""Seconds that a chunk takes at a limited rate: a transaction snapshot that lives long holds back vacuum."""
+LOCK_TIMEOUT_S = 2
+"""A thread that waits for a lock does not notice that it is to end."""
+
+
+@frozen
+class CopyLimits:
+    """How tables are divided, by default by their sizes, how many chunks are copied at once, and how large a row is
+    copied whole (0: as memory allows).
+    """
+
+    chunk_bytes: int | None = None
+    workers: int = WORKERS
+    row_bytes: int = 0
+
+    @property
+    def most_row_bytes(self) -> int:
+        """Return the size, in bytes of text, up to which a row is copied whole."""
+        return self.row_bytes or find_most_row_bytes()
+
+    def choose_chunk_bytes(self, present: PresentTable, rows_per_second: int | None) -> int:
+        """Return the size of a table's chunks at a rate."""
+        usual = self.chunk_bytes
+        if usual is None:
+            even = present.size // (self.workers * CHUNKS_PER_WORKER)
+            usual = min(max(even, LEAST_CHUNK_BYTES), MOST_CHUNK_BYTES)
+        if rows_per_second is None or not present.rows:
+            return usual
+        row_bytes = max(present.size // present.rows, 1)
+        return max(min(usual, row_bytes * rows_per_second * CHUNK_S), row_bytes)
+
+
+USUAL_LIMITS = CopyLimits()

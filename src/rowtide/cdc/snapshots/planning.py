@@ -17,8 +17,15 @@ from rowtide.cdc.errors.capturing import CopyBroken
 from rowtide.cdc.lake_lease import SharedLease
 from rowtide.cdc.published import SNAPSHOTS, system_table_path
 from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest, list_requests, note
-from rowtide.cdc.snapshots.chunk_copies import CopyOutdated, as_copied, captured_numbers, ensure_base, remove_void
-from rowtide.cdc.snapshots.copies import CopyLimits, SnapshotProgress, TableCopy
+from rowtide.cdc.snapshots.chunk_copies import (
+    CopyLimits,
+    CopyOutdated,
+    as_copied,
+    captured_numbers,
+    ensure_base,
+    remove_void,
+)
+from rowtide.cdc.snapshots.copies import SnapshotProgress, TableCopy
 from rowtide.cdc.system_tables import (
     TABLE,
     RecordedSnapshot,
@@ -143,6 +150,8 @@ class RequestReports:
         """Note that nothing is left to be done for a request."""
         values = _progress_values(report) if report is not None else {}
         values |= {"state": state.value, "outcome": outcome, "finished_at": func.now()}
+        # The request is only a report; what counts is recorded in the lake by now. A repeat finds the snapshot there,
+        # and ends the request.
         failpoint("snapshot_request.before")
         with translated():
             note(self._connect(), request.request_id, **values)
@@ -219,6 +228,8 @@ class SnapshotPlanner:
 
     def begin(self, copies: Sequence[TableCopy]) -> Beginning:
         """Mark the log below snapshots."""
+        # Two transaction snapshots around the mark: what the first sees is below it. What was running at the second may
+        # be below it in the log and still invisible, so copying waits for that.
         before = self.source.take_snapshot()
         begin = CommitLsn.of(self.epoch, self.source.mark())
         return Beginning(begin, before, self.source.take_snapshot(), tuple(copies))
@@ -245,11 +256,15 @@ class SnapshotPlanner:
             if present is None:
                 return CopiedTableDropped(instance.source_id)
             table = as_copied(instance, present, request.condition)
+            # Without a key there are no ranges: the table is read by one session, whose transaction snapshot lasts for
+            # the whole copy.
             if not table.key_columns:
                 if not self._open_whole(copy):
                     return None
                 assert copy.opened is not None
                 present = copy.opened.present
+            # Altered since the mark: the log will report that above the snapshot's LSN, so rows copied now would have
+            # columns that readers do not expect at that LSN.
             if not before.sees(np.array(present.altered_by, np.int64)).all():
                 return CopyOutdated()
             if copy.opened is not None:
@@ -353,6 +368,7 @@ class SnapshotEndings:
 
     def end(self, copy: TableCopy, state: RequestState, outcome: str) -> None:
         """Void a snapshot, and end its request."""
+        # The lake first: a request that ended with its snapshot still planned would leave rows that count.
         self._void(copy)
         self._reports.finish(copy.request, state, outcome)
         self._drop(copy)
@@ -361,6 +377,7 @@ class SnapshotEndings:
     def _void(self, copy: TableCopy) -> None:
         """Cancel a snapshot in the lake, and remove its rows."""
         copy.throttle.set(None, is_stopped=True)
+        # A thread that still writes a chunk would add files after their removal.
         wait(copy.running.values())
         copy.running.clear()
         if copy.snapshot is not None:

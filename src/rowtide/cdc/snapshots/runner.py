@@ -23,24 +23,20 @@ from rowtide.cdc.lake_lease import SharedLease
 from rowtide.cdc.published import ENABLED, RecordedInstance, base_table_path, read_instances, read_publication
 from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest
 from rowtide.cdc.snapshots.chunk_copies import (
+    LOCK_TIMEOUT_S,
+    USUAL_LIMITS,
     BaseAltered,
     ChunkCopier,
     ChunkReport,
     CopiedSoFar,
+    CopyLimits,
     CopyOutdated,
     PartialRowsFound,
     captured_numbers,
     find_copied,
     remove_void,
 )
-from rowtide.cdc.snapshots.copies import (
-    LOCK_TIMEOUT_S,
-    USUAL_LIMITS,
-    CopyInterrupted,
-    CopyLimits,
-    SnapshotProgress,
-    TableCopy,
-)
+from rowtide.cdc.snapshots.copies import CopyInterrupted, SnapshotProgress, TableCopy
 from rowtide.cdc.snapshots.planning import (
     Beginning,
     RequestReports,

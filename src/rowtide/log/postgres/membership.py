@@ -118,6 +118,7 @@ def join_steps(
     until the last one leaves.
     """
     wanted = _WantedIdentity(before_images, key_index)
+    # Identity first: once the table is published, the server refuses updates and deletes that lack one.
     steps = list(_identity_steps(table, wanted))
     if not publishing.with_others:
         steps.append(statement(f"alter publication {quote(source.publication)} add table only {_quoted(table)}"))
@@ -145,6 +146,8 @@ def leave_steps(
         for earlier in identities
     ]
     return [
+        # Publications first: as long as the table is published, a lesser identity would make the server refuse updates,
+        # or the log lack old rows.
         *(statement(sql) for sql in publication),
         *unpublish_table_steps(source, source_table_id),
         *(statement(sql) for sql in restored),
@@ -250,6 +253,8 @@ def _identity_steps(table: SourceTable, wanted: _WantedIdentity) -> Iterator[Exe
     holders: tuple[SourceTable | TablePartition, ...] = (table, *table.row_holders)
     for holder in holders:
         if not wanted.is_met_by(holder):
+            # In the same transaction, before the change: what is not remembered cannot be restored when the last member
+            # leaves.
             yield _remember_step(holder, table)
             yield statement(f"alter table {_quoted(holder)} replica identity {wanted.clause}")
 

@@ -101,6 +101,7 @@ def ensure_source(
     interrupted removal left. `choose_place` is called if there is no source yet. Creating the slot waits for open
     transactions; `on_wait` is called with the one it waits for.
     """
+    # First: what an interrupted removal has left looks like a source, and half of it would be taken for whole.
     _finish_removal(engine)
     with translated():
         failpoint("source_record.before")
@@ -114,13 +115,18 @@ def ensure_source(
             if recorded.was_there and recorded.has_members:
                 # In a new log store they would be announced to nobody.
                 raise ManifestMissing(store.url("manifest"))
+            # After the publication is committed: decoding from the slot on needs it. Before the log store, which begins
+            # at the slot's position.
             confirmed = slot.ensure_slot(engine, source.slot, on_wait).confirmed
             failpoint("slot_creation.after")
             manifest = _open_log_store(store, as_log_source(source, recorded.server.timeline), confirmed)
         else:
+            # A log store that is there continues only if it is this source's, and the server's log continues it: else
+            # its positions mean nothing here.
             require_own(source, manifest.state.source)
             with engine.connect() as connection:
                 verify_provenance(connection, manifest)
+    # Until the feature has registered its reader: a store without readers is never truncated.
     segments.ensure_placeholder(manifest)
     return OpenedSource(source, manifest.state.position, was_there, recorded.triggers)
 
@@ -145,9 +151,11 @@ def remove_source(engine: Engine, source: SourceDefinition) -> None:
             catalogue.forget_features(connection)
             _drop_publications(connection, source)
         failpoint("publication_removal.after")
+        # Before the log store: a slot that outlives it would keep WAL that nothing can read any more.
         slot.drop_slot(engine, source.slot)
         failpoint("slot_removal.after")
         with engine.connect() as connection:
+            # A copy of the database names the original's log store, which stays.
             is_own = find_owner(connection, source) is None
         if is_own:
             _delete_log_store(source)
@@ -201,6 +209,7 @@ def _finish_removal(engine: Engine) -> None:
         left = find_source(connection)
         is_needed = left is not None and catalogue.list_features(connection)
     if left is not None and not is_needed:
+        # A log reader that still runs would write segments into the store that is deleted.
         with AdvisoryLease.take(engine, "log"):
             remove_source(engine, left)
 
@@ -227,6 +236,8 @@ def _record_source(
     create_tables(connection, catalogue.metadata)
     connection.execute(statement(format_creation(catalogue.SCHEMA, FORMAT)))
     name = slot.publication_name(server.database_id)
+    # Before the row is inserted, though within its transaction: a folder that cannot be written leaves no record of a
+    # source.
     prepare(place, server, name)
     source = SourceDefinition(
         source_id=str(uuid.uuid4()),
@@ -264,6 +275,7 @@ def _find_manifest(log_store: str) -> Manifest | None:
 def _open_log_store(store: Store, source: StoredSource, confirmed: int) -> Manifest:
     manifest = Manifest(store)
     position = Position.of(0, confirmed)
+    # At the slot's own position: nothing before it will ever be sent, and everything after it will.
     manifest.append(Opened(epoch=0, position=position, source=source, reason=None, format=LOG_STORE.recorded))
     failpoint("log_store_opening.after")
     return manifest
@@ -283,6 +295,7 @@ def _require_free(place: StoragePlaces, server: ServerIdentity, name: str) -> No
 def _forget_source(connection: Connection, source: SourceDefinition) -> None:
     """Restore the replica identities of the members' tables, and drop what was created in the database."""
     connection.execute(table_publications.make_record_step())
+    # In a database that was restored from a dump the recorded oids are those of other tables.
     rebound = find_rebound(connection, source)
     for step in rebind_steps(connection, rebound) if rebound is not None else ():
         connection.execute(step)

@@ -64,7 +64,10 @@ def restart_log(
         # there yet.
         confirmed = slot.ensure_slot(engine, renewed.slot, on_wait).confirmed
         failpoint("slot_renewal.after")
+        # Behind the slot, so that the announcements are in the new epoch: members that are not announced there have no
+        # changes.
         announce_again(alterations, renewed)
+        # After the announcements: the row that the epoch records proves later that this server went on from here.
         last = alterations.transact(control.mark_end)
     failpoint("epoch_opening.before")
     _open_epoch(renewed, server, confirmed, reason, last, known_epoch)
@@ -89,6 +92,7 @@ def _renew_publication(source: SourceDefinition, connection: Connection) -> tupl
     publication_id = slot.ensure_publication(connection, server, source.publication)
     for step in control.renew_steps(source.publication, PublicationCreation(server.version)):
         connection.execute(step)
+    # The table of announcements was made again, and event triggers write into it.
     ddl_triggers.ensure_triggers(connection)
     renewed = replace(source, publication_id=publication_id, system_identifier=server.system_identifier)
     connection.execute(
@@ -160,6 +164,7 @@ def verify_reconcilable(connection: Connection, source: SourceDefinition, manife
     if server.system_identifier != recorded:
         difference = f"system {server.system_identifier}, not {recorded}"
         raise HistoryDiverged(difference, str(manifest.state.position))
+    # After a promotion the log store's last row need not be on this server. The rows themselves are compared instead.
     if server.timeline == manifest.state.source.timeline:
         verify_provenance(connection, manifest)
     slot.verify_publication(connection, source)
@@ -183,6 +188,7 @@ def reconcile_gap(
     alterations = Committing(engine)
     with translated():
         server = alterations.transact(lambda connection: verify_reconcilable(connection, source, manifest))
+        # Before the slot is dropped: from here on no log reader of before writes a range into the earlier epoch.
         token = manifest.take_lease("log", describe_holder())
         with _slot_created(engine, url, source.slot, server, on_wait) as created:
             epoch = manifest.state.epoch + 1

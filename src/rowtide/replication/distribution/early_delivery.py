@@ -70,6 +70,7 @@ class EarlyDelivery:
             # former parts cannot be compared with these, so it is rolled back.
             self.undo()
             begun = None
+        # By path, since a log reader that begins again writes other parts, which get another attempt.
         if not parts or parts[0].path == self._passed_over:
             return False
         begun = self._begun = begun or _Begun(self._open_calls())
@@ -93,6 +94,7 @@ class EarlyDelivery:
         if begun is None:
             return False
         rest = _find_rest(state, self._articles, position, begun)
+        # Nothing was sent, or it cannot be continued as it was begun: `step` delivers the range from its start.
         if begun.undo is None or rest is None:
             self.undo()
             return False
@@ -115,6 +117,7 @@ class EarlyDelivery:
         # Before it is read: if it fails, the transaction is passed over by the path of its first part.
         begun.parts.append(part)
         for calls in begun.calls.read_segment(part, position, begun.end, find_versions(state, self._articles)):
+            # A transaction is begun only for a part that has calls: an open one holds locks and its place in the batch.
             if not len(calls):
                 continue
             if begun.undo is None:

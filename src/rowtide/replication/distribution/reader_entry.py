@@ -101,6 +101,8 @@ class ReaderEntry:
         """Let the log store remove what was delivered, and what was not for this subscription, which has recorded
         `held`.
         """
+        # After a power cut the subscriber may be ahead of a log store that lost its last entry. An entry ahead of the
+        # log would be refused.
         position = min(position, self._manifest.state.position)
         failpoint("reader_advance.before")
         self._manifest.append(ReaderAdvanced(self._subscription.reader, position, idle_from=held))
@@ -121,6 +123,7 @@ def read_log(engine: Engine, url: str, manifest: Manifest, target: int) -> None:
         if is_read:
             time.sleep(_POLL_S)
             continue
+        # Another process may have begun to read since the look: then it is waited for as before.
         with suppress(LeaseHeld), open_log_reader(url) as reader:
             while manifest.refresh().position.log <= target:
                 _require_time(manifest, deadline)
@@ -150,6 +153,7 @@ def require_same_history(
     restore. Raises `SubscriberOfAnotherHistory`, `LogStoreReadFailed`.
     """
     reader = manifest.state.readers.get(subscription.reader)
+    # The log store has recorded that the subscriber was that far: it has what the subscriber has.
     if reader is None or progress.age_s is None or progress.position <= reader.position:
         return
     committed_at = _find_last_commit(manifest, reader.position, progress.position)
@@ -189,6 +193,7 @@ def require_intact(
         table = find_by_id(connection, article.source_id)
         if table is None or find_lost_identity(article, shape_of(table)) is not None:
             raise lost
+        # The mark follows the statement that restored the identity: rows below it are all that may lack something.
         mark = mark_log(connection)
     read_log(context.engine, context.url, manifest, mark)
     if _lacks_old_rows(manifest, table_id, article):
@@ -202,6 +207,8 @@ def _lacks_old_rows(manifest: Manifest, table_id: int, article: Article) -> bool
         for operation in (Operation.UPDATE, Operation.DELETE)
         if article.command(operation).call_format is not CallFormat.NONE
     ]
+    # All that are kept, also below the subscriber's position: the table version is what counts, and it is a rare
+    # question.
     for segment in manifest.state.segments:
         if table_id in segment.tables:
             records = read_segment(manifest.store, segment.path)

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from rowtide.cdc.snapshots.copies import LEAST_CHUNK_BYTES, MOST_CHUNK_BYTES, CopyInterrupted, CopyLimits, Throttle
+from rowtide.cdc.snapshots.chunk_copies import LEAST_CHUNK_BYTES, MOST_CHUNK_BYTES, CopyLimits
+from rowtide.cdc.snapshots.copies import CopyInterrupted, Throttle
 from rowtide.copying.present_tables import PresentTable
 
 

@@ -201,12 +201,12 @@ set originators = array(select distinct unnest(o.originators || j.originators)),
 from {SCHEMA}."MSorigins" j where o.subscription_guid = {{}} and j.subscription_guid = {{}}
 """
 
-# The log reader's role, which may be another than the subscriber's.
 _CARRY_ONWARD = f"""
 update {SCHEMA}."MSorigins" set originators = array(select distinct unnest(originators || %s::text[]) order by 1)
 where subscription_guid = %s
 """
 
+# The log reader's role, which may be another than the subscriber's.
 _GRANT = f"""
 do $$
 declare

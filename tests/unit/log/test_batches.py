@@ -6,8 +6,8 @@ from itertools import count
 import pytest
 
 from builders.log.log_messages import PlainCommits, messages
-from rowtide.log import log_source
-from rowtide.log.log_source import (
+from rowtide.log import batches
+from rowtide.log.batches import (
     MOST_HELD_S,
     BatchWanted,
     Cut,
@@ -81,7 +81,7 @@ LARGE_CASES = {
 
 @pytest.mark.parametrize("name", LARGE_CASES)
 def test_what_is_large_is_a_part_of_its_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_source, "LARGE_MESSAGE_BYTES", 4)
+    monkeypatch.setattr(batches, "LARGE_MESSAGE_BYTES", 4)
     case = LARGE_CASES[name]
     arrived = messages(case.arrived)
     cuts, count = cut_batch(arrived, PlainCommits(), in_parts=case.in_parts, is_full=case.is_full)
