@@ -46,10 +46,13 @@ class Replica:
         return len(found)
 
     def apply(self, change: Change) -> None:
-        """Apply a change. Who omits its own has no claim on what others' are called: they may touch one row."""
+        """Apply a change. Who omits its own has no claim on what others' are called: they may touch one row.
+
+        Nor has any reader of rows that may have shared a key, with a null in it.
+        """
         row = change.as_dict()
         key = self.key_of(row)
-        if self.context is None:
+        if self.context is None and None not in key:
             assert (key in self.rows) == (change.operation is not NetOperation.INSERT), change
         if change.operation is NetOperation.DELETE:
             self.rows.pop(key, None)

@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 from builders.tracking.tracked_databases import TrackedFile
-from rowtide.tracking import ChangeTracking
+from rowtide.tracking import ChangeTracking, Storage
 from rowtide.tracking.errors import TrackingKeyShared
 
 INSERT = "insert into t (id, name, qty) values (?, ?, ?)"
@@ -60,6 +60,16 @@ def test_a_tables_names_may_be_those_of_queries(sqlite_file: TrackedFile) -> Non
     assert sqlite_file.changes("gone") == [("delete", 2)]
 
 
+def test_texts_and_numbers_of_a_key_of_any_type_differ(sqlite_file: TrackedFile) -> None:
+    sqlite_file.program.execute("create table k (a any primary key, b integer) strict")
+    sqlite_file.tracking.enable_tracking("k", storage=Storage.SIDE)
+    sqlite_file.changes("k")
+    sqlite_file.program.execute("insert into k (a, b) values (1, 1), ('1', 2)")
+
+    assert sqlite_file.changes("k") == [("insert", 1, 1), ("insert", "1", 2)]
+    assert sqlite_file.tracking.pack_tombstone_key("k", ["1"]) == "t31"
+
+
 def test_rows_that_share_a_key_of_nulls_are_refused(sqlite_file: TrackedFile) -> None:
     sqlite_file.program.execute("create table k (a text primary key, b integer)")
     sqlite_file.tracking.enable_tracking("k")
@@ -71,6 +81,25 @@ def test_rows_that_share_a_key_of_nulls_are_refused(sqlite_file: TrackedFile) ->
         sqlite_file.changes("k")
     sqlite_file.program.execute("delete from k where b = 1")
     assert sqlite_file.changes("k") == [("update", None, 2)]
+
+
+@pytest.mark.parametrize("storage", Storage)
+@pytest.mark.parametrize(
+    ("statement", "left"),
+    [("delete from k where b = 1", 2), ("update k set a = 3 where b = 1", 2), ("delete from k", 0)],
+)
+def test_rows_that_shared_a_key_are_not_lost(
+    sqlite_file: TrackedFile, storage: Storage, statement: str, left: int
+) -> None:
+    sqlite_file.program.execute("create table k (a integer primary key desc, b integer)")
+    sqlite_file.program.execute("insert into k (a, b) values (null, 1)")
+    sqlite_file.tracking.enable_tracking("k", storage=storage)
+    sqlite_file.changes("k")
+    sqlite_file.program.execute("insert into k (a, b) values (null, 2)")
+    sqlite_file.program.execute(statement)
+    of_null = [(operation != "delete", *values) for operation, key, *values in sqlite_file.changes("k") if key is None]
+
+    assert of_null == ([(True, left)] if left else [(False,)])
 
 
 def test_a_database_in_memory_is_tracked_on_its_one_connection() -> None:

@@ -31,6 +31,8 @@ TABLES = {
     "primary key (k, j)) without rowid",
     "shadowed rowid": "create table t (rowid integer, k blob not null, u text not null default 'a' unique, v any,"
     "primary key (k)) strict",
+    "any key": "create table t (k any primary key, u text unique, v integer) strict",
+    "integer key with nulls": "create table t (k integer primary key desc, u text unique, v integer)",
     "generated unique": "create table t (k integer primary key, u text, v integer, low text as (lower(u)) unique)",
 }
 KEYS = {form: ("k", "j") if form == "two columns without rowid" else ("k",) for form in TABLES}
@@ -39,6 +41,8 @@ VALUES = {
     "text key": st.sampled_from(["a", "A", "b", "\x00", "é", "", None]),
     "two columns without rowid": st.sampled_from(["a", "b"]),
     "shadowed rowid": st.sampled_from([b"", b"\x00", b"a"]),
+    "any key": st.sampled_from([1, "1", 1.5, "a", b"a"]),
+    "integer key with nulls": st.sampled_from([1, 2, None]),
     "generated unique": st.integers(1, 4),
 }
 CONFLICTS = st.sampled_from(["", "or replace", "or ignore", "or fail", "or abort", "or rollback"])

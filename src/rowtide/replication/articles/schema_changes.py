@@ -380,7 +380,8 @@ def _require_filter(article: Article) -> None:
 
 def _require_values(alteration: Alteration, kept: Sequence[PublishedColumn], now: Mapping[int, AlteredColumn]) -> None:
     changed = next((each for each in kept if now[each.number].type_text != each.type_text), None)
-    became = "values were computed" if changed is None else f"column {changed.name} became {_type_now(changed, now)}"
+    computed = "a type of its values was altered" if alteration.command == "ALTER TYPE" else "values were computed"
+    became = computed if changed is None else f"column {changed.name} became {_type_now(changed, now)}"
     if alteration.is_inferred and changed is not None:
         raise Unfollowed(f"{became}, and {NOT_REPORTED}")
     if alteration.rewrites_values and not _is_cast_alike(kept, now, alteration):

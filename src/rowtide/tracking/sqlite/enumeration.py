@@ -91,7 +91,7 @@ def _open_window(writer: sqlite3.Connection, request: EnumerationRequest, stack:
         subject = subject_of(writer, tracked)
         tables.append(subject.declared)
         window, stamps = _window(writer, tracked, request), stamps_of(subject, tracked)
-        _check_keys(writer, subject, shared_key(subject, stamps, window))
+        _check_keys(writer, subject, shared_key(subject, stamps, window), window)
         if window is None:
             writes.append(all_rows(subject))
         else:
@@ -138,9 +138,14 @@ def _check_age(tracked: TrackedTable, since: Anchor) -> None:
         raise AnchorTooOld(tracked.name, since, tracked.min_valid_csn)
 
 
-def _check_keys(connection: sqlite3.Connection, subject: SqliteSubject, query: str | None) -> None:
+def _check_keys(
+    connection: sqlite3.Connection, subject: SqliteSubject, query: str | None, window: SqliteAnchorWindow | None
+) -> None:
     # No reader can tell such rows apart, and the delete of one would be hidden by the other.
-    found = None if query is None else connection.execute(query).fetchone()
+    if query is None:
+        return
+    _teach_keys(connection)
+    found = connection.execute(query, {} if window is None else window.as_parameters()).fetchone()
     if found is not None:
         raise TrackingKeyShared(subject.name, str(unpack(found[0], text_encoding(connection))))
 

@@ -34,6 +34,10 @@ with {GONE} as materialized (
 A reader at `:since` has those that had been inserted by then.
 """
 
+_WRITTEN = "__sysWritten"
+_GONE_WITH_NULL = f"select packed from {GONE} where instr(packed, 'NULL')"
+"""Of packed values only a null has these letters."""
+
 Row = tuple[object, ...]
 
 
@@ -87,6 +91,8 @@ def written(subject: SqliteSubject, stamps: SqliteStamps, window: SqliteAnchorWi
         f"{_listed(columns)} from {stamps.source} t "
         f"where {CHANGE_BSN} > :since and (:context is null or {CONTEXT} is not :context)"
     )
+    if subject.has_nullable_key:
+        sql = f"{sql} union all {_left_of_shared(subject, stamps)}"
     return SqliteChangeQuery(sql, window.as_parameters(), _written_change(subject.name, columns))
 
 
@@ -97,8 +103,9 @@ def deleted(subject: SqliteSubject, window: SqliteAnchorWindow, encoding: str) -
     context, the reader itself may have inserted them.
     """
     columns = tuple(column.name for column in subject.key)
+    # Of rows that shared a key with a null, one stamp says when the last of them was inserted.
     sql = (
-        f"{_GONE} select packed from {GONE} where (was_there or :context is not null) "
+        f"{_GONE} select packed from {GONE} where (was_there or :context is not null or instr(packed, 'NULL')) "
         f"and (:context is null or is_of_others) "
         f"and not exists (select 1 from {subject.quoted} t where {_key_condition(subject, f'{GONE}.packed')})"
     )
@@ -112,17 +119,30 @@ def deleted(subject: SqliteSubject, window: SqliteAnchorWindow, encoding: str) -
 def shared_key(subject: SqliteSubject, stamps: SqliteStamps, window: SqliteAnchorWindow | None) -> str | None:
     """Return the query for the packed key of a written row that another row has too; None if no key can be shared.
 
-    Without a window, of any row.
+    Without a window, of any row. Its parameters are those of the window.
     """
-    nullable = [f"t.{quote(column.name)} is null" for column in subject.key if column.is_nullable]
-    if not nullable:
+    if not subject.has_nullable_key:
         return None
-    source, is_written = (
-        (subject.quoted, "") if window is None else (stamps.source, f"and t.{CHANGE_BSN} > {window.since} ")
+    names = (f"t.{quote(column.name)} is null" for column in subject.key if column.is_nullable)
+    source, begun, is_written = (
+        (subject.quoted, "with", "")
+        if window is None
+        else (stamps.source, f"{_GONE},", f"and {CHANGE_BSN} > :since union {_GONE_WITH_NULL}")
     )
+    has_key = _key_condition(subject, f"{_WRITTEN}.packed")
     return (
-        f"select {subject.packed_key('t')} from {source} t where ({' or '.join(nullable)}) {is_written}"
-        f"and (select count(*) from {subject.quoted} o where {subject.same_key('o', 't')}) > 1 limit 1"
+        f"{begun} {_WRITTEN} (packed) as "
+        f"(select {subject.packed_key('t')} from {source} t where ({' or '.join(names)}) {is_written}) "
+        f"select packed from {_WRITTEN} where (select count(*) from {subject.quoted} t where {has_key}) > 1 limit 1"
+    )
+
+
+def _left_of_shared(subject: SqliteSubject, stamps: SqliteStamps) -> str:
+    """Return the query, like that of `written`, for rows whose stamps went with another row of their key."""
+    columns = ", ".join(f"t.{quote(name)}" for name in _columns(subject))
+    return (
+        f"select '{NetOperation.UPDATE}', {columns} from ({_GONE_WITH_NULL}) {_WRITTEN} "
+        f"join {subject.quoted} t on {_key_condition(subject, f'{_WRITTEN}.packed')} where not {stamps.is_stamped}"
     )
 
 
@@ -167,7 +187,7 @@ def pack_key(connection: sqlite3.Connection, table: str, key: Sequence[object]) 
     """Return the packed form of a key's values, in key order. Raises `NotTracked`, `InvalidTombstoneKey`."""
     subject = _check_count(connection, table, key, str(tuple(key)))
     try:
-        return pack(connection, cast("Sequence[SqliteValue]", key), [column.type_text for column in subject.key])
+        return pack(connection, cast("Sequence[SqliteValue]", key), subject.key_types)
     except (sqlite3.InterfaceError, sqlite3.ProgrammingError, OverflowError, UnicodeError) as error:
         raise InvalidTombstoneKey(table, str(tuple(key)), str(error)) from error
 

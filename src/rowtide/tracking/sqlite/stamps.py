@@ -75,6 +75,20 @@ class SqliteSubject:
         return self.table.is_rowid_key and self.key == self.table.key_columns
 
     @property
+    def has_nullable_key(self) -> bool:
+        """Whether several rows can have one key: with a null in it, it is distinct from itself."""
+        return any(column.is_nullable for column in self.key)
+
+    @property
+    def key_types(self) -> tuple[str, ...]:
+        """The types by which another table stores values of the key as this one does, in key order."""
+        # ANY means numeric where a table is not STRICT: the text 1 would become a number.
+        return tuple(
+            "blob" if self.table.is_strict and column.type_text.lower() == "any" else column.type_text
+            for column in self.key
+        )
+
+    @property
     def key_collations(self) -> tuple[str, ...]:
         """The collations of the key's columns, in key order."""
         names = {quote(column.name) for column in self.key}
@@ -123,6 +137,10 @@ class SqliteStamps(Protocol):
     def source(self) -> str:
         """The `from` clause for the rows with their stamps."""
 
+    @property
+    def is_stamped(self) -> str:
+        """The condition that a row `t` has stamps of its own, whatever became of rows that shared its key."""
+
     def is_there(self, connection: sqlite3.Connection) -> bool:
         """Whether the columns or the table of stamps exist; the index is not checked."""
 
@@ -157,6 +175,10 @@ class SqliteRowStamps:
     @property
     def source(self) -> str:
         return self.subject.quoted
+
+    @property
+    def is_stamped(self) -> str:
+        return "true"
 
     def is_there(self, connection: sqlite3.Connection) -> bool:  # noqa: ARG002 - of the protocol
         return all(self.subject.table.find_column(name) for name in STAMPS)
@@ -221,19 +243,21 @@ class SqliteSideStamps:
         joined = f"{self._side} s cross join {self.subject.quoted} t on {self.subject.same_key('t', 's')}"
         return f"(select t.*, {stamps} from {joined})"
 
+    @property
+    def is_stamped(self) -> str:
+        return f"exists (select 1 from {self._side} s where {self.subject.same_key('s', 't')})"
+
     def is_there(self, connection: sqlite3.Connection) -> bool:
         return find_table(connection, self._name) is not None
 
     def creations(self) -> list[str]:
         columns = ", ".join([*self._key_definitions(), *(f"{name} {type_text}" for name, type_text in STAMPS.items())])
-        # Without rowid a key has no nulls.
-        form = (
-            ""
-            if any(column.is_nullable for column in self.subject.key) or self.subject.has_rowid_key
-            else " without rowid"
-        )
+        # Without rowid a key has no nulls; as the primary key of a table with rowids, an integer has none either.
+        is_nullable = self.subject.has_nullable_key
+        form = "" if is_nullable or self.subject.has_rowid_key else " without rowid"
+        key = f"{'unique' if is_nullable else 'primary key'} ({self._keys()})"
         index = f"create index if not exists {self._index} on {self._side} ({CHANGE_BSN})"
-        return [f"create table if not exists {self._side} ({columns}, primary key ({self._keys()})){form}", index]
+        return [f"create table if not exists {self._side} ({columns}, {key}){form}", index]
 
     def removals(self) -> list[str]:
         return [f"drop table if exists {self._side}"]
@@ -293,8 +317,8 @@ class SqliteSideStamps:
     def _key_definitions(self) -> list[str]:
         collations = self.subject.key_collations
         return [
-            f"{quote(column.name)} {column.type_text} collate {collation}"
-            for column, collation in zip(self.subject.key, collations, strict=True)
+            f"{quote(column.name)} {type_text} collate {collation}"
+            for column, type_text, collation in zip(self.subject.key, self.subject.key_types, collations, strict=True)
         ]
 
     def _same_key(self, row: str) -> str:
