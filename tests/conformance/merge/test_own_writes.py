@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from builders.merge.merged_databases import FileMember, Member, Merge
 
 CUSTOMER = "create table customer (id integer primary key, name varchar(20) unique, qty integer)"
@@ -86,6 +88,36 @@ def test_swapped_unique_values_are_not_logged_as_user_changes(merged: Merge) -> 
     merged.settle()
     merged.require_equal("customer", columns=COLUMNS)
     assert all(summary.is_quiet for summary in merged.settle())
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["varchar(20)", *(pytest.param(kind, marks=pytest.mark.exhaustive) for kind in ("varchar(3)", "bytes"))],
+)
+def test_values_that_are_never_null_are_swapped(merged: Merge, kind: str) -> None:
+    """Rows get other values of the type for a moment, which fit its length."""
+    declared = kind.replace("bytes", "blob" if isinstance(merged.hub, FileMember) else "bytea")
+
+    def swap(member: Member) -> None:
+        shown = {number: f"'v{number}'" for number in (1, 2, 3)}
+        if kind == "bytes":
+            shown = {
+                number: f"x'0{number}'" if isinstance(member, FileMember) else f"'\\x0{number}'" for number in shown
+            }
+        found = member.execute("select id from code order by value")
+        for (place,), number in zip([*found, found[0]], (3, 1, 2), strict=True):
+            member.execute(f"update code set value = {shown[number]} where id = {place}")
+
+    merged.begin(f"create table code (id integer primary key, value {declared} not null unique)", code={})
+    one, other = ("x'01'", "x'02'") if isinstance(merged.hub, FileMember) else (r"'\x01'", r"'\x02'")
+    values = (one, other) if kind == "bytes" else ("'v1'", "'v2'")
+    merged.hub.execute(*(f"insert into code (id, value) values ({id_}, {value})" for id_, value in enumerate(values)))
+    merged.settle()
+    for member in (merged.hub, merged.subscribers[0]):
+        swap(member)
+        merged.settle()
+        assert merged.conflicts() == []
+        merged.require_valid()
 
 
 def add_exempt_trigger(member: Member) -> None:

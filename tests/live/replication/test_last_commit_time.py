@@ -49,6 +49,23 @@ def require_equal(*peers: Peer) -> list[str]:
     return rows[0]
 
 
+def test_a_unique_column_is_renamed_and_dropped_between_changes(two: tuple[Peer, Peer]) -> None:
+    first, second = two
+    # Each text is one transaction.
+    first.execute(
+        "update items set code = 'a' where id = 1; alter table items rename code to name; "
+        "update items set name = 'b' where id = 1; delete from items where id = 6"
+    )
+    assert require_equal(first, second)[0] == "(1,0,b)"
+    second.execute("update items set name = 'c' where id = 2")
+    require_equal(first, second)
+    first.execute("alter table items drop name; update items set n = 5 where id = 1")
+    require_equal(first, second)
+    second.execute("update items set n = 6 where id = 2", "delete from items where id = 3")
+
+    assert require_equal(first, second) == ["(1,5)", "(2,6)", "(4,0)", "(5,0)"]
+
+
 @pytest.mark.exhaustive
 def test_the_later_of_two_changes_stays_at_both(two: tuple[Peer, Peer]) -> None:
     first, second = two

@@ -304,6 +304,10 @@ class NumberedKeys(Protocol):
 
 FIRST_TEMPORARY = -1_000_000_000
 """The temporary number of the first row; the others' are below it."""
+LAST_DIGITS = 12
+"""How many of a rowguid's digits are a temporary text."""
+FIRST_CHARACTER, CHARACTERS = 0xE000, 6400
+"""The private characters of Unicode, which are temporary texts of the shortest length."""
 _NUMBER_BITS = 32
 """Of the smallest whole numbers that have all temporary ones."""
 
@@ -317,6 +321,12 @@ class TemporaryKind(Enum):
     NULL = auto()
     NUMBER = auto()
     ROWGUID = auto()
+    LAST_DIGITS = auto()
+    """Of the rowguid, for texts of a limited length."""
+    CHARACTER = auto()
+    """One of Unicode's private ones, for shorter texts."""
+    BYTES = auto()
+    """Of the rowguid."""
 
 
 def temporary_kinds(article: Article, referenced: Collection[str]) -> dict[str, TemporaryKind]:
@@ -345,9 +355,15 @@ def _kind(column: ArticleColumn, *, is_referenced: bool) -> TemporaryKind | None
     if column.is_nullable and not is_referenced:
         return TemporaryKind.NULL
     found, modifiers = find_type(column.type_text)
-    if modifiers:  # A temporary value may be too long for a length or a number of digits.
-        return None
     match found.kind:
+        case TypeKind.TEXT | TypeKind.PADDED_TEXT if modifiers:
+            # A whole rowguid may be too long.
+            return TemporaryKind.LAST_DIGITS if modifiers[0] >= LAST_DIGITS else TemporaryKind.CHARACTER
+        case TypeKind.BYTES:
+            return TemporaryKind.BYTES
+        case _ if modifiers:
+            # A temporary number may have too many digits.
+            return None
         case TypeKind.NUMERIC:
             return TemporaryKind.NUMBER
         case TypeKind.WHOLE_NUMBER:
@@ -363,4 +379,7 @@ def _value(kind: TemporaryKind, rowguid: str, place: int) -> str | None:
         TemporaryKind.NULL: None,
         TemporaryKind.NUMBER: str(FIRST_TEMPORARY - place),
         TemporaryKind.ROWGUID: rowguid,
+        TemporaryKind.LAST_DIGITS: rowguid[-LAST_DIGITS:],
+        TemporaryKind.CHARACTER: chr(FIRST_CHARACTER + place % CHARACTERS),
+        TemporaryKind.BYTES: f"\\x{rowguid.replace('-', '')}",
     }[kind]

@@ -29,7 +29,7 @@ from rowtide.merge.errors.subscribing import PublicationsShared, SchemaNotFollow
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.table_definitions import Omission
 from rowtide.merge.progress import list_subscriptions, put_subscription, remove_retries_of, remove_subscription
-from rowtide.merge.publishing.following import follow_filters, follow_sent
+from rowtide.merge.publishing.following import follow_filters, follow_sent, restore_rowguids
 from rowtide.merge.publishing.publications import finish_drops
 from rowtide.merge.publishing.schema_changes import notice
 from rowtide.merge.publishing.schema_steps import SchemaStep, describe_schema, reading_schema
@@ -95,6 +95,7 @@ def synchronise_device(
 def follow_hub(transport: DeviceTransport, node: Node, publication: str, subscriber_name: str) -> None:
     """Bring a device to its hub's schema, whether it has uploaded or not. Raises what `follow_sent` raises."""
     device = find_device(node, publication, subscriber_name)
+    restore_rowguids(node, device.known)
     state = device.describe(examines=False)
     follow_sent(device, transport.follow(replace(state, definitions=device.known)))
 

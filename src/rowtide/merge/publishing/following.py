@@ -412,10 +412,10 @@ def prepare_again(
     names = publication, subscriber_name
     summary = None
     pairing = pair(hub, subscriber, *names)
-    _restore_rowguids(hub, pairing.articles)
+    restore_rowguids(hub, pairing.articles)
     notice(hub, pairing.publication, reinitializes=True)
     if on_upload is None:
-        _restore_rowguids(subscriber, pairing.known)
+        restore_rowguids(subscriber, pairing.known)
     else:
         summary = upload_all(hub, subscriber, *names, on_upload, on_recovered, absent_is_delete=absent_is_delete)
     pairing = pair(hub, subscriber, *names)
@@ -427,7 +427,7 @@ def prepare_again(
     return summary, pairing
 
 
-def _restore_rowguids(node: Node, articles: Iterable[Article]) -> None:
+def restore_rowguids(node: Node, articles: Iterable[Article]) -> None:
     """Give rows of tables that a program rebuilt the rowguids that they lack; lost triggers stay away."""
     for article in articles:
         if find_lost(node, article) not in (None, NOT_THERE):

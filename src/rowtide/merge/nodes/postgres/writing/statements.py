@@ -36,7 +36,14 @@ from rowtide.merge.nodes.postgres.writing.staging import (
     retrying,
     staging_view,
 )
-from rowtide.merge.nodes.rows import FIRST_TEMPORARY, TemporaryKind, temporary_kinds
+from rowtide.merge.nodes.rows import (
+    CHARACTERS,
+    FIRST_CHARACTER,
+    FIRST_TEMPORARY,
+    LAST_DIGITS,
+    TemporaryKind,
+    temporary_kinds,
+)
 from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.versions.apply import Logged
 
@@ -223,6 +230,14 @@ _TEMPORARY: Mapping[TemporaryKind, Callable[[str], str]] = {
     TemporaryKind.NULL: lambda _type: "null",
     TemporaryKind.NUMBER: lambda type_: f"({FIRST_TEMPORARY} operator(pg_catalog.-) i.rowtide_place)::{type_}",
     TemporaryKind.ROWGUID: lambda type_: f"i.rowtide_guid::pg_catalog.text::{type_}",
+    TemporaryKind.LAST_DIGITS: lambda type_: (
+        f"pg_catalog.right(i.rowtide_guid::pg_catalog.text, {LAST_DIGITS})::{type_}"
+    ),
+    TemporaryKind.CHARACTER: lambda type_: (
+        f"pg_catalog.chr({FIRST_CHARACTER} operator(pg_catalog.+) "
+        f"(i.rowtide_place operator(pg_catalog.%) {CHARACTERS}))::{type_}"
+    ),
+    TemporaryKind.BYTES: lambda type_: f"pg_catalog.uuid_send(i.rowtide_guid)::{type_}",
 }
 """The expressions of a staged row's temporary values, from the column's type."""
 

@@ -42,6 +42,12 @@ create table if not exists {DELETED_KEYS} (
 
 COPYING = "rowtide.copying"
 """The setting of a transaction that copies rows: what it empties before is not deleted."""
+_ALTERED = "exception when undefined_column then gone := null; end;"
+"""The end of a block of a trigger that names columns: it reads alone, since a write would take a transaction number.
+
+Where a column was renamed or dropped, programs' writes go on until the agent has made the trigger again; nobody writes
+to the table at other databases meanwhile, so that nothing arrives late.
+"""
 _TRIGGERS = ("rowtide_deleted", "rowtide_moved", "rowtide_emptied")
 _SETTINGS = ("DateStyle", "IntervalStyle", "extra_float_digits", "bytea_output", "TimeZone", "lc_monetary")
 PINNED = " ".join(f"set {setting} = {quote_literal(PINNED_SETTINGS[setting])}" for setting in _SETTINGS)
@@ -102,7 +108,12 @@ begin
         return null;
     end if;
     if tg_op <> 'TRUNCATE' then
-        gone := {old};
+        begin
+            gone := {old};
+        {_ALTERED}
+    end if;
+    if gone is null then
+        return null;
     end if;
     insert into {DELETED_KEYS} (table_name, key) values ({quote_literal(article.qualified_name)}, gone)
     on conflict (table_name, key) do update
@@ -241,7 +252,10 @@ _TRIGGER = "rowtide_released"
 
 
 def make_trigger(connection: psycopg.Connection[tuple[Any, ...]], article: Article) -> None:
-    """Create a table's trigger for the unique indexes that it has, if it does not have it. Raises `IndexOfOther`."""
+    """Create a table's trigger for the unique indexes that it has, if it does not have it. Raises `IndexOfOther`.
+
+    Of a table without unique indexes an earlier trigger is dropped: it names columns that may be gone.
+    """
     uniques = read_uniques(connection, article)
     require_evaluable(article, uniques)
     body, table, name = (
@@ -250,7 +264,11 @@ def make_trigger(connection: psycopg.Connection[tuple[Any, ...]], article: Artic
         _released_function(article),
     )
     with translated():
-        if connection.execute(_HAS_TRIGGER, (table, _TRIGGER, name, body)).fetchone() is not None or not uniques:
+        if not uniques:
+            if connection.execute(_HAS_ANY_TRIGGER, (table, _TRIGGER)).fetchone() is not None:
+                connection.execute(sql.SQL(f"drop trigger {_TRIGGER} on {table}"))
+            return
+        if connection.execute(_HAS_TRIGGER, (table, _TRIGGER, name, body)).fetchone() is not None:
             return
     with connection.transaction(), translated():
         connection.execute(
@@ -305,6 +323,7 @@ def _released_body(article: Article, uniques: Sequence[UniqueIndex]) -> str:
     return f"""
 declare
     had record;
+    gone text[];
 begin
     if current_setting('{COPYING}', true) = 'on' then
         return null;
@@ -335,10 +354,16 @@ def _recording(article: Article, index: UniqueIndex) -> str:
         is_value += f" and {_of('old', article, index, index.condition)}"
         differs += f" or {_of('new', article, index, index.condition)} is not true"
     return f"""
-    if {is_value} and (tg_op = 'DELETE' or {differs}) then
+    gone := null;
+    begin
+        if {is_value} and (tg_op = 'DELETE' or {differs}) then
+            gone := {values};
+        end if;
+    {_ALTERED}
+    if gone is not null then
         insert into {RELEASED_VALUES} as r (table_name, columns, value, committed_us, origin)
         values (
-            {table}, {quote_literal(index.name)}, {values}, had.committed_us, had.origin)
+            {table}, {quote_literal(index.name)}, gone, had.committed_us, had.origin)
         on conflict (table_name, columns, value) do update
         set refreshed = r.refreshed + 1, committed_us = excluded.committed_us, origin = excluded.origin
         where excluded.committed_us is null or ({_VERSION})[1] <= excluded.committed_us;
@@ -380,6 +405,7 @@ delete from {RELEASED_VALUES} r where to_timestamp(({_VERSION})[1] / 1000000.0) 
     select min(confirmed_at) from {SCHEMA}."MSorigins" where confirmed_at is not null) - interval '1 minute'
 """
 """Forgets the values that no change can be older than."""
+_HAS_ANY_TRIGGER = "select from pg_trigger where tgrelid = to_regclass(%s) and tgname = %s and not tgisinternal"
 _HAS_TRIGGER = """
 select from pg_trigger t join pg_proc p on p.oid = t.tgfoid
 where t.tgrelid = to_regclass(%s) and t.tgname = %s and t.tgfoid = to_regproc(%s) and p.prosrc = %s

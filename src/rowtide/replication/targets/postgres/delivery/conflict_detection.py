@@ -316,6 +316,11 @@ class ConflictDelivery:
             table = alterations.table_after(table, change)
         recorded = replace(article, **self._published[article.article_id])
         self._alter(before, article, [alterations.record(recorded, self._subscription.guid)], None)
+        # Rows of the same transaction follow, which meet the unique indexes and fire the triggers as they are now.
+        self._uniques.pop(article.article_id, None)
+        if self._versions is not None:
+            self._pin()
+            _keep_versions(self._connection, article)
         if (script := followed.script) is not None:
             try:
                 running = alterations.run_script((article.schema, article.table), script.text, writer)
@@ -409,9 +414,14 @@ def _open_versions(connection: _Connection, subscription: Subscription, articles
         return None
     versions = Versions(connection, subscription)
     for article in articles:
-        former_values.make_triggers(connection, article)
-        former_values.make_trigger(connection, article)
+        _keep_versions(connection, article)
     return versions
+
+
+def _keep_versions(connection: _Connection, article: Article) -> None:
+    """Create the triggers of a table that record what its rows had, if it has not those for its columns."""
+    former_values.make_triggers(connection, article)
+    former_values.make_trigger(connection, article)
 
 
 def _published(article: Article) -> Mapping[str, Any]:

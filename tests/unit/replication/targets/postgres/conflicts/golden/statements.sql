@@ -67,7 +67,12 @@ begin
         return null;
     end if;
     if tg_op <> ''TRUNCATE'' then
-        gone := array[case when old."of_order" is distinct from null then pg_catalog.format(''%s'', old."of_order") end, case when old."line" is distinct from null then pg_catalog.format(''%s'', old."line") end];
+        begin
+            gone := array[case when old."of_order" is distinct from null then pg_catalog.format(''%s'', old."of_order") end, case when old."line" is distinct from null then pg_catalog.format(''%s'', old."line") end];
+        exception when undefined_column then gone := null; end;
+    end if;
+    if gone is null then
+        return null;
     end if;
     insert into rowtide_subscriber."MSdeleted_keys" (table_name, key) values (''sales.lines'', gone)
     on conflict (table_name, key) do update
