@@ -281,6 +281,14 @@ def test_merge_has_the_contacts_of_devices_over_http(pages: PageServer) -> None:
     assert "Last contact" not in pages.request("/db/crm/merge", Accept="text/html").body
 
 
+def test_an_instance_has_its_snapshot_and_schema_changes(pages: PageServer) -> None:
+    assert "1,200,000 rows left, about 95 s" in pages.request("/db/shop/instances/public_order").body
+    assert "snapshot: 1,200,000 rows left" in pages.request("/db/shop/capture").body
+    shown = pages.request("/db/shop/instances/public_item").body
+    assert "changed a column&#39;s type, wrote values without change rows" in shown
+    assert "altered the table; inferred" in shown
+
+
 def test_answers_tell_others_nothing(tmp_path: Path) -> None:
     access = Access(read_tokens=lambda: {TOKEN: "anna"})
     with serving_pages(tmp_path, MadePolls(ALL[:1]), access) as server:
