@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from rowtide.replication.targets.subscriber_kind import (
         ConflictOutcome,
         KeptConflict,
+        ListedConflicts,
         RecoveredTransaction,
         SyncedSequence,
     )
@@ -100,6 +101,7 @@ __all__ = [
     "KeptConflicts",
     "KeyUpdates",
     "ListedArticle",
+    "ListedConflicts",
     "ListedPublication",
     "ListedSubscription",
     "LogEnding",
@@ -170,6 +172,7 @@ _HOMES = {
     "IfExists": "rowtide.replication.subscription_settings",
     "KeptConflict": "rowtide.replication.targets.subscriber_kind",
     "KeptConflicts": "rowtide.replication.resolving",
+    "ListedConflicts": "rowtide.replication.targets.subscriber_kind",
     "KeyUpdates": "rowtide.replication.articles.call_formats",
     "ListedArticle": "rowtide.replication.inspection.listings",
     "ListedPublication": "rowtide.replication.inspection.listings",
