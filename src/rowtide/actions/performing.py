@@ -92,6 +92,7 @@ def _ending(journal: ActionJournal, url: str, request: ActionRequest) -> Iterato
     failpoint("action.before")
     try:
         yield said
+    # An action that is interrupted, or whose process is asked to end, has an end, too: its entry is not left open.
     except BaseException as error:
         number = error.number if isinstance(error, RowtideError) else None
         _end(journal, url, request, ActionOutcome.FAILED, _describe(error), number)

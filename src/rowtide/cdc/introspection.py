@@ -222,6 +222,11 @@ class LakeStatus:
         """
         return tuple(self._find_outdated())
 
+    def list_schema_changes(self) -> Mapping[str, tuple[ListedChange, ...]]:
+        """Return the DDL on the tables of enabled instances that have any, in log order, by the instance."""
+        found = ((one.instance, self._histories.get(one.instance.member_id, ())) for one in self.list_enabled())
+        return {instance.capture_instance: changes for instance, changes in found if changes}
+
     def find_lost_keys(self) -> tuple[Instance, ...]:
         """Return the instances whose keys no longer identify rows."""
         return tuple(
@@ -246,6 +251,10 @@ class LakeStatus:
         publication = self.publication
         return tuple(read_instances(self._lake, publication.cycle).values()) if publication is not None else ()
 
+    @cached_property
+    def _histories(self) -> Mapping[str, tuple[ListedChange, ...]]:
+        return read_histories(self._lake, self.publication.cycle) if self.publication is not None else {}
+
     def _find_rows_left(self) -> Iterator[RowsLeft]:
         for recorded in self._recorded:
             name = recorded.instance.capture_instance
@@ -259,10 +268,10 @@ class LakeStatus:
     def _find_outdated(self) -> Iterator[ListedChange]:
         if self.publication is None:
             return
-        histories, snapshots = read_histories(self._lake, self.publication.cycle), read_snapshots(self._lake)
+        snapshots = read_snapshots(self._lake)
         for recorded in self._recorded:
             member_id = recorded.instance.member_id
-            rewrites = [change for change in histories.get(member_id, ()) if change.rewrites_values]
+            rewrites = [change for change in self._histories.get(member_id, ()) if change.rewrites_values]
             copies = [
                 copy.begin
                 for copy in snapshots.get(member_id, ())

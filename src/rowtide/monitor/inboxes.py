@@ -191,6 +191,7 @@ class _Reader:
                 self._thread = threading.Thread(target=self._read, name="read conflicts", daemon=True)
                 self._thread.start()
             thread = self._thread
+        # Only before the first reading has ended: later a page shows what was read last, and waits for no subscriber.
         if self._ended_at is None and thread is not None:
             thread.join(_FIRST_S)
         return self._last

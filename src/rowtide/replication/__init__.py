@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         ConflictState,
         ConflictWinner,
         KeptConflict,
+        ListedConflicts,
         Resolver,
         SettledRow,
     )
@@ -101,6 +102,7 @@ __all__ = [
     "KeptConflicts",
     "KeyUpdates",
     "ListedArticle",
+    "ListedConflicts",
     "ListedPublication",
     "ListedSubscription",
     "LogEnding",
@@ -171,6 +173,7 @@ _HOMES = {
     "IfExists": "rowtide.replication.subscription_settings",
     "KeptConflict": "rowtide.replication.conflicts",
     "KeptConflicts": "rowtide.replication.kept_conflicts",
+    "ListedConflicts": "rowtide.replication.conflicts",
     "KeyUpdates": "rowtide.replication.articles.call_formats",
     "ListedArticle": "rowtide.replication.inspection.listings",
     "ListedPublication": "rowtide.replication.inspection.listings",

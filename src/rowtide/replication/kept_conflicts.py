@@ -82,6 +82,7 @@ def read_conflicts(
     with translated(), engine.connect() as connection:
         chosen = _choose(engine, url, publication, subscriber)
         reached = history.list_last_reached(connection)
+    # Without a transaction at the publisher: a subscriber may not answer for long.
     listed: dict[str, ListedConflicts] = {}
     unread: list[UnreadSubscriber] = []
     for one in chosen:

@@ -9,7 +9,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.diagnosis import State
 from rowtide.monitor.exposition import Polled
 from rowtide.monitor.polling import Readiness
-from rowtide.monitor.snapshot import Cycle
+from rowtide.monitor.snapshot import Cycle, PolledCopy
 from rowtide.monitor.tallies import Tallies
 from rowtide.monitor.views import (
     MERGE_STATES,
@@ -26,6 +26,7 @@ from rowtide.monitor.views import (
     LogView,
     MergeSubscriptionView,
     MergeView,
+    SchemaChangeView,
     SlotView,
     SubscriptionView,
     TargetView,
@@ -142,7 +143,13 @@ def make_instance(table: str, gaps: int = 0) -> InstanceView:
             for number in range(gaps)
         ),
         consumers=("consumer 0", "consumer 1") if table == "item" else (),
-        copy=None,
+        copy=PolledCopy("public_order", 1_200_000, 300_000, 95.0) if table == "order" else None,
+        schema_changes=(
+            SchemaChangeView(NOW, CommitLsn(1900), changes_type=True, is_inferred=False, rewrites_values=True),
+            SchemaChangeView(NOW, CommitLsn(1200), changes_type=False, is_inferred=True, rewrites_values=False),
+        )
+        if table == "item"
+        else (),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from builders.capture.captured_databases import LoggedDatabase
 from builders.monitor.scrapes import MERGED, do_everything
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from rowtide.diagnosis import State
@@ -55,4 +56,21 @@ def test_one_poll_has_what_every_page_shows(replicated: ReplicatedDatabase, tmp_
         assert metric.keeps_history
         assert len(series.labels) == len(metric.labels)
     assert {hops[HopKind.READER].lag_series.key, hops[HopKind.DEVICES].lag_series.key} <= kept.keys()  # type: ignore[union-attr]
+    assert "canary-value" not in repr(view)
+
+
+def test_schema_changes_of_an_instance_are_seen(logged: LoggedDatabase) -> None:
+    logged.execute("create table item (id int primary key)")
+    logged.enable("item")
+    logged.cdc.run(once=True)
+    logged.execute("alter table item add column note text default 'canary-value'", "insert into item values (1)")
+    logged.cdc.run(once=True)
+    with open_reader(*name_databases([logged.url])) as reader:
+        view = make_view(reader.read())
+    assert view.capture is not None
+    (instance,) = view.capture.instances
+    (change,) = instance.schema_changes
+    assert (change.changes_type, change.is_inferred) == (False, False)
+    assert instance.interval is not None
+    assert instance.interval.low <= change.lsn <= instance.interval.high
     assert "canary-value" not in repr(view)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from builders.monitor.made_views import make_consumer, make_database, make_instance
+from builders.monitor.made_views import make_capture, make_consumer, make_database, make_instance
 from rowtide.diagnosis.result import format_duration
 from rowtide.monitor.series import Point
+from rowtide.monitor.views import CleanupView
 from rowtide.monitor.web.charts import HEIGHT, WIDTH, draw_line
 from rowtide.monitor.web.states import draw_interval, state_of_instance
 
@@ -58,6 +59,14 @@ def test_an_interval_shows_its_gaps_and_its_consumers() -> None:
     assert bar.summary.endswith("UTC, with 2 gaps")
     assert state_of_instance(instance) == "gaps"
     assert make_consumer(0).name == "consumer 0"
+
+
+def test_the_bar_of_an_instance_has_what_cleanup_removes() -> None:
+    instance = replace(make_instance("item"), consumers=())
+    capture = replace(make_capture(1.0, ["item"]), cleanup=CleanupView("hourly", 35 * 3600.0, None, None, None))
+    bar = draw_interval(make_database("shop", capture=capture), instance)
+    assert bar is not None
+    assert [(mark.x, mark.label) for mark in bar.marks] == [(WIDTH / 2, "cleanup removes what is before")]
 
 
 def test_an_instance_of_which_nothing_is_published_has_no_bar() -> None:

@@ -92,9 +92,10 @@ def test_a_counter_that_is_begun_again_does_not_go_back() -> None:
 
 
 def test_rates_are_written_with_their_unit() -> None:
-    assert [format_rate(rate) for rate in (0, 0.001, 0.5, 1234.5)] == [
+    assert [format_rate(rate) for rate in (0, 0.001, 1 / 60, 0.5, 1234.5)] == [
         "no changes",
         "3.6 changes an hour",
+        "1 change a minute",
         "30 changes a minute",
         "1,234 changes a second",
     ]

@@ -101,6 +101,7 @@ def _create(connection: Connection, state: Row[tuple[object, ...]]) -> None:
     owner = state.owner
     if owner is not None and not state.may_be_owner:
         raise AuditOwnerNeeded(owner, f"grant {quote(owner)} to {quote(state.role)}")
+    # `if not exists` is no lock: of two who act first, one would fail where the other has not committed.
     connection.execute(text(_LOCK))
     if owner is not None:
         connection.exec_driver_sql(f"set local role {quote(owner)}")

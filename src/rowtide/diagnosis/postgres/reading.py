@@ -104,6 +104,8 @@ class LakeFacts:
     outdated: tuple[ListedChange, ...] | Unread = ()
     lost_keys: tuple[Instance, ...] | Unread = ()
     published: PublishedFacts | Unread | None = None
+    schema_changes: Mapping[str, tuple[ListedChange, ...]] | Unread = field(default_factory=dict)
+    """The DDL on the tables of enabled instances, in log order, by the instance."""
 
     def of(self, names: Collection[str]) -> LakeFacts:
         """Return what is said of some instances."""
@@ -275,6 +277,7 @@ class _LakeReading:
             outdated=attempt_here(self._find_outdated),
             lost_keys=attempt_here(self._find_lost_keys),
             published=attempt_here(self._read_published),
+            schema_changes=attempt_here(self._list_schema_changes),
         )
 
     def _list_targets(self, connection: Connection) -> tuple[ListedTarget, ...]:
@@ -287,6 +290,9 @@ class _LakeReading:
 
     def _find_lost_keys(self) -> tuple[Instance, ...]:
         return self._status.find_lost_keys()
+
+    def _list_schema_changes(self) -> Mapping[str, tuple[ListedChange, ...]]:
+        return self._status.list_schema_changes()
 
     def _read_published(self) -> PublishedFacts | None:
         published = self._status.publication

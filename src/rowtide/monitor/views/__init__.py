@@ -15,6 +15,7 @@ from rowtide.monitor.views.capture import (
     GapView,
     InstanceView,
     IntervalView,
+    SchemaChangeView,
     TargetView,
 )
 from rowtide.monitor.views.database import DatabaseView, JobRunView, TrackedView, make_view
@@ -65,6 +66,7 @@ __all__ = [
     "PlaceView",
     "PublicationView",
     "Quality",
+    "SchemaChangeView",
     "SlotView",
     "StateChange",
     "SubscriptionView",

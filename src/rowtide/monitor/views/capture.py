@@ -7,6 +7,7 @@ from datetime import datetime
 
 from rowtide.agents.runs import PastError
 from rowtide.cdc.consumers.consumers import ListedConsumer
+from rowtide.cdc.ddl.history import ListedChange
 from rowtide.cdc.status import CaptureStatus, CleanupStatus, capture_lag_s
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
@@ -18,6 +19,7 @@ from rowtide.monitor.snapshot import Cycle, PolledCopy, PolledFigures
 from rowtide.targets.definitions import TableState
 
 _HOUR_S = 3600.0
+_MOST_SCHEMA_CHANGES = 20
 
 
 @frozen
@@ -70,6 +72,21 @@ class IntervalView:
 
 
 @frozen
+class SchemaChangeView:
+    """A statement that changed the table of an instance. Its text is not here: literals in it may be values of rows.
+
+    `is_inferred`: no event trigger recorded it. `changes_type`: of a captured column. `rewrites_values`: the server
+    wrote values without change rows.
+    """
+
+    at: datetime
+    lsn: CommitLsn
+    changes_type: bool
+    is_inferred: bool
+    rewrites_values: bool
+
+
+@frozen
 class InstanceView:
     """A capture instance; `interval` is None until something of it is published, and where the lake was not read.
 
@@ -89,6 +106,8 @@ class InstanceView:
     gaps: tuple[GapView, ...]
     consumers: tuple[str, ...]
     copy: PolledCopy | None
+    schema_changes: tuple[SchemaChangeView, ...] = ()
+    """The last ones, newest first."""
 
 
 @frozen
@@ -235,6 +254,7 @@ def _view_instances(
     times: Mapping[CommitLsn, datetime] = figures.low_times if figures is not None else {}
     copies = {one.instance: one for one in (_read(figures.copying) if figures is not None else None) or ()}
     consumers = _find_consumers(log.capture.consumers)
+    changes = {} if isinstance(log.lake.schema_changes, Unread) else log.lake.schema_changes
     for one in log.capture.instances:
         interval = _view_interval(one.name, published, times)
         yield InstanceView(
@@ -250,7 +270,13 @@ def _view_instances(
             gaps=tuple(_list_within(gaps, interval)),
             consumers=tuple(sorted(consumers.get(one.name, ()))),
             copy=copies.get(one.name),
+            schema_changes=tuple(_view_schema_changes(changes.get(one.name, ()))),
         )
+
+
+def _view_schema_changes(changes: Sequence[ListedChange]) -> Iterator[SchemaChangeView]:
+    for one in reversed(changes[-_MOST_SCHEMA_CHANGES:]):
+        yield SchemaChangeView(one.ddl_time, one.ddl_lsn, one.required_column_update, one.inferred, one.rewrites_values)
 
 
 def _find_consumers(consumers: Iterable[ListedConsumer]) -> Mapping[str, Sequence[str]]:

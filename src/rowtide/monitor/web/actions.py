@@ -231,6 +231,7 @@ class ActionPages:
     def _start(self, asked: _Asked) -> _Doing:
         """Return the action of an id, begun now unless it was before. Raises what refuses it before it begins."""
         url = self._operating.get_url(asked.database)
+        # Both requests of a double click wait for the same action: the second does not read an entry without an end.
         with self._starting:
             known = self._doing.get(asked.action_id)
             if known is not None and known.is_running:

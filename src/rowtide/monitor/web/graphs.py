@@ -398,4 +398,6 @@ def format_rate(rate: float) -> str:
         return "no changes"
     if rate < 1 / 60:
         return f"{rate * 3600:,.1f} changes an hour"
-    return f"{rate:,.0f} changes a second" if rate >= 10 else f"{rate * 60:,.0f} changes a minute"
+    return (
+        f"{_count(round(rate), 'change')} a second" if rate >= 10 else f"{_count(round(rate * 60), 'change')} a minute"
+    )

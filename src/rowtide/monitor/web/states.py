@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 from rowtide.diagnosis import State
 from rowtide.monitor.views import DatabaseView, InstanceView, MonitorState
@@ -57,6 +58,12 @@ def _marks(view: DatabaseView, one: InstanceView) -> Iterator[tuple[float, str]]
     for consumer in view.consumers:
         if consumer.name in one.consumers and consumer.acknowledged_lsn is not None:
             yield one.interval.share_of(consumer.acknowledged_lsn), f"consumer {consumer.name}"
+    cleanup = view.capture.cleanup if view.capture is not None else None
+    if cleanup is not None and cleanup.retention_s is not None:
+        share = one.interval.share_of_time(view.polled_at - timedelta(seconds=cleanup.retention_s))
+        # At the begin there is nothing for cleanup to remove.
+        if share:
+            yield share, "cleanup removes what is before"
 
 
 def _summarise(one: InstanceView) -> str:
