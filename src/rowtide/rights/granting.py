@@ -289,9 +289,18 @@ def _run(connection: Connection, sql: str, facts: RightsFacts, one: Grant | None
     except DBAPIError as error:
         if isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
             owner = one.owner if one is not None else _owner_of_views(facts)
-            raise GrantRefused(facts.grantor, sql, describe(error.orig), owner) from error
+            raise GrantRefused(facts.grantor, sql, describe(error.orig), _grantors(owner, facts)) from error
         raise
 
 
 def _owner_of_views(facts: RightsFacts) -> str:
     return next(iter(facts.schemas.values()), facts.database_owner)
+
+
+def _grantors(owner: str, facts: RightsFacts) -> str:
+    if owner == _SUPERUSER:
+        return owner
+    if owner not in facts.schemas.values():
+        return f"a superuser or as {owner}"
+    joining = f"grant {quote(owner)} to {quote(facts.grantor)}"
+    return f"a superuser, as {owner}, or as a member of it (`{joining}`)"
