@@ -222,6 +222,7 @@ def _grant(connection: Connection, role: str, purpose: Purpose, tables: Sequence
         _run(connection, step, facts)
     not_granted = []
     for one in _lacking(connection, holder, whole.widening):
+        # A statement that the server refuses would end the transaction, with the grants that are needed.
         attempt = connection.begin_nested()
         try:
             _run(connection, one.grant_to(holder), facts, one)
@@ -255,6 +256,7 @@ def _prepare(
 def _make(views: MonitorViews, facts: RightsFacts) -> Sequence[str]:
     """Return the statements that make a schema's views, as the owner of what they show."""
     schema, owner = quote(view_schema(views.schema)), quote(facts.schemas[views.schema])
+    # A view reads with its owner's rights: one of a superuser's would show whatever its functions read.
     as_owner = facts.grantor != facts.schemas[views.schema]
     return [
         f"create schema if not exists {schema} authorization {owner}",

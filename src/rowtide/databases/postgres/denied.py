@@ -83,6 +83,7 @@ def _find_executing(context: str, looking: psycopg.Connection[Any]) -> str | Non
 
 def _of_relation(looking: psycopg.Connection[Any], name: str, role: str) -> MissingGrant | None:
     found = looking.execute(_RELATIONS, [name, PREFIX]).fetchall()
+    # Monitors are refused in the views, whose names are those of rowtide's tables.
     views = [row for row in found if row[0].startswith(PREFIX)]
     candidates = views or found
     if len(candidates) != 1:
