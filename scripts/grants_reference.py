@@ -85,8 +85,12 @@ NOTES = {
     "`rowtide grant --as subscriber` grants `create` on the database, or membership in the owner "
     "of `rowtide_subscriber` once it exists; `usage` and `create` on the schemas of the tables; `select`, `insert`, "
     "`update`, `delete` and `truncate` in the tables, and membership in their owners. Replication origins and "
-    "`session_replication_role` widen what it may do, and take a superuser.",
-    Purpose.MERGE: "Who merged the first table owns `rowtide_merge`; another role that synchronises becomes a member.",
+    "`session_replication_role` widen what it may do, and take a superuser. The owners of tables that are there need "
+    "`usage` on their schemas, and `create` where a merge takes a table over: RT-1143 names it. "
+    "`replication recover` is for the role that delivered: PostgreSQL lets no other finish what it prepared.",
+    Purpose.MERGE: "Who merged the first table owns `rowtide_merge`; another role that synchronises becomes a member. "
+    "The owner of a table needs `usage` and `create` on its schema, as the table gets its rowguids, and an index on "
+    "them, with the owner's rights: RT-1143 names the owner.",
     Purpose.GATEWAY: "The role in the URL of `gateway serve`. Publish first: tables that become articles later take "
     "another `rowtide grant`. A device's rights are its partition, whatever this role may do. Where the tables belong "
     "to another role than `rowtide_merge`, the gateway connects as the owner of that schema (RT-1127).",
@@ -105,8 +109,12 @@ def _section(purpose: Purpose) -> Iterator[str]:
     if purpose in NOTES:
         yield f"{NOTES[purpose]}\n"
     if purpose is Purpose.SUBSCRIBER:
-        yield "| `replication run`, at the subscriber | needed |\n|---|---|"
-        yield from (f"| {tables} | {_cell(needed)} |" for tables, needed in AT_SUBSCRIBERS.items())
+        yield "| at the subscriber | tables | needed |\n|---|---|---|"
+        yield from (
+            f"| `{command}` | {tables} | {_cell(needed)} |"
+            for command, by_tables in AT_SUBSCRIBERS.items()
+            for tables, needed in by_tables.items()
+        )
         yield ""
     rows = [row for row in COMMANDS if row.purpose is purpose]
     if rows:
@@ -127,7 +135,7 @@ def _row(rows: list[CommandRights]) -> str:
 def _others() -> Iterator[str]:
     yield "### Without a row\n"
     yield f"These commands ask no database: {', '.join(f'`{name}`' for name in sorted(WITHOUT_RIGHTS))}.\n"
-    yield "These need at least the rights of another one:\n"
+    yield "These run until they are stopped, and need at least the rights of another one:\n"
     yield "| command | as |\n|---|---|"
     yield from (f"| `{name}` | `{other}` |" for name, other in sorted(AS_OTHERS.items()))
 

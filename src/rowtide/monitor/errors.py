@@ -73,6 +73,14 @@ class AccessOpen(Invalid, number=1223):
     reason: str
 
 
+class MetricsOpen(Invalid, number=1164):
+    """Metrics of a command, which ask nobody who they are, would be served where other machines reach them."""
+
+    fact = "metrics would be served on {host}, where whoever reaches the port reads names of tables and subscribers"
+    hint = "Listen on 127.0.0.1 or write --metrics-file; on a network that is closed to others, give --metrics-open."
+    host: str
+
+
 class TokenFileInvalid(Invalid, number=1224):
     """A file of tokens has a line that is none of `NAME TOKEN`."""
 

@@ -32,6 +32,7 @@ def _all(*parts: Iterable[str]) -> tuple[str, ...]:
 
 
 _CREATE = "create on the database"
+_CREATE_THERE = "create on the distribution database"
 _OF_OWNER = "membership in the owner of rowtide's schemas"
 _OF_TABLES = "membership in the owner of the tables"
 _USAGE = "usage on the schema"
@@ -61,9 +62,9 @@ _EVERYTHING = _all(
 _AUDITED = _views("rowtide_audit", "rowtide_actions")
 _READ = ("membership in the gating role", "select on the table")
 
-_READERS = ("changes", "lsn min", "generate-wrapper")
+_READERS = ("changes", "lsn min", "generate-wrapper", "as-of", "columns", "ddl-history", "follow")
 _BY_ANYONE = ("instances", "has-column-changed", "column-ordinal", "lsn max", "lsn of-time", "lsn time-of")
-_RUN_BY_OWNERS = ("cdc run", "cdc scan", "replication run")
+_RUN_BY_OWNERS = ("agent run", "cdc reinitialize", "cdc run", "cdc scan", "replication run")
 """They read the log, too."""
 _OF_OWNERS: Mapping[Purpose, tuple[str, ...]] = {
     Purpose.PUBLISHER: (
@@ -92,6 +93,7 @@ _OF_OWNERS: Mapping[Purpose, tuple[str, ...]] = {
         "conflicts preview",
         "conflicts show",
         "export",
+        "grant",
         "lake mend",
         "replication add-column",
         "replication add-schema",
@@ -109,6 +111,7 @@ _OF_OWNERS: Mapping[Purpose, tuple[str, ...]] = {
         "replication drop-subscription",
         "replication pause",
         "replication post-tracer-token",
+        "replication register-custom-scripting",
         "replication reinitialize",
         "replication repairs",
         "replication resolve",
@@ -180,33 +183,20 @@ WITHOUT_RIGHTS = frozenset(
     }
 )
 """Commands that ask no database."""
-AS_OTHERS: Mapping[str, str] = {
-    "agent run": "cdc run",
-    "apply": "cdc enable-table TABLE",
-    "cdc acknowledge": "cdc changes INSTANCE",
-    "cdc apply": "cdc changes INSTANCE",
-    "cdc as-of": "cdc changes INSTANCE",
-    "cdc columns": "cdc changes INSTANCE",
-    "cdc ddl-history": "cdc changes INSTANCE",
-    "cdc follow": "cdc changes INSTANCE",
-    "cdc table-changes": "cdc changes INSTANCE",
-    "cdc reinitialize": "cdc run",
-    "grant": "cdc enable-db",
-    "monitor serve": "health",
-    "replication add-publication": "cdc enable-db",
-    "replication move-distribution": "cdc enable-db",
-    "replication recover": "replication run",
-    "replication register-custom-scripting": "replication change-article",
-    "merge add-publication": "cdc enable-db",
-    "top": "health",
-}
-"""Commands that have no row of their own, and one whose rights they need at least."""
+AS_OTHERS: Mapping[str, str] = {"monitor serve": "health", "top": "health"}
+"""Commands that run until they are stopped, and the one whose rights they need at least."""
 
-AT_SUBSCRIBERS: Mapping[str, tuple[str, ...]] = {
-    "tables that are created": (_CREATE, _USAGE, "create on the schema"),
-    "tables that are there": (_CREATE, _OF_TABLES),
+AT_SUBSCRIBERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "replication run": {
+        "tables that are created": (_CREATE, _USAGE, "create on the schema"),
+        "tables that are there": (_CREATE, _OF_TABLES),
+    },
+    "merge sync": {
+        "tables that are created": (_CREATE, _USAGE, "create on the schema"),
+        "tables that are there": (_CREATE, _OF_TABLES),
+    },
 }
-"""What the role in a subscriber's URL needs there, so that `replication run` copies and delivers, by the tables."""
+"""What the role in a subscriber's URL needs there, so that a command copies and delivers, by the tables."""
 
 COMMANDS = (
     CommandRights("health", Purpose.MONITOR, _EVERYTHING),
@@ -256,12 +246,20 @@ COMMANDS = (
     CommandRights("tracking options", Purpose.MONITOR, _TRACKED),
     *(CommandRights(f"cdc {name} INSTANCE", Purpose.READER, _READ) for name in _READERS),
     *(CommandRights(f"cdc {name}", Purpose.READER, ()) for name in _BY_ANYONE),
+    CommandRights("cdc table-changes TABLE", Purpose.READER, _READ),
+    CommandRights("cdc acknowledge CONSUMER LSN", Purpose.READER, ("membership in the consumer's role",)),
     CommandRights("tracking changes TABLE", Purpose.READER, (_OF_OWNER,)),
     CommandRights("cdc enable-db", Purpose.PUBLISHER, ("the attribute replication", _CREATE)),
+    CommandRights("replication add-publication PUBLICATION", Purpose.PUBLISHER, ("the attribute replication", _CREATE)),
+    CommandRights("replication move-distribution URL", Purpose.PUBLISHER, (_OF_OWNER, _CREATE_THERE)),
+    CommandRights("apply FILE", Purpose.PUBLISHER, _PUBLISHED),
+    CommandRights("cdc apply TARGET", Purpose.PUBLISHER, (_OF_OWNER,)),
     CommandRights("cdc enable-table TABLE", Purpose.PUBLISHER, _PUBLISHED),
     CommandRights("replication add-article PUBLICATION TABLE", Purpose.PUBLISHER, _PUBLISHED),
-    CommandRights("merge add-article PUBLICATION TABLE", Purpose.MERGE, (_CREATE, _USAGE, _OF_TABLES)),
     CommandRights("gateway serve", Purpose.GATEWAY, (_OF_OWNER,)),
+    CommandRights("replication recover SUBSCRIBER", Purpose.SUBSCRIBER, ("to be the role that delivered",)),
+    CommandRights("merge add-publication PUBLICATION", Purpose.MERGE, (_CREATE,)),
+    CommandRights("merge add-article PUBLICATION TABLE", Purpose.MERGE, (_CREATE, _OF_TABLES)),
     CommandRights("tracking enable TABLE", Purpose.TRACKER, (_CREATE, _USAGE, "create on the schema", _OF_TABLES)),
     *(CommandRights(name, Purpose.PUBLISHER, ("the attribute replication", _OF_OWNER)) for name in _RUN_BY_OWNERS),
     *(CommandRights(name, purpose, (_OF_OWNER,)) for purpose, names in _OF_OWNERS.items() for name in names),

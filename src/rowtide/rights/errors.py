@@ -27,12 +27,12 @@ class GrantRefused(Denied, number=1145):
     """The role that grants may not grant one of the rights; nothing was granted."""
 
     fact = "the server does not let {granter} run `{statement}`: {reason}"
-    hint = """Nothing was granted. Connect as a superuser or as {owner}, or let them run the statements
-        that --dry-run prints."""
+    hint = "Nothing was granted. Connect as {grantors}, or let them run the statements that --dry-run prints."
     granter: str
     statement: str
     reason: str
-    owner: str
+    grantors: str
+    """Who may grant it, and how the granter becomes one of them."""
 
 
 class NothingToGrant(NotFound, number=1146):

@@ -231,6 +231,7 @@ def _grant(connection: Connection, role: str, purpose: Purpose, tables: Sequence
         _run(connection, step, facts)
     not_granted = []
     for one in _lacking(connection, holder, whole.widening):
+        # A statement that the server refuses would end the transaction, with the grants that are needed.
         attempt = connection.begin_nested()
         try:
             _run(connection, one.grant_to(holder), facts, one)
@@ -264,6 +265,7 @@ def _prepare(
 def _make(views: MonitorViews, facts: RightsFacts) -> Sequence[str]:
     """Return the statements that make a schema's views, as the owner of what they show."""
     schema, owner = quote(view_schema(views.schema)), quote(facts.schemas[views.schema])
+    # A view reads with its owner's rights: one of a superuser's would show whatever its functions read.
     as_owner = facts.grantor != facts.schemas[views.schema]
     return [
         f"create schema if not exists {schema} authorization {owner}",
@@ -298,9 +300,18 @@ def _run(connection: Connection, sql: str, facts: RightsFacts, one: Grant | None
     except DBAPIError as error:
         if isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
             owner = one.owner if one is not None else _owner_of_views(facts)
-            raise GrantRefused(facts.grantor, sql, describe(error.orig), owner) from error
+            raise GrantRefused(facts.grantor, sql, describe(error.orig), _grantors(owner, facts)) from error
         raise
 
 
 def _owner_of_views(facts: RightsFacts) -> str:
     return next(iter(facts.schemas.values()), facts.database_owner)
+
+
+def _grantors(owner: str, facts: RightsFacts) -> str:
+    if owner == _SUPERUSER:
+        return owner
+    if owner not in facts.schemas.values():
+        return f"a superuser or as {owner}"
+    joining = f"grant {quote(owner)} to {quote(facts.grantor)}"
+    return f"a superuser, as {owner}, or as a member of it (`{joining}`)"

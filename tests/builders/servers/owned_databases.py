@@ -52,7 +52,8 @@ class OwnedDatabase:
     def _names(self, feature: str) -> Mapping[str, str]:
         match feature:
             case "cdc":
-                return {"table": "item", "instance": "public_item", "instances": "public_item", "tables": "item"}
+                named = {"table": "item", "instance": "public_item", "instances": "public_item", "tables": "item"}
+                return named | {"difference": ""}
             case "merge":
                 named = {"publication": "parts", "table": "part", "article": "part", "subscriber": self.device}
                 given = {
@@ -63,10 +64,12 @@ class OwnedDatabase:
                     "to": str(self.folder / "snapshot"),
                 }
                 return named | given
+            case "grant":
+                return {"role": ROLE}
             case "tracking":
                 return {"table": "visit", "tables": "visit"}
             case _:
-                return {"subscriber": self.subscriber, "article": "orders"}
+                return {"subscriber": self.subscriber, "article": "orders", "sql": str(self.folder / "script.sql")}
 
 
 @contextmanager
@@ -96,6 +99,7 @@ def open_owned(server: EmbeddedServer, place: Path) -> Iterator[OwnedDatabase]:
 
 
 def _enable(url: str, owned: OwnedDatabase, place: Path) -> None:
+    (place / "script.sql").write_text("select 1")
     with psycopg.connect(url, autocommit=True) as session:
         for table in TABLES:
             session.execute(table.encode())

@@ -82,7 +82,7 @@ def test_what_was_changed_is_uploaded_first(gateway: Gateway, tablet: Device) ->
 
 def test_a_rebuilt_table_is_filled_again(gateway: Gateway, tablet: Device) -> None:
     """Its triggers and rowguids are gone, and its publisher's schema has changed meanwhile."""
-    write(
+    run_at(
         tablet.path,
         "create table made (id integer primary key autoincrement, name text, region text)",
         "insert into made select id, name, region from item",
@@ -93,7 +93,7 @@ def test_a_rebuilt_table_is_filled_again(gateway: Gateway, tablet: Device) -> No
     with pytest.raises(MergedTableAltered):
         tablet.sync()
     tablet.reinitialize()
-    write(tablet.path, "update item set name = 'after' where id = 1")
+    run_at(tablet.path, "update item set name = 'after' where id = 1")
     tablet.sync()
     assert rows(tablet.path) == at_hub(gateway) == [(1, "after"), (2, "b")]
 

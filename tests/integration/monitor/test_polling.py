@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
+from builders.monitor.scrapes import ANY_PORT, scrape, scrape_until
 from rowtide.diagnosis import State
 from rowtide.events.emission import listening
 from rowtide.events.event import Emitted
@@ -17,6 +19,7 @@ from rowtide.monitor.databases import NamedUrl, name_databases
 from rowtide.monitor.exposition import render
 from rowtide.monitor.polling import DatabasePoller
 from rowtide.monitor.ring import Ring
+from rowtide.monitor.serving import serving
 
 
 @contextmanager
@@ -70,6 +73,16 @@ def test_the_last_view_that_was_read_stays_beside_the_failure(tmp_path: Path, ri
     assert again.poll()
     assert again.last is not None
     assert again.last.changes == last.changes
+
+
+def test_scrapers_share_a_poll_however_often_they_ask(tmp_path: Path, ring: Ring) -> None:
+    databases = name_databases([make_file(tmp_path / "field.db")])
+    with serving(databases, ring, ANY_PORT, every_s=3600.0) as served, ThreadPoolExecutor(2) as scrapers:
+        first = scrape_until(served.address, lambda found: found.values("rowtide_up") == [1])
+        scraped = [*scrapers.map(scrape, [served.address] * 40)]
+    # A poll more would have taken another time.
+    taken = "rowtide_scrape_duration_seconds"
+    assert {one.value(taken) for one in scraped} == {first.value(taken)}
 
 
 @pytest.mark.parametrize("name", ['a"b.db', "a\\b.db", "<script>.db", 'x"} 1.db', "\u202egnp.db"])

@@ -21,6 +21,7 @@ from rowtide.events.catalogue import MetricsNotWritten, RowsCaptured
 from rowtide.events.emission import emit, listening
 from rowtide.listening import ListeningFailed
 from rowtide.monitor.agent_figures import AgentCounter
+from rowtide.monitor.errors import MetricsOpen
 from rowtide.monitor.publishing import serving_figures, writing_figures
 
 DATABASE = "shop"
@@ -50,6 +51,18 @@ def test_a_command_is_scraped_while_it_counts() -> None:
         assert get(address, "/metrics?name=x")[0] == 200
     with pytest.raises(OSError, match="refused"):
         urlopen(f"http://{address}/metrics", timeout=5)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "192.0.2.1", "db1.example.org"])
+def test_other_machines_are_served_only_when_that_is_said(host: str) -> None:
+    """Refused before the command works, and before anything listens."""
+    with pytest.raises(MetricsOpen, match="--metrics-open"), measuring(MetricsOptions(listen=f"{host}:0"), "shop", "x"):
+        raise AssertionError(host)
+    with measuring(MetricsOptions(listen="0.0.0.0:0", is_open=True), "shop", "capture"):
+        publish(1)
+    for local in ("localhost", "127.0.0.2", "[::1]"):
+        with measuring(MetricsOptions(listen=f"{local}:0"), "shop", "capture"):
+            publish(1)
 
 
 def test_a_client_that_says_nothing_keeps_nobody_waiting() -> None:
@@ -118,8 +131,8 @@ def test_a_file_that_can_be_written_no_more_ends_nothing(tmp_path: Path) -> None
         listening(lambda emitted: reported.set() if isinstance(emitted.event, MetricsNotWritten) else None),
         writing_figures(counter.copy, write, every_s=0.01),
     ):
-        (folder / "rowtide.prom").unlink()
-        folder.rmdir()
+        # At once: what is emptied first might be written into before it is removed.
+        folder.rename(tmp_path / "aside")
         assert reported.wait(10)
         folder.mkdir()
         while not (folder / "rowtide.prom").exists():

@@ -9,7 +9,11 @@ import pytest
 from builders.commands.command_lines import Ended
 from builders.servers.monitored_databases import ROLE, MonitoredDatabase, open_monitored
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.rights.commands import COMMANDS, CommandRights
+from rowtide.diagnosis import State
+from rowtide.monitor.databases import name_databases
+from rowtide.monitor.polling import open_reader
+from rowtide.monitor.views import make_view
+from rowtide.rights.commands import AS_OTHERS, COMMANDS, CommandRights
 from rowtide.rights.grants import describe
 from rowtide.rights.purpose import Purpose
 
@@ -78,6 +82,23 @@ def test_what_widens_the_view_is_named(monitored: MonitoredDatabase) -> None:
             assert monitored.grants[right].grant_to(ROLE) in " ".join(monitored.run(row.command).output.split())
             monitored.only(*row.needed, right)
             assert monitored.grants[right].grant_to(ROLE) not in " ".join(monitored.run(row.command).output.split())
+
+
+def test_polls_need_what_health_needs(monitored: MonitoredDatabase) -> None:
+    """`monitor serve` and `top` show as unknown what they may not see, with the statement that grants it."""
+    (health,) = (row for row in MONITORS if row.command == "health")
+    assert {*AS_OTHERS.values()} - {"merge sync"} == {"health"}
+    (database,) = name_databases([monitored.url])
+    with open_reader(database) as reader:
+
+        def poll(lacking: str | None) -> str:
+            monitored.only(*(right for right in health.needed if right != lacking))
+            checks = make_view(reader.read()).checks
+            return " ".join(f"{one.message} {one.remediation}" for one in checks if one.state is State.UNKNOWN)
+
+        for right in (right for right in health.needed if right.startswith("usage on schema")):
+            assert monitored.grants[right].grant_to(ROLE) in poll(right), right
+        assert "" in [poll(None) for _ in range(3)]
 
 
 @pytest.mark.exhaustive

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 
 import pytest
 
 from builders.commands.command_lines import Ended
 from builders.commands.command_tree import Command, commands
+from builders.servers.monitored_databases import as_role
 from builders.servers.owned_databases import JOIN, OWNER, ROLE, OwnedDatabase, open_owned
+from rowtide.cli.exit_codes import ExitCode
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.rights.commands import COMMANDS
 
@@ -16,10 +21,10 @@ BY_NAME: Mapping[str, Command] = {command.name: command for command in commands(
 OF_OWNER = "membership in the owner of rowtide's schemas"
 SERVES = {"gateway serve"}
 """It ends when it is stopped; see `test_grants_of_purposes`."""
-OWNED = [
-    *(BY_NAME[row.command] for row in COMMANDS if OF_OWNER in row.needed and row.command in BY_NAME.keys() - SERVES),
-    BY_NAME["cdc reinitialize"],
-]
+OWNED = [BY_NAME[row.command] for row in COMMANDS if OF_OWNER in row.needed and row.command in BY_NAME.keys() - SERVES]
+READ_THE_LOG = [row.command for row in COMMANDS if {*row.needed} == {OF_OWNER, "the attribute replication"}]
+RUNS_ON = "agent run"
+ATTRIBUTE = f'alter role "{ROLE}" replication'
 STARTS_SPARK = {"replication deliver-backlogs"}
 REFUSALS = ("RT-1143", "RT-1149", "RT-1106", "RT-22904", "RT-1127", "RT-229:")
 LAST = ("drop", "disable", "reinitialize", "restart", "adopt", "skip")
@@ -42,7 +47,7 @@ def require_refused(owned: OwnedDatabase) -> None:
     for command in OWNED:
         if command.name not in STARTS_SPARK:
             ended = owned.run(command)
-            if ended.code != 1 or JOIN not in " ".join(ended.errors.split()):
+            if ended.code not in ended.error_codes or JOIN not in " ".join(ended.errors.split()):
                 wrong[command.name] = ended
     assert not wrong, "\n".join(f"{name}: {ended}" for name, ended in wrong.items())
 
@@ -51,7 +56,8 @@ def require_done(owned: OwnedDatabase) -> None:
     """As a member, no command is refused for its rights; those that destroy come last."""
     owned.session.execute(JOIN.encode())
     lacking: dict[str, Ended] = {}
-    for command in sorted(OWNED, key=lambda one: any(word in one.words[-1] for word in LAST)):
+    ending = [command for command in OWNED if command.name != RUNS_ON]
+    for command in sorted(ending, key=lambda one: any(word in one.words[-1] for word in LAST)):
         ended = owned.run(command)
         if any(number in ended.errors for number in REFUSALS):
             lacking[command.name] = ended
@@ -65,10 +71,26 @@ def test_others_are_told_how_to_become_members(owned: OwnedDatabase) -> None:
 def test_who_reads_the_log_needs_the_attribute_too(owned: OwnedDatabase) -> None:
     owned.session.execute(JOIN.encode())
     try:
-        for name in ("cdc run", "cdc scan", "replication run"):
+        for name in READ_THE_LOG:
+            if name == RUNS_ON:
+                continue
             ended = owned.run(BY_NAME[name])
             assert ended.code != 0, ended
-            assert f'alter role "{ROLE}" replication' in " ".join(ended.errors.split()), ended
+            assert ATTRIBUTE in " ".join(ended.errors.split()), ended
+    finally:
+        owned.session.execute(f'revoke "{OWNER}" from "{ROLE}"'.encode())
+
+
+def test_an_agent_reports_the_attribute_of_its_job(owned: OwnedDatabase) -> None:
+    owned.session.execute(JOIN.encode())
+    try:
+        command = [sys.executable, "-m", "rowtide", *RUNS_ON.split(), "--db", as_role(owned.url, ROLE)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as agent:
+            assert agent.stderr is not None
+            assert any(ATTRIBUTE in line for line in agent.stderr)
+            agent.send_signal(signal.SIGTERM)
+            agent.stderr.read()
+        assert agent.returncode == ExitCode.STOPPED
     finally:
         owned.session.execute(f'revoke "{OWNER}" from "{ROLE}"'.encode())
 

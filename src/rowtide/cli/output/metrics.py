@@ -17,6 +17,7 @@ from rowtide.core.options import Option
 from rowtide.core.values import frozen
 from rowtide.events.catalogue import MetricsNotWritten
 from rowtide.events.emission import emit, listening
+from rowtide.listening import is_loopback
 
 if TYPE_CHECKING:
     from rowtide.monitor.agent_figures import AgentFigures
@@ -61,6 +62,13 @@ class MetricsOptions(MetricsFile):
             check=as_address,
         ),
     ] = None
+    is_open: Annotated[
+        bool,
+        Option(
+            "--metrics-open",
+            help="--metrics-listen: also on an address that other machines reach; nobody is asked who they are.",
+        ),
+    ] = False
 
     @property
     def is_asked(self) -> bool:
@@ -75,7 +83,7 @@ def measuring(
     """Count what a command does during the block, and publish it as its options say; the file also after an error.
 
     `database` is what its metrics are labelled with, and values of `gauges` that are read when they are published.
-    Raises `ListeningFailed`, `FileNotWritable`, `ExtraMissing`.
+    Raises `MetricsOpen`, `ListeningFailed`, `FileNotWritable`, `ExtraMissing`.
     """
     if not options.is_asked:
         yield
@@ -100,11 +108,14 @@ def publishing(
 ) -> Iterator[None]:
     """Publish figures during the block as options say; after `at_end` once more, in the file. Raises as `measuring`."""
     with naming_extras():
+        from rowtide.monitor.errors import MetricsOpen
         from rowtide.monitor.publishing import serving_figures, writing_figures
-    listen = options.listen if isinstance(options, MetricsOptions) else None
     with ExitStack() as published:
-        if listen is not None:
-            published.enter_context(serving_figures(read, Address.parse(listen)))
+        if isinstance(options, MetricsOptions) and options.listen is not None:
+            listen = Address.parse(options.listen)
+            if not (options.is_open or is_loopback(listen.host)):
+                raise MetricsOpen(listen.host)
+            published.enter_context(serving_figures(read, listen))
         write_now: Callable[[], None] = ignore
         if options.file is not None:
             path = Path(options.file)

@@ -15,6 +15,7 @@ from psycopg import sql
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.functions import DISTRIBUTORS, OWN_SCHEMAS, PREFIX
+from rowtide.databases.postgres.owners import SCHEMA
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 
 _OBJECT = re.compile(
@@ -23,6 +24,9 @@ _OBJECT = re.compile(
 )
 _OWNED = re.compile(r"must be owner of (?:table|relation|sequence|view) (?P<name>.+)")
 _PARAMETER = re.compile(r'permission denied to set parameter "(?P<name>[^"]+)"')
+_OF_OWNERS = re.compile(
+    rf'(?:SQL statement ".*"\n)?PL/pgSQL function {SCHEMA}\.(?:execute|query|read)_(?P<id>\d+)\(.*\) line \d+ at '
+)
 _ROLE = re.compile(r'permission denied to set role "(?P<name>.+)"')
 
 
@@ -41,10 +45,11 @@ class MissingGrant:
     """The statement that makes the role a member of the owner of rowtide's schemas, if what it lacks is in these."""
 
 
-def find_grant(message: str, looking: psycopg.Connection[Any]) -> MissingGrant | None:
+def find_grant(message: str, context: str, looking: psycopg.Connection[Any]) -> MissingGrant | None:
     """Return what the role of a session lacks, by what the server said to another one of it; None if that is unclear.
 
-    In a language other than English nothing is found.
+    In a schema, also what the owner of a table lacks as which a statement of rowtide's ran. In a language other than
+    English nothing is found.
     """
     role = looking.info.user
     if named := _PARAMETER.match(message):
@@ -60,15 +65,25 @@ def find_grant(message: str, looking: psycopg.Connection[Any]) -> MissingGrant |
         case "sequence":
             return _of_object(looking, _SEQUENCE, named["name"], role)
         case "schema":
-            return _of_schema(looking, named["name"], role)
+            return _of_schema(looking, named["name"], _find_executing(context, looking) or role)
         case "database":
             return _of_object(looking, _DATABASE, named["name"], role)
         case _:
             return _of_object(looking, _FUNCTION, named["name"], role)
 
 
+def _find_executing(context: str, looking: psycopg.Connection[Any]) -> str | None:
+    """Return the owner as which a statement of rowtide's ran; None if the statement was not in such a function."""
+    # The innermost function alone: an owner's own code could ask for any right in its owner's name.
+    named = _OF_OWNERS.match(context)
+    found = looking.execute("select rolname::text from pg_roles where oid = %s", [named["id"]]) if named else None
+    row = found.fetchone() if found is not None else None
+    return row[0] if row is not None else None
+
+
 def _of_relation(looking: psycopg.Connection[Any], name: str, role: str) -> MissingGrant | None:
     found = looking.execute(_RELATIONS, [name, PREFIX]).fetchall()
+    # Monitors are refused in the views, whose names are those of rowtide's tables.
     views = [row for row in found if row[0].startswith(PREFIX)]
     candidates = views or found
     if len(candidates) != 1:
@@ -97,7 +112,7 @@ def _of_schema(looking: psycopg.Connection[Any], name: str, role: str) -> Missin
 
 
 def _of_object(looking: psycopg.Connection[Any], query: sql.SQL, name: str, role: str) -> MissingGrant | None:
-    found = looking.execute(query, {"name": name, "prefix": PREFIX}).fetchall()
+    found = looking.execute(query, {"name": name, "prefix": PREFIX, "role": role}).fetchall()
     if len(found) != 1:
         return None
     rights, path, owner = found[0]
@@ -131,13 +146,15 @@ where c.relname = %(name)s and c.relkind = 'S' and not has_sequence_privilege(c.
 """)
 
 _SCHEMA = sql.SQL("""
-select case when has_schema_privilege(chosen.oid, 'usage') then 'create' else 'usage' end || ' on schema',
+select case when has_schema_privilege(%(role)s, chosen.oid, 'usage') then 'create' else 'usage' end || ' on schema',
        array[chosen.nspname::text], o.rolname::text
 from (select n.* from pg_namespace n where n.nspname = %(name)s
       union all
       select m.* from pg_namespace n join pg_namespace m on m.nspname = %(prefix)s || n.nspname
-      where n.nspname = %(name)s and m.nspowner = n.nspowner and not has_schema_privilege(m.oid, 'usage')) chosen
+      where n.nspname = %(name)s and m.nspowner = n.nspowner and not has_schema_privilege(%(role)s, m.oid, 'usage')
+     ) chosen
 join pg_roles o on o.oid = chosen.nspowner
+where not (has_schema_privilege(%(role)s, chosen.oid, 'usage') and has_schema_privilege(%(role)s, chosen.oid, 'create'))
 order by starts_with(chosen.nspname, %(prefix)s) desc limit 1
 """)
 

@@ -121,7 +121,7 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
         """Note which grant was lacking: only a role that may connect now can look it up."""
         # By a connection of its own: the transaction that was refused accepts no more statements.
         with suppress(psycopg.Error), _open_look(self) as looking:
-            missing = find_grant(error.diag.message_primary or "", looking)
+            missing = find_grant(error.diag.message_primary or "", error.diag.context or "", looking)
             if missing is not None:
                 setattr(error, MISSING_GRANT, missing)
 

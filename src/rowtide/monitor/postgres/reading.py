@@ -15,7 +15,9 @@ from rowtide.cdc.queries.windows import LsnTimes
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.catalogue import read_server_time
 from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.functions import FIND_MONITORED, MONITORED
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
+from rowtide.databases.postgres.quoting import statement
 from rowtide.databases.postgres.repeated_reading import RepeatedReading
 from rowtide.diagnosis.codes import ALL_AREAS, Area
 from rowtide.diagnosis.merge import MergeFacts, read_merge
@@ -71,6 +73,11 @@ class PostgresPoll:
             work = self._read_work(connection)
             figures = replace(read_figures(connection, work), low_times=self._find_low_times(work))
             merge = attempt_here(lambda: self._read_merge(connection)) if is_merged(connection) else None
+            reads_other_views = _find_monitored(connection) != connection.info.get(MONITORED, frozenset())
+        if reads_other_views:
+            # Which schemas are read through views is found once, as a session begins: usage was granted, or revoked.
+            self.close()
+            self._opened.enter_context(keeping_sessions())
         complete = replace(work, merge=merge)
         server = work.server.identity
         return PolledSnapshot(
@@ -124,6 +131,11 @@ class PostgresPoll:
             self._examined_at = now
             found = attempt(lambda: read_merge(self._database.url))
             self._damage = found if isinstance(found, Unread) else found.damage if found is not None else ()
+
+
+def _find_monitored(connection: Connection) -> frozenset[str]:
+    found: str | None = connection.execute(statement(f"select {FIND_MONITORED}")).scalar_one()
+    return frozenset(found.split(",")) if found else frozenset()
 
 
 def _places(work: PostgresWorkFacts) -> Iterator[str]:

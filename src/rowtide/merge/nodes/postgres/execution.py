@@ -280,6 +280,8 @@ class Executions:
                 statements.insert(0, LOCKING)
             for each in statements:
                 session.execute(sql.SQL(each))
+        if statements:
+            self._session.put(_LOOK_AT_CATALOGUE)
         self._session.distrust([deferred_check(OWNERS)] if checks_deferred else [], self._repairs)
         return Execution(owner, checks_deferred)
 
@@ -297,6 +299,10 @@ def _performed(statement: str) -> str:
 
 
 _BLOCK_USERS_PATH = [each if each.startswith("set ") else _performed(each) for each in functions_path()]
+
+# A session with an open snapshot sees what another has created only after it has locked something that it had not
+# locked before, and a call of a function locks nothing. Creating a table always does.
+_LOOK_AT_CATALOGUE = f"create temporary table if not exists pg_temp.{_OURS}locked () on commit drop"
 
 _NOTHING_OF_OTHERS = (
     "if exists (select from pg_class where relnamespace = pg_my_temp_schema() "
