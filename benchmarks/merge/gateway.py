@@ -11,7 +11,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -25,15 +24,17 @@ from benchmarks.children import environment
 from benchmarks.cpu import cpu_seconds
 from benchmarks.goals import at_least, at_most
 from benchmarks.memory import find_peak_memory
+from benchmarks.merge import pouchdb
 from benchmarks.source import Source, open_source
 from benchmarks.table import Sizes, Table
+from builders.faults.cut_network import CutNetwork, cut_network
 from rowtide.gateway.client import make_request_key, send_plain
 from rowtide.gateway.device import Device, fetch_first_file
 from rowtide.gateway.requests import DeviceRegistration, RegisteredDevice, Wait
 from rowtide.gateway.wire.envelopes import Envelope, write
 from rowtide.merge.api import MergeReplication
 
-ROWS, MANY, FIRST_ROWS, DEVICES, WAITING = 1000, 100_000, 1_000_000, 200, 1000
+ROWS, MANY, FIRST_ROWS, DEVICES, WAITING, DOCUMENTS = 1000, 100_000, 1_000_000, 200, 1000, 3000
 _CONCERNED, _CHANGES, _REFUSED, _CUTS = 50, 10, 20, 10
 _ROUND_TRIP_S, _BYTES_PER_S = 0.05, 300_000
 _IDLE_S = 10.0
@@ -116,22 +117,25 @@ def _measure_sessions(served: _Served, folder: Path, many: int) -> Table:
     source.execute("create table item (id bigint primary key, name text, note text)")
     merge.add_publication(_PUBLICATION)
     merge.add_article(_PUBLICATION, "item")
+    _insert_at_hub(source, 40_000_000, DOCUMENTS)
     path, direct = folder / "device.db", folder / "direct.db"
     merge.add_subscription(_PUBLICATION, f"sqlite:///{direct}")
     rows: list[tuple[str, ...]] = []
     seconds: dict[str, tuple[float, int, int]] = {}
-    with _slow_network(served.port) as network, served.device(path, "tablet", network.port) as device:
+    with cut_network(served.port) as network, served.device(path, "tablet", network.port) as device:
         device.sync()
+        first = device.client.requests
+        rows += [(f"the first, of {DOCUMENTS:,} rows", "", str(first), "", ""), *_describe_pouchdb()]
         device.sync()
 
         def measure(what: str) -> None:
             client = device.client
             before = client.requests, client.sent_bytes + client.received_bytes
-            network.is_slow = True
+            network.delay_s, network.bytes_per_s = _ROUND_TRIP_S / 2, _BYTES_PER_S
             began = time.perf_counter()
             device.sync()
             took = time.perf_counter() - began
-            network.is_slow = False
+            network.delay_s, network.bytes_per_s = 0.0, None
             said = client.requests - before[0], client.sent_bytes + client.received_bytes - before[1]
             seconds[what] = took, *said
             rows.append((what, f"{took:.2f}", str(said[0]), f"{said[1]:,}", ""))
@@ -160,6 +164,7 @@ def _measure_sessions(served: _Served, folder: Path, many: int) -> Table:
             rates[way] = many / (time.perf_counter() - began)
             rows.append((f"{many:,} rows up, {way}", f"{many / rates[way]:.2f}", "", "", f"{rates[way]:,.0f}"))
     goals = (
+        at_most(f"gateway, the first, of {DOCUMENTS:,} rows: requests", 5, first),
         *(at_most(f"gateway, {what}: requests", 1, seconds[what][1]) for what in seconds),
         *(
             at_most(f"gateway, {what}: s at 50 ms and 300 kB/s", most, seconds[what][0])
@@ -176,19 +181,27 @@ def _measure_sessions(served: _Served, folder: Path, many: int) -> Table:
     return Table("sessions over HTTP", ("session", "s", "requests", "bytes", "rows/s"), tuple(rows), goals, remark)
 
 
+def _describe_pouchdb() -> Iterator[tuple[str, ...]]:
+    requests = pouchdb.count_requests(DOCUMENTS)
+    shown = f"not measured: it needs {pouchdb.INSTALLATION}" if requests is None else str(requests)
+    yield f"{pouchdb.NAME}'s first, of {DOCUMENTS:,} documents", "", shown, "", ""
+
+
 def _measure_first_copy(served: _Served, folder: Path, count: int) -> Table:
     """Fetch a device's first file whole, and cut some times."""
     _insert_at_hub(served.source, 30_000_000, count)
     took = {}
     for way in ("uncut", "cut"):
-        with _slow_network(served.port) as network, served.device(folder / f"{way}.db", way, network.port) as device:
-            device.client.pause = lambda _seconds: None
+        with cut_network(served.port) as network, served.device(folder / f"{way}.db", way, network.port) as device:
             key = make_request_key()
             made = time.perf_counter()
             # The first request makes the file: what is measured is fetching it.
             fetch_first_file(device.client, folder / f"{way}-first.db", key)
             made, size = time.perf_counter() - made, device.client.received_bytes
-            network.cut_after = size // (_CUTS + 1) if way == "cut" else None
+            if way == "cut":
+                network.again = partial(_next_cut, network, size // (_CUTS + 1))
+                network.cut_after(network.again())
+            device.client.pause = lambda _seconds: None
             began = time.perf_counter()
             fetch_first_file(device.client, device.path, key)
             took[way] = made, time.perf_counter() - began, network.cuts, size
@@ -199,6 +212,10 @@ def _measure_first_copy(served: _Served, folder: Path, count: int) -> Table:
     goal = at_most(f"{name}, cut {_CUTS} times: times uncut", 1.2, took["cut"][1] / took["uncut"][1])
     headings = ("way", "made and fetched, s", "fetched, s", "cuts", "bytes")
     return Table(name, headings, rows, (goal,), "By the clock, on this machine.")
+
+
+def _next_cut(network: CutNetwork, each: int) -> int:
+    return each if network.cuts < _CUTS else sys.maxsize
 
 
 def _measure_many(served: _Served, folder: Path, count: int) -> Iterator[Table]:
@@ -334,75 +351,3 @@ def _insert_at_device(path: Path, first: int, rows: int, longer: str = "") -> No
         program.execute(
             f"insert into item (id, name, note) {numbers} select {first} + n, 'device', {_NOTE} {longer} from s"
         )
-
-
-@dataclass
-class _Network:
-    """What is between devices and the gateway; `cut_after` so many bytes of a connection it is cut, `_CUTS` times."""
-
-    port: int = 0
-    is_slow: bool = False
-    cut_after: int | None = None
-    cuts: int = 0
-
-
-@contextmanager
-def _slow_network(upstream: int) -> Iterator[_Network]:
-    """Lead to a port of this machine, with a delay and a rate when that is asked for."""
-    network, loop = _Network(), asyncio.new_event_loop()
-
-    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, close: Callable[[], None]) -> None:
-        pieces: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(64)
-
-        async def take() -> None:
-            # Pieces follow each other as fast as the rate lets them; each arrives half a round trip later.
-            free_at, piece = 0.0, b"-"
-            while piece:
-                piece = await reader.read(16_384)
-                free_at = max(free_at, loop.time()) + (len(piece) / _BYTES_PER_S if network.is_slow else 0)
-                await pieces.put((free_at + (_ROUND_TRIP_S / 2 if network.is_slow else 0), piece))
-
-        taking, carried = asyncio.create_task(take()), 0
-        try:
-            while (came := await pieces.get())[1]:
-                due, piece = came
-                await asyncio.sleep(due - loop.time())
-                carried += len(piece)
-                writer.write(piece)
-                await writer.drain()
-                if network.cut_after is not None and network.cuts < _CUTS and carried >= network.cut_after:
-                    network.cuts += 1
-                    break
-        finally:
-            taking.cancel()
-            close()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", upstream)
-
-        def close() -> None:
-            for one in (writer, back):
-                one.close()
-
-        with suppress(OSError, asyncio.CancelledError):
-            await asyncio.gather(carry(reader, back, close), carry(there, writer, close))
-
-    server = loop.run_until_complete(asyncio.start_server(serve, "127.0.0.1", 0))
-    network.port = int(server.sockets[0].getsockname()[1])
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    try:
-        yield network
-    finally:
-        asyncio.run_coroutine_threadsafe(_end(server), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-
-async def _end(server: asyncio.Server) -> None:
-    server.close()
-    left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    for task in left:
-        task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)

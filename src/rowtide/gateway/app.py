@@ -136,6 +136,7 @@ class GatewayApp:
         """Answer once a device's hub has something, or after a while."""
         asked = self._begin(request, "wait")
         with self._admitted(request, asked), self._waiting.place():
+            # Only while its token is looked up: a thousand that wait leave the threads to those that synchronise.
             with self._places.place():
                 asked = replace(asked, body=await self._read(request))
                 device = await self._served.answering.know(asked)

@@ -20,7 +20,7 @@ from rowtide.core.errors import FileNotWritable, Retryable
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.passwords import FilePassword
 from rowtide.gateway.client import GatewayClient, make_request_key, read_gateway_url, send_plain
-from rowtide.gateway.errors import DeviceFileDamaged, DeviceNotRegistered, PublicationUnclear
+from rowtide.gateway.errors import DeviceFileDamaged, DeviceNotRegistered, FileBeingMade, PublicationUnclear
 from rowtide.gateway.limits import retry_pause_s
 from rowtide.gateway.requests import (
     LONGEST_WAIT_S,
@@ -93,7 +93,7 @@ def fetch_first_file(client: GatewayClient, path: Path, key: str, *, replaces: b
     The file is not there before it is whole. Raises `DeviceHasFile`, `DeviceFileDamaged`, `FileNotWritable`, and what
     `GatewayClient.ask` raises.
     """
-    said = send_plain(client, "file", FileRequest(replaces), DeviceFile, key=key)
+    said = _ask_for_file(client, key, replaces=replaces)
     part = path.with_name(f"{path.name}.{said.sha256[:12]}.part")
     try:
         _fetch(client, said, part)
@@ -101,6 +101,17 @@ def fetch_first_file(client: GatewayClient, path: Path, key: str, *, replaces: b
         _unpack(part, path)
     except OSError as error:
         raise FileNotWritable(str(path), error.strerror or str(error)) from error
+
+
+def _ask_for_file(client: GatewayClient, key: str, *, replaces: bool) -> DeviceFile:
+    """Return the file that a gateway has made, however long that takes it."""
+    while True:
+        try:
+            return send_plain(client, "file", FileRequest(replaces), DeviceFile, key=key)
+        except FileBeingMade as error:
+            # A file of millions of rows takes longer than a request may. Whatever makes it still runs: what ended has
+            # no lock any more.
+            client.pause(retry_pause_s(error.after_s, 0, random.random()))  # noqa: S311
 
 
 def _fetch(client: GatewayClient, said: DeviceFile, part: Path) -> None:
@@ -130,6 +141,7 @@ def _unpack(part: Path, path: Path) -> None:
     with gzip.open(part, "rb") as source, open(whole, "wb") as target:
         shutil.copyfileobj(source, target, _PIECE)
         target.flush()
+        # Before it has its name: after a failure of the machine that would stand for a file that is not whole.
         os.fsync(target.fileno())
     # Never over a file that has come there meanwhile.
     failpoint("first_file.before")

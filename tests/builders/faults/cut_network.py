@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from builders.faults.slow_network import serving_network
 
 _PIECE_BYTES = 1 << 14
+_MOST_UNDER_WAY = 64
+"""Of pieces in one direction: who sends more waits."""
 
 
 @dataclass
@@ -18,7 +20,7 @@ class CutNetwork:
 
     ports: Sequence[int]
     delay_s: float = 0.0
-    """Of each piece."""
+    """In one direction: half a round trip."""
     bytes_per_s: float | None = None
     passed: int = 0
     """The number of bytes, in both directions together."""
@@ -68,22 +70,39 @@ class CutNetwork:
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Pass bytes on until the end, or the cut; return whether the connection is to be reset."""
-        with suppress(ConnectionError):
-            while piece := await reader.read(_PIECE_BYTES):
-                await asyncio.sleep(self.delay_s + (len(piece) / self.bytes_per_s if self.bytes_per_s else 0.0))
-                cut = self.cut_at
-                if cut is not None and cut < self.passed + len(piece):
-                    piece = piece[: max(0, cut - self.passed)]
-                    self.cut_at, self.cuts = None, self.cuts + 1
-                    if self.again is not None:
-                        self.cut_after(self.again())
+        pieces: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_MOST_UNDER_WAY)
+        taking = asyncio.ensure_future(self._take(reader, pieces))
+        try:
+            with suppress(ConnectionError):
+                while (come := await pieces.get())[1]:
+                    due, piece = come
+                    await asyncio.sleep(due - asyncio.get_running_loop().time())
+                    cut = self.cut_at
+                    if cut is not None and cut < self.passed + len(piece):
+                        piece = piece[: max(0, cut - self.passed)]
+                        self.cut_at, self.cuts = None, self.cuts + 1
+                        if self.again is not None:
+                            self.cut_after(self.again())
+                        writer.write(piece)
+                        await writer.drain()
+                        return cut % 2 == 1
+                    self.passed += len(piece)
                     writer.write(piece)
                     await writer.drain()
-                    return cut % 2 == 1
-                self.passed += len(piece)
-                writer.write(piece)
-                await writer.drain()
-        return False
+            return False
+        finally:
+            taking.cancel()
+
+    async def _take(self, reader: asyncio.StreamReader, pieces: asyncio.Queue[tuple[float, bytes]]) -> None:
+        """Put pieces with the times at which they arrive: one is sent while those before it are under way."""
+        loop, free_at, piece = asyncio.get_running_loop(), 0.0, b"-"
+        while piece:
+            try:
+                piece = await reader.read(_PIECE_BYTES)
+            except ConnectionError:
+                piece = b""
+            free_at = max(free_at, loop.time()) + (len(piece) / self.bytes_per_s if self.bytes_per_s else 0.0)
+            await pieces.put((free_at + self.delay_s, piece))
 
 
 @contextmanager

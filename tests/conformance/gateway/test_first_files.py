@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,11 @@ import pytest
 
 from builders.gateway.served_hubs import serving_hub
 from builders.merge.merged_databases import PUBLICATION, FileMember, Merge
-from rowtide.gateway.client import GatewayClient
+from rowtide.gateway.client import MOST_ATTEMPTS, GatewayClient
 from rowtide.gateway.device import Device
+from rowtide.gateway.device_files import DeviceFiles
 from rowtide.gateway.errors import GatewayNotReached
+from rowtide.merge.devices.credentials import read_token
 
 RANDOM = {
     True: "lower(hex(randomblob(200)))",
@@ -79,3 +81,27 @@ def test_a_cut_file_goes_on_in_another_process(merged_items: Merge, tmp_path: Pa
             assert tablet.client.received_bytes < size - had + 10_000
     assert count(path) == 1500
     assert sorted(one.name for one in path.parent.iterdir()) == ["field.db", "field.db.token"]
+
+
+def test_a_file_that_takes_long_to_make_is_waited_for(merged_items: Merge, tmp_path: Path) -> None:
+    files, paused = tmp_path / "files", 0
+    with (
+        serving_hub(merged_items, files=str(files)) as gateway,
+        Device(tmp_path / "field.db", gateway.url) as tablet,
+        ExitStack() as making,
+    ):
+        tablet.register(merged_items.merge.add_device("tablet", publication=PUBLICATION))
+        credential = read_token(tablet.client.token)
+        assert credential is not None
+        making.enter_context(DeviceFiles(files)._alone(credential.device_id))
+
+        def pause(_seconds: float) -> None:
+            nonlocal paused
+            paused += 1
+            if paused == 3 * MOST_ATTEMPTS:
+                making.close()
+
+        tablet.client.pause = pause
+        tablet.sync()
+    assert paused == 3 * MOST_ATTEMPTS
+    assert count(tmp_path / "field.db") == 1500

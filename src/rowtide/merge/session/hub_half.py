@@ -95,6 +95,7 @@ class HubHalf:
                 schemaversion=state.schema_version,
                 schemaguid=state.schema_guid,
             )
+        # What follows is read after the commit: a synchronisation that this one has replaced writes no more.
         at_hub = replace(pairing.at_hub, session=session, state=state.state, next_state=chosen)
         at_subscriber = replace(pairing.at_subscriber, session=session)
         values = {"of_source": pairing.at_hub.nickname, "since_generation": since}

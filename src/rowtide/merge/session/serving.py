@@ -194,6 +194,8 @@ def _exchange(
     result: UploadResult | None = None
     if request.upload is not None:
         if request.upload.since > terms.since:
+            # The hub has less of the device than that believes, as after a restore: taken now, this upload would leave
+            # a gap that no later one fills.
             return SessionAnswer(SyncAnswer(terms))
         result = _receive(half, request.upload, uploaded, summary)
         if request.upload.has_more:
