@@ -20,7 +20,7 @@ class RowsRefused(RowtideError, number=8007):
 
     fact = "{table} refused a row ({code}): {reason}"
     hint = """See `rowtide merge conflicts PUBLICATION`. Each synchronisation tries a row again that a node sent; repeat
-        `rowtide merge resolve` once the row fits what refused it."""
+        a decision (`rowtide merge resolve CONFLICT --winner WINNER`) once the row fits what refused it."""
     table: str
     code: str
     reason: Said
