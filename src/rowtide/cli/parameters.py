@@ -25,26 +25,22 @@ from rowtide.cli.configured import database_url
 from rowtide.core.errors import InvalidLsn
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.names import parse_column_list
-from rowtide.core.options import Argument, Option
+from rowtide.core.options import Argument, Option, word_of
 
 
 class WordChoice(click.Choice[Enum]):
-    """A member of an enumeration: of texts written as its text, of numbers as its name, or its number."""
+    """A member of an enumeration by its word; one of numbers, which are SQL Server's, is taken by its number, too."""
 
     name = "choice"
 
-    def __init__(self, kind: type[Enum], *, by_number: bool = False) -> None:
-        self._by_number = by_number
-        super().__init__(kind)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Enum:
+        """Find the member."""
+        numbers = {str(choice.value): choice for choice in self.choices if isinstance(choice, int)}
+        return numbers[value] if value in numbers else super().convert(value, param, ctx)
 
     def normalize_choice(self, choice: object, ctx: click.Context | None) -> str:
         """Return how a member is written."""
-        return self.write(choice) if isinstance(choice, Enum) else str(choice)
-
-    def write(self, member: Enum) -> str:
-        """Return how a member is written."""
-        by_name = isinstance(member, int) and not self._by_number
-        return member.name.lower().replace("_", "-") if by_name else str(member.value)
+        return word_of(choice) if isinstance(choice, Enum) else str(choice)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         """Return what the help shows for a value."""
@@ -127,7 +123,7 @@ def value_type(kind: Any, said: Option | Argument) -> click.ParamType[Any]:
     if issubclass(kind, Flag):
         return Flags(kind)
     if issubclass(kind, Enum):
-        return WordChoice(kind, by_number=isinstance(said, Option) and said.by_number)
+        return WordChoice(kind)
     if isinstance(said, Option) and (said.min is not None or said.max is not None):
         in_range: click.ParamType[Any] = _RANGES[kind](said.min, said.max)
         in_range.name = _PLAIN[kind].name
@@ -222,8 +218,10 @@ def _parameter(name: str, annotated: Any, default: Any) -> click.Parameter:
     attributes["callback"] = _finishing(gather, default, said)
     if gather is None and default is not MISSING:
         attributes["default"] = default
-        if default is not None and isinstance(reader, WordChoice | Flags):
-            attributes["default"] = reader.write(default)
+        if isinstance(default, Flag):
+            attributes["default"] = Flags(type(default)).write(default)
+        elif isinstance(default, Enum):
+            attributes["default"] = word_of(default)
     if isinstance(said, Argument):
         is_optional = default is not MISSING
         metavar = said.metavar or name.upper()

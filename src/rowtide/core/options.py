@@ -45,8 +45,6 @@ class Option:
     max: float | None = None
     show_default: str | bool = True
     """Whether the help shows the default, or what it says instead of the value."""
-    by_number: bool = False
-    """Whether the members of an enumeration are written as their numbers, which are SQL Server's; else by name."""
     check: Callable[[Any], Any] | None = None
     """Return the value, or refuse it (`ValueError`)."""
     is_database: bool = False
@@ -181,6 +179,11 @@ def member_or_none(kind: type[Member], given: object, parameter: str) -> Member 
     return None if given is None else member_of(kind, given, parameter)
 
 
+def word_of(member: Enum) -> str:
+    """Return how a member is written: of texts its value, else its name."""
+    return member.value if isinstance(member.value, str) else _as_word(str(member.name))
+
+
 def read_words(options: object) -> None:
     """Replace what fields of a dataclass are given, frozen or not, by the members it means. Raises `WordUnknown`."""
     own: Any = type(options)
@@ -224,8 +227,7 @@ def _as_word(text: str) -> str:
 
 
 def _list_words(kind: type[Enum]) -> str:
-    """Return the words as the command line has them: of texts the values, else the names."""
-    *most, last = (member.value if isinstance(member.value, str) else _as_word(str(member.name)) for member in kind)
+    *most, last = map(word_of, kind)
     return f"{', '.join(most)} or {last}"
 
 

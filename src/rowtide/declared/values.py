@@ -1,6 +1,6 @@
 """Values of options as TOML has them, by the types of the options. Pure.
 
-Enumerations are the words, or the numbers, of the command line; lists are arrays, mappings are tables.
+Enumerations are the words of the command line; lists are arrays, mappings are tables.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import Enum, Flag, IntEnum
+from enum import Enum, Flag
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
 from urllib.parse import parse_qsl, urlencode
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.options import Option, member_of
+from rowtide.core.options import Option, member_of, word_of
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Partition
 
@@ -39,11 +39,11 @@ def find_type(annotated: Any) -> DeclaredType | None:
     """Return how values of an annotated type are written; None for a type that no file has, as of a function."""
     kind, *said = get_args(annotated) if get_origin(annotated) is Annotated else (annotated,)
     option = next((one for one in said if isinstance(one, Option)), None)
-    found = _find(_without_none(kind), is_by_number=option is not None and option.by_number)
+    found = _find(_without_none(kind))
     return found if found is None or option is None else _limited(found, option)
 
 
-def _find(kind: Any, *, is_by_number: bool) -> DeclaredType | None:
+def _find(kind: Any) -> DeclaredType | None:
     origin, arguments = get_origin(kind), get_args(kind)
     if kind in _SCALARS:
         return _SCALARS[kind]
@@ -54,7 +54,7 @@ def _find(kind: Any, *, is_by_number: bool) -> DeclaredType | None:
     if origin is Mapping and arguments == (str, str):
         return DeclaredType("table of texts", _read_table, dict)
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return _of_enumeration(kind, is_by_number=is_by_number)
+        return _of_enumeration(kind)
     return None
 
 
@@ -133,28 +133,19 @@ _SCALARS: Mapping[Any, DeclaredType] = {
 }
 
 
-def _of_enumeration(kind: type[Enum], *, is_by_number: bool) -> DeclaredType:
+def _of_enumeration(kind: type[Enum]) -> DeclaredType:
     def read(given: Any) -> Any:
         try:
             return member_of(kind, given, "")
         except RowtideError as error:
             raise ValueError(f"is not one of {', '.join(words)}") from error
 
-    write = _writer(kind, is_by_number=is_by_number)
-    words = tuple(str(write(member)) for member in kind)
-    return DeclaredType("number" if is_by_number else "word", read, write, words)
+    words = tuple(word_of(member) for member in kind)
+    return DeclaredType("word", read, _write_flags if issubclass(kind, Flag) else word_of, words)
 
 
-def _writer(kind: type[Enum], *, is_by_number: bool) -> Callable[[Any], Plain]:
-    if is_by_number and issubclass(kind, IntEnum):
-        return int
-    if issubclass(kind, Flag):
-        return lambda value: ", ".join(_word_of(member) for member in kind if member in value)
-    return _word_of
-
-
-def _word_of(member: Enum) -> str:
-    return member.value if isinstance(member.value, str) else member.name.lower().replace("_", "-")
+def _write_flags(value: Flag) -> str:
+    return ", ".join(word_of(member) for member in type(value) if member in value)
 
 
 def _limited(kind: DeclaredType, option: Option) -> DeclaredType:

@@ -301,7 +301,7 @@ def allow_lines(member: Member) -> None:
         pytest.param(LINES, "line.number = orders.id", {}, "no foreign key", id="no foreign key"),
         pytest.param(LINES, LINK, {"resolver": "additive:qty"}, "decides on rows", id="resolver"),
         pytest.param(
-            LINES, LINK, {"partition_options": PartitionOptions.ONE_SUBSCRIBER}, "0 or 1", id="partition options"
+            LINES, LINK, {"partition_options": PartitionOptions.ONE_SUBSCRIBER}, "that overlap", id="partition options"
         ),
         pytest.param(LINES, LINK, {"where": "qty > 0"}, "another filter", id="filter"),
         pytest.param(LINES, LINK, WHOLE, "only the top article", id="options"),

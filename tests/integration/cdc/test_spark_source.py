@@ -85,7 +85,7 @@ def run_stream(spark: SparkSession, lake: MadeLake, place: Path) -> None:
     # Delta takes no braces.
     writer = changes.withColumnRenamed("{name}", "name").writeStream.format("delta")
     query = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True)
-    for _ in range(3):
+    for _ in range(12):
         try:
             query.start(str(place / "sink")).awaitTermination()
         except StreamingQueryException as error:

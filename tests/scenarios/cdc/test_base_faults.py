@@ -23,7 +23,7 @@ from pathlib import Path
 import psycopg
 from builders.capture.capture_processes import CaptureProcess
 from builders.capture.captured_databases import CapturedDatabase
-from rowtide.cdc.snapshots.copies import CopyLimits
+from rowtide.cdc.snapshots.chunk_copies import CopyLimits
 with psycopg.connect(sys.argv[1], autocommit=True) as session:
     copied = CapturedDatabase(sys.argv[1], Path(sys.argv[2]), session, None)
     copied.copy_requested(CopyLimits(chunk_bytes=32 * 1024))

@@ -60,8 +60,8 @@ class Choices:
         default_factory=dict
     )
     size: Annotated[int, Option(help="Its size.", min=0, max=10, check=even)] = 4
-    by_name: Annotated[Size, Option(help="A size.")] = Size.VERY_SMALL
-    by_number: Annotated[Size, Option(help="A size.", by_number=True)] = Size.VERY_SMALL
+    by_word: Annotated[Size, Option(help="A size.")] = Size.VERY_SMALL
+    by_number: Annotated[Size, Option(help="A size.")] = Size.VERY_SMALL
     colours: Annotated[Colour, Option(help="Colours.")] = Colour.ALL
     is_flat: Annotated[bool, Option("--flat", help="Whether it is flat.")] = False
     kept: str = "kept"
@@ -88,7 +88,7 @@ def test_what_is_not_given_has_the_defaults_of_the_fields() -> None:
 
 def test_each_value_becomes_what_its_type_says() -> None:
     given = ["a", "b", "c", "--kind", "flat-one", "--columns", '"x,y",z', "--rename", "p=q=r", "--rename", "s=t"]
-    given += ["--by-name", "large", "--by-number", "1", "--colours", "blue"]
+    given += ["--by-word", "large", "--by-number", "1", "--colours", "blue"]
 
     assert run(*given, "--size", "6", "--flat", "--also", "it") == (
         "it",
@@ -99,7 +99,7 @@ def test_each_value_becomes_what_its_type_says() -> None:
             columns=("x,y", "z"),
             renamed={"p": "q=r", "s": "t"},
             size=6,
-            by_name=Size.LARGE,
+            by_word=Size.LARGE,
             by_number=Size.LARGE,
             colours=Colour.BLUE,
             is_flat=True,
@@ -112,8 +112,8 @@ def test_each_value_becomes_what_its_type_says() -> None:
     [
         ([], "Missing argument 'NAME'"),
         (["a", "--kind", "flat"], "'flat' is not one of 'round-one', 'flat-one'"),
-        (["a", "--by-name", "0"], "'0' is not one of 'very-small', 'large'"),
-        (["a", "--by-number", "2"], "'2' is not one of '0', '1'"),
+        (["a", "--by-word", "LARGEST"], "'LARGEST' is not one of 'very-small', 'large'"),
+        (["a", "--by-number", "2"], "'2' is not one of 'very-small', 'large'"),
         (["a", "--colours", "red,green"], "green is none of red, blue"),
         (["a", "--rename", "p"], "p is not written NAME=VALUE"),
         (["a", "--size", "12"], "12 is not in the range 0<=x<=10"),
@@ -137,8 +137,8 @@ def test_help_says_how_values_are_written_and_their_defaults() -> None:
     assert "--kind <round-one|flat-one> Its kind." in text
     assert "--rename OLD=NEW A name." in text
     assert "--size <int> Its size. [default: 4; 0<=x<=10]" in text
-    assert "--by-name <very-small|large> A size. [default: very-small]" in text
-    assert "--by-number <0|1> A size. [default: 0]" in text
+    assert "--by-word <very-small|large> A size. [default: very-small]" in text
+    assert "--by-number <very-small|large> A size. [default: very-small]" in text
     assert "--colours <str> Colours. [default: red,blue]" in text
 
 

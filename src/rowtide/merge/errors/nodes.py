@@ -31,7 +31,8 @@ class ChangeProhibited(Denied, number=8093):
     """A program changed a row of a table that a subscription of type client may only read."""
 
     fact = "{table} may only be changed at the publisher"
-    hint = "It was published with --subscriber-upload-options 2, from which subscriptions of type server are exempt."
+    hint = """It was published with --subscriber-upload-options prohibited, from which subscriptions of type server are
+        exempt."""
     table: str
 
 

@@ -83,9 +83,10 @@ class UploadOptionsRefused(Invalid, number=8094):
     """--subscriber-upload-options does not fit the article."""
 
     fact = "subscriber upload options {options} do not fit {article}: {reason}"
-    hint = "0: changes are uploaded; 1: they are not; 2: programs at subscribers of type client may change nothing."
+    hint = """allowed: changes are uploaded; kept-local: they are not; prohibited: programs at subscribers of type
+        client may change nothing."""
     article: str
-    options: int
+    options: str
     reason: str
 
 

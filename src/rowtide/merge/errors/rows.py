@@ -41,8 +41,8 @@ class RowOutsidePartition(RowsRefused, number=8027):
     """A subscriber wrote a row outside its partition."""
 
     fact = "{table} refused a row ({code}): {reason}"
-    hint = """With --partition-options 2 and 3 a subscriber may write only rows of its partition; see `rowtide merge
-        conflicts PUBLICATION`."""
+    hint = """With --partition-options shared and one-subscriber a subscriber may write only rows of its partition; see
+        `rowtide merge conflicts PUBLICATION`."""
 
     @classmethod
     def of(cls, table: str) -> RowOutsidePartition:
@@ -54,8 +54,8 @@ class PartitionMoved(RowsRefused, number=8040):
     """A subscriber changed a column that decides about partitions."""
 
     fact = "{table} refused a row ({code}): {reason}"
-    hint = """With --partition-options 1 a subscriber may not change the columns that filters use; see `rowtide merge
-        conflicts PUBLICATION`."""
+    hint = """With --partition-options unmoved a subscriber may not change the columns that filters use; see
+        `rowtide merge conflicts PUBLICATION`."""
 
 
 class RowNotHeld(RowsRefused, number=8140):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from rowtide.core.options import word_of
 from rowtide.merge.articles import Article, JoinFilter, Partition
 from rowtide.merge.conflicts.resolvers import is_for_records
 from rowtide.merge.errors.publishing import JoinFilterRefused, RecordLinkRefused, RecordOptionsRefused
@@ -56,7 +57,7 @@ def _require_fit(child: Article, parent: Article, join: JoinFilter) -> None:
         raise JoinFilterRefused(child.name, parent.name, "it follows it already: write one condition, with or")
     if child.partition_options.is_overlapping or not join.is_filtering:
         return
-    option = f"with --partition-options {int(child.partition_options)}"
+    option = f"with --partition-options {word_of(child.partition_options)}"
     if child.subset_filter is not None or len(child.filtering_joins) > 1:
         raise JoinFilterRefused(child.name, parent.name, f"{option} an article has one filter")
     if not join.unique_key:
@@ -126,7 +127,8 @@ def _of_articles(child: Article, parent: Article, join: JoinFilter) -> str | Non
         if not is_for_records(article):
             return f"{article.name} has the resolver {article.resolver}, which decides on rows, not on records"
         if not article.partition_options.is_overlapping:
-            return f"{article.name} has partition option {int(article.partition_options)}, and records need 0 or 1"
+            option = word_of(article.partition_options)
+            return f"{article.name} has partition option {option}, and records need partitions that overlap"
     if child.subset_filter is not None or len(child.filtering_joins) > int(join.is_filtering):
         return f"{child.name} has another filter, by which a subscriber may have a part of a record only"
     if parent.is_filtered and not join.is_filtering:

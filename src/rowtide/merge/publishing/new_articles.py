@@ -6,6 +6,7 @@ import re
 import secrets
 from collections.abc import Iterable, Sequence
 
+from rowtide.core.options import word_of
 from rowtide.databases.types.registry import kind_of
 from rowtide.databases.types.value_type import TypeKind
 from rowtide.databases.urls import DatabaseKind
@@ -44,7 +45,7 @@ _AUTOINCREMENT = re.compile(r"\bautoincrement\b", re.IGNORECASE)
 def require_direction(article: Article) -> None:
     """Raise `UploadOptionsRefused` if nothing would travel."""
     if article.is_upload_only and article.subscriber_upload_options is not UploadOptions.ALLOWED:
-        options = int(article.subscriber_upload_options)
+        options = word_of(article.subscriber_upload_options)
         raise UploadOptionsRefused(article.qualified_name, options, "it is upload-only: nothing would be exchanged")
 
 

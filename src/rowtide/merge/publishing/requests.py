@@ -39,7 +39,7 @@ SubscriberUrl = Annotated[
 RETENTION_DAYS = "Reinitialise subscribers that have not synchronised for this many days; 0: never."
 REPLICATE_DDL = "Subscribers follow when published tables are altered; else new columns are not sent."
 AS_IT_IS = "as it is"
-UPLOAD_OPTIONS = "0: all, and it is uploaded; 1: all, and nothing is uploaded; 2: nothing."
+UPLOAD_OPTIONS = "allowed: all, and it is uploaded; kept-local: all, and nothing is uploaded; prohibited: nothing."
 UNSEEN_CHILDREN = (
     "A subscriber's delete reaches rows at the publisher, by foreign keys' actions, that the subscriber had not seen. "
     "refuse: the row returns; record: each row that is lost becomes a conflict."
@@ -123,10 +123,9 @@ class ArticleRequest(WordsRead):
     partition_options: Annotated[
         PartitionOptions,
         Option(
-            help="0: rows may be in several partitions, and move between them; 1: subscribers do not change what "
-            "filters use; 2: a row is in one partition, and subscribers do not move it out; 3: each partition has one "
-            "subscriber, too.",
-            by_number=True,
+            help="overlapping: rows may be in several partitions, and move between them; unmoved: subscribers do not "
+            "change what filters use; shared: a row is in one partition, and subscribers do not move it out; "
+            "one-subscriber: each partition has one subscriber, too.",
             sql_server="@partition_options",
         ),
     ] = PartitionOptions.OVERLAPPING
@@ -143,7 +142,6 @@ class ArticleRequest(WordsRead):
         Option(
             "--subscriber-upload-options",
             help=f"What subscriptions of type client may change. {UPLOAD_OPTIONS}",
-            by_number=True,
             sql_server="@subscriber_upload_options",
         ),
     ] = UploadOptions.ALLOWED
@@ -252,7 +250,6 @@ class MergeArticleChanges(WordsRead):
             "--subscriber-upload-options",
             help=f"What clients may change. {UPLOAD_OPTIONS}",
             show_default=AS_IT_IS,
-            by_number=True,
             sql_server="@subscriber_upload_options",
         ),
     ] = None
