@@ -1,4 +1,4 @@
-"""Programs that tests, pages and the container's file have as text import what is there: no checker of types reads them."""
+"""Programs that tests, pages and the container file have as text import what is there, which mypy does not see."""
 
 from __future__ import annotations
 
