@@ -46,6 +46,8 @@ def encode_batch(batch: RowBatch) -> dict[str, Any]:
             versions.append(_encode_version(change))
         places.append(place)
     rows = [change.row for change in batch.changes if change.row is not None]
+    # Columns have no place for tombstones among rows, which would be lost without a word.
+    assert len(rows) in (0, len(places))
     document = {
         "article": batch.article,
         "versions": versions,
