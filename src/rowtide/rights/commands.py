@@ -200,7 +200,7 @@ AT_SUBSCRIBERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 COMMANDS = (
     CommandRights("health", Purpose.MONITOR, _EVERYTHING),
-    CommandRights("check --as monitor", Purpose.MONITOR, _all(_EVERYTHING, _AUDITED), (*_DROPPED, *_STATISTICS)),
+    CommandRights("check --as monitor", Purpose.MONITOR, _EVERYTHING, (*_DROPPED, *_STATISTICS)),
     CommandRights("audit", Purpose.MONITOR, _AUDITED),
     CommandRights("cdc status", Purpose.MONITOR, _all(_CAPTURING, _views("distribution", "MSrepl_errors"))),
     CommandRights("cdc snapshots", Purpose.MONITOR, _views("cdc", "snapshots")),
