@@ -142,7 +142,8 @@ def _left_of_shared(subject: SqliteSubject, stamps: SqliteStamps) -> str:
     columns = ", ".join(f"t.{quote(name)}" for name in _columns(subject))
     return (
         f"select '{NetOperation.UPDATE}', {columns} from ({_GONE_WITH_NULL}) {_WRITTEN} "
-        f"join {subject.quoted} t on {_key_condition(subject, f'{_WRITTEN}.packed')} where not {stamps.is_stamped}"
+        f"join {subject.quoted} t on {_key_condition(subject, f'{_WRITTEN}.packed')} "
+        f"where not {stamps.stamped_condition}"
     )
 
 

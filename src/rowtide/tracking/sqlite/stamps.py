@@ -138,7 +138,7 @@ class SqliteStamps(Protocol):
         """The `from` clause for the rows with their stamps."""
 
     @property
-    def is_stamped(self) -> str:
+    def stamped_condition(self) -> str:
         """The condition that a row `t` has stamps of its own, whatever became of rows that shared its key."""
 
     def is_there(self, connection: sqlite3.Connection) -> bool:
@@ -177,7 +177,7 @@ class SqliteRowStamps:
         return self.subject.quoted
 
     @property
-    def is_stamped(self) -> str:
+    def stamped_condition(self) -> str:
         return "true"
 
     def is_there(self, connection: sqlite3.Connection) -> bool:  # noqa: ARG002 - of the protocol
@@ -244,7 +244,7 @@ class SqliteSideStamps:
         return f"(select t.*, {stamps} from {joined})"
 
     @property
-    def is_stamped(self) -> str:
+    def stamped_condition(self) -> str:
         return f"exists (select 1 from {self._side} s where {self.subject.same_key('s', 't')})"
 
     def is_there(self, connection: sqlite3.Connection) -> bool:
@@ -326,8 +326,8 @@ class SqliteSideStamps:
 
     def _first_stamps(self, row: str) -> str:
         """Return the statement that gives empty stamps to a row without any."""
-        is_stamped = f"exists (select 1 from {self._side} where {self._same_key(row)})"
-        return f"insert into {self._side} ({self._keys()}) select {self._keys(f'{row}.')} where not {is_stamped}"
+        stamped = f"exists (select 1 from {self._side} where {self._same_key(row)})"
+        return f"insert into {self._side} ({self._keys()}) select {self._keys(f'{row}.')} where not {stamped}"
 
     def _forgetting(self, row: str) -> str:
         return f"delete from {self._side} where {self._same_key(row)}"
