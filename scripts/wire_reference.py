@@ -71,7 +71,7 @@ A large upload goes in parts, with `has_more` in the header of all but the last;
 Rows that the answer names as `deferred` come again with the last part, before its own. After a part with status 413,
 smaller ones are sent. A client that was cut off may leave out the versions that were confirmed. Deletes are in one part
 where they fit. Parts with logical records are not committed but kept at the gateway until the last one has come: its
-answer names them by `kept`, which the next part has in its header. With RT-8187 they are lost: the upload begins anew.
+answer names them by `kept`, which the next part has in its header. With RT-8187 they are lost: the upload starts over.
 
 Errors are problem documents (RFC 9457, `application/problem+json`): `code` is rowtide's number, `fact` and `hint` what it
 says, `fields` what both were made of ([errors](errors.md)). With status 429 and 503, wait as `Retry-After` says, and up to

@@ -202,7 +202,7 @@ class UploadLost(Retryable, number=8187):
     """A gateway does not have the parts of an upload that came before: another one got them, or they are too old."""
 
     fact = "the gateway does not have the earlier parts of what {subscriber} uploads"
-    hint = """Synchronise again: the upload begins anew. If that happens again and again, let the gateways share the
+    hint = """Synchronise again: the upload starts over. If that happens again and again, let the gateways share the
         folder of --files, or let the proxy send the requests of a device to one of them."""
     subscriber: str
 

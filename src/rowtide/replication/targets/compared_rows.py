@@ -11,6 +11,7 @@ import math
 import struct
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from itertools import pairwise
 from typing import NamedTuple, Protocol
@@ -239,6 +240,14 @@ class RowCorrection:
     key: Row
     row: Row
     columns: tuple[str, ...] = ()
+
+
+def replace_updates(
+    changes: Sequence[RowCorrection], replaced: Collection[RowCorrection]
+) -> tuple[list[RowCorrection], list[RowCorrection]]:
+    """Return deletions that come first, and the changes with insertions in place of updates that are replaced."""
+    deletions = [replace(one, operation=Operation.DELETE) for one in replaced]
+    return deletions, [replace(one, operation=Operation.INSERT) if one in replaced else one for one in changes]
 
 
 @frozen

@@ -33,6 +33,7 @@ from rowtide.replication.targets.compared_rows import (
     form_of,
     hash_parts,
     part_of,
+    replace_updates,
 )
 from rowtide.replication.targets.sqlite import progress
 from rowtide.replication.targets.sqlite.delivery import statement
@@ -230,8 +231,7 @@ class SqliteRepair:
         if not moved:
             return refused
         # Checks may leave no free value that a row could get for a moment.
-        deletions = [replace(one, operation=Operation.DELETE) for one in moved]
-        insertions = [replace(one, operation=Operation.INSERT) if one in moved else one for one in changes]
+        deletions, insertions = replace_updates(changes, moved)
         return refused if self._try_all(insertions, after=deletions) else {}
 
     def _try_all(

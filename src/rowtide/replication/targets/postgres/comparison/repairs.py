@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -24,7 +23,12 @@ from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import OriginNeeded
-from rowtide.replication.targets.compared_rows import RepairRecord, RowCorrection, SubscribedRows
+from rowtide.replication.targets.compared_rows import (
+    RepairRecord,
+    RowCorrection,
+    SubscribedRows,
+    replace_updates,
+)
 from rowtide.replication.targets.postgres import origins, progress
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA, read_text
 from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
@@ -71,8 +75,7 @@ class PostgresRepair:
         if not moved:
             return refused
         # Some types, and checks, have no free value that a row could get for a moment.
-        deletions = [replace(one, operation=Operation.DELETE) for one in moved]
-        insertions = [replace(one, operation=Operation.INSERT) if one in moved else one for one in changes]
+        deletions, insertions = replace_updates(changes, moved)
         return refused if self._try_all(insertions, after=deletions) else {}
 
     def _try_all(
