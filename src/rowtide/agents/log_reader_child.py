@@ -16,12 +16,11 @@ from rowtide.agents.log_reader_process import BEAT_S, LOG_READER
 from rowtide.agents.runs import run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.core.exports import hide_pandas
-from rowtide.core.selectable_event import SelectableEvent
 from rowtide.databases.passwords import register_accesses
 from rowtide.databases.urls import parse_url
 from rowtide.events.emission import use_log
 from rowtide.events.event import Emitted, scope
-from rowtide.log.batches import BatchWanted, ReadingPace
+from rowtide.log.log_source import BatchWanted, ReadingPace, SelectableEvent
 from rowtide.log.opening import open_log_reader
 from rowtide.log.reader import LogReader
 from rowtide.log.store.entries import EntryExchange, EntryWritten

@@ -30,10 +30,9 @@ from sqlalchemy import (
 
 from rowtide.cdc.errors.capturing import DefinitionsIncomplete
 from rowtide.cdc.instances import Instance
-from rowtide.core.formats import StoreFormat
+from rowtide.core.formats import Requirement, StoreFormat
 from rowtide.core.tables import BeforeImages, Widened
 from rowtide.core.values import frozen
-from rowtide.databases.format_views import Requirement
 from rowtide.databases.postgres.catalogue import has_table, is_begun
 from rowtide.databases.urls import name_of
 from rowtide.log import catalogue

@@ -23,7 +23,7 @@ from rowtide.cdc.published import RecordedInstance
 from rowtide.cdc.queries.sql_functions import WrapperFunction, WrapperRequest, generate_wrappers
 from rowtide.cdc.queries.windows import Bound, LsnTimes, PublishedLake
 from rowtide.cdc.requests import RepeatedSnapshot
-from rowtide.cdc.scans import tables as scan_tables
+from rowtide.cdc.scans import metrics as scan_tables
 from rowtide.cdc.scans.metrics import ScanError, ScanSession
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core.formats import StoreFormat

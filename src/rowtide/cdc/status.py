@@ -25,8 +25,8 @@ from rowtide.cdc.definitions import (
 from rowtide.cdc.errors.capturing import RequestPricesInvalid
 from rowtide.cdc.jobs.administration import AGENT
 from rowtide.cdc.jobs.definitions import JobType, find_failure, read_jobs
+from rowtide.cdc.scans.metrics import log_scan_errors, log_scan_sessions
 from rowtide.cdc.scans.pace import saving_period_s
-from rowtide.cdc.scans.tables import log_scan_errors, log_scan_sessions
 from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest, find_failed, list_visible
 from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import Position

@@ -206,7 +206,7 @@ def apply(
     interrupted is repeated.
     """
     from rowtide.declared import applying
-    from rowtide.declared.planning import Action, PlannedStep
+    from rowtide.declared.state import Action, PlannedStep
 
     planned = applying.plan(db, _read(file), prunes=prune)
     print_listed(PlannedStep, planned.steps, form)

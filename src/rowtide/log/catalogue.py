@@ -21,8 +21,7 @@ from sqlalchemy import (
     select,
 )
 
-from rowtide.core.formats import StoreFormat
-from rowtide.databases.format_views import Requirement
+from rowtide.core.formats import Requirement, StoreFormat
 from rowtide.databases.postgres.catalogue import has_table, running_through
 from rowtide.databases.urls import name_of
 from rowtide.log import membership, source_definition

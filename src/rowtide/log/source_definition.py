@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from rowtide.core.formats import StoreFormat
+from rowtide.core.formats import Requirement, StoreFormat, parse_definition, require as require_format
 from rowtide.core.values import frozen
-from rowtide.databases.format_views import Requirement, parse_definition, require as require_format
 from rowtide.databases.postgres.functions import recorded_definition
 from rowtide.databases.postgres.quoting import Run
 from rowtide.log.errors import DatabaseCopied

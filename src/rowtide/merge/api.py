@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from rowtide.agents.runs import run_agent
+from rowtide.core.formats import removing
 from rowtide.core.options import member_of, takes
 from rowtide.core.redaction import hiding
-from rowtide.databases.format_views import removing
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, Partition, Subscription
 from rowtide.merge.catalogue import get_publication, list_merged
 from rowtide.merge.conflicts.outcome_changes import (

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from rowtide.core.anchors import Anchor
+from rowtide.core.formats import removing
 from rowtide.core.options import member_of, takes
-from rowtide.databases.format_views import removing
 from rowtide.databases.urls import DatabaseUrl, find_kind_of_driver, parse_url
 from rowtide.tracking.changes import EnumerationRequest, OwnTransaction, TrackedChanges
 from rowtide.tracking.errors import NoTransaction, NotTracked, TableToTrackNotFound, UnknownConnection

@@ -14,9 +14,8 @@ from rowtide.actions.postgres import audit
 from rowtide.cdc import definitions
 from rowtide.cdc.published import system_table_path
 from rowtide.core.errors import RowtideError
-from rowtide.core.formats import PresentStore, StoreFormat
+from rowtide.core.formats import PresentStore, StoreFormat, parse_definition
 from rowtide.core.values import frozen
-from rowtide.databases.format_views import parse_definition
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rowtide.cdc.following.formats import EVENT, EVENT_ID
+from rowtide.cdc.following.row_events import EVENT, EVENT_ID
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.core.lsn import CommitLsn
 

@@ -29,8 +29,7 @@ from rowtide.cdc.instances import Instance, full_mask, pack_mask
 from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED
 from rowtide.cdc.spark_source import options, streams
 from rowtide.cdc.spark_source.options import Planned, parse_options, read_slices
-from rowtide.cdc.spark_source.streams import ChangeBatch, ChangeStream
-from rowtide.cdc.spark_source.windows import parse_offset
+from rowtide.cdc.spark_source.streams import ChangeBatch, ChangeStream, parse_offset
 from rowtide.cdc.system_tables import InstanceEvent
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages

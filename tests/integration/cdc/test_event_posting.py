@@ -12,7 +12,7 @@ from builders.capture.following import FakeReceiver, receiving
 from rowtide.agents import runs
 from rowtide.cdc.errors.jobs import EventsRefused
 from rowtide.cdc.following import sinks
-from rowtide.cdc.following.formats import EventFormat
+from rowtide.cdc.following.row_events import EventFormat
 from rowtide.cdc.following.sinks import EventEndpoint, Interrupted, Posting
 from rowtide.core.errors import RowtideError
 

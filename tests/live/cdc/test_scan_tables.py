@@ -9,8 +9,7 @@ import pytest
 
 from builders.capture.captured_databases import LoggedDatabase
 from builders.commands.command_lines import rowtide
-from rowtide.cdc.scans.metrics import KEPT_SESSIONS, Engine, ScanFigures, ScanMetrics, ScanPhase
-from rowtide.cdc.scans.tables import ScanWriter
+from rowtide.cdc.scans.metrics import KEPT_SESSIONS, Engine, ScanFigures, ScanMetrics, ScanPhase, ScanWriter
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.delta.errors import LakeWriteFailed

@@ -16,6 +16,10 @@ from rowtide.core.formats import (
     PresentStore,
     StoredFormat,
     StoreFormat,
+    format_row,
+    parse_definition,
+    removing,
+    require,
 )
 
 KNOWN = StoreFormat("test store", number=3, least_reader=2, least_writer=3)
@@ -35,19 +39,19 @@ KNOWN = StoreFormat("test store", number=3, least_reader=2, least_writer=3)
 def test_a_store_says_who_may_use_it(
     stored: StoredFormat | None, reading: type[Exception] | None, writing: type[Exception] | None
 ) -> None:
-    for require, error in ((KNOWN.require_readable, reading), (KNOWN.require_writable, writing)):
+    for required, error in ((KNOWN.require_readable, reading), (KNOWN.require_writable, writing)):
         if error is None:
-            require("/here", stored)
+            required("/here", stored)
         else:
             with pytest.raises(error, match="/here"):
-                require("/here", stored)
+                required("/here", stored)
 
 
 def test_what_replaces_an_older_store_is_said() -> None:
     known = StoreFormat("snapshot", 2, 2, 2, replacement="write it again")
-    for require in (known.require_readable, known.require_writable):
+    for required in (known.require_readable, known.require_writable):
         with pytest.raises(FormatNotMigrated, match=r"RT-1139: .* Nothing was changed: write it again\."):
-            require("/here", StoredFormat(1, 1, 1))
+            required("/here", StoredFormat(1, 1, 1))
 
 
 def test_what_a_store_records_is_read_back() -> None:
@@ -89,3 +93,35 @@ def test_what_cannot_be_migrated_is_left(stored: StoredFormat | None, error: typ
     with pytest.raises(error, match=problem):
         PresentStore(KNOWN, "/here", stored, done).migrate()
     assert not done
+
+
+OWN = StoreFormat("store", 3, 1, 2)
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        f"create view v as {format_row(OWN.recorded)}",
+        " SELECT 3 AS number,\n    1 AS least_reader,\n    2 AS least_writer;",
+    ],
+    ids=["as made", "as PostgreSQL prints it"],
+)
+def test_the_numbers_are_read_from_the_definition(definition: str) -> None:
+    assert parse_definition(definition) == StoredFormat(3, 1, 2)
+
+
+@pytest.mark.parametrize("definition", [None, "", "select 3 as number, 1 as least_reader"])
+def test_anything_else_is_no_format(definition: str | None) -> None:
+    assert parse_definition(definition) is None
+
+
+def test_what_has_no_format_is_only_removed() -> None:
+    own = StoreFormat("store")
+    with pytest.raises(FormatUnnumbered):
+        require(StoreFormat.require_readable, own, "here", None)
+    with removing():
+        require(StoreFormat.require_writable, own, "here", None)
+        with pytest.raises(FormatNewer):
+            require(StoreFormat.require_readable, own, "here", StoredFormat(2, 1, 2))
+    with pytest.raises(FormatUnnumbered):
+        require(StoreFormat.require_readable, own, "here", None)

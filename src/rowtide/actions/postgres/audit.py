@@ -21,7 +21,7 @@ from rowtide.actions.entries import (
 )
 from rowtide.actions.errors import AuditOwnerNeeded
 from rowtide.core.errors import Denied
-from rowtide.databases.format_views import parse_definition
+from rowtide.core.formats import parse_definition
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import SchemaOfOthers, WritesRefused, translated
 from rowtide.databases.postgres.functions import (

@@ -17,10 +17,10 @@ from rowtide.cdc.jobs import definitions as job_definitions
 from rowtide.cdc.published import INSTANCES, arrow_schema, base_table_path, change_table_path, system_table_path
 from rowtide.cdc.requests import InstanceRequest
 from rowtide.core.failpoints import failpoint
+from rowtide.core.formats import removing
 from rowtide.core.lsn import Position
 from rowtide.core.tables import Widened
 from rowtide.core.values import frozen
-from rowtide.databases.format_views import removing
 from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing
 from rowtide.databases.postgres.catalogue import ImageCost, find_table, read_image_cost
 from rowtide.databases.postgres.errors import translated

@@ -26,8 +26,16 @@ from rowtide.cdc.consumers.consuming import acknowledge_from, find_starts, is_wo
 from rowtide.cdc.definitions import read_source
 from rowtide.cdc.errors.jobs import ConsumerContended, NotOfConsumer
 from rowtide.cdc.errors.querying import InstanceUnknown
-from rowtide.cdc.following.formats import NOTHING, EventFormat, ProducerInfo, format_events
-from rowtide.cdc.following.row_events import Origin, TransactionRange, as_row_events, read_transactions
+from rowtide.cdc.following.row_events import (
+    NOTHING,
+    EventFormat,
+    Origin,
+    ProducerInfo,
+    TransactionRange,
+    as_row_events,
+    format_events,
+    read_transactions,
+)
 from rowtide.cdc.following.sinks import Interrupted, Sink
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.ordering import ORDER, OrderedRows, merge

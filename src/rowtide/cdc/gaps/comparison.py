@@ -19,8 +19,7 @@ from sqlalchemy import Engine
 from rowtide.cdc.errors.capturing import TableRenamed
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.grouping import GroupingDatabase
-from rowtide.cdc.rows.conversion import texts_by_ordinal
-from rowtide.cdc.snapshots.base_rows import BaseRows
+from rowtide.cdc.rows.conversion import BaseRows, texts_by_ordinal
 from rowtide.cdc.snapshots.chunk_copies import as_copied, captured_numbers
 from rowtide.copying.chunks import CopyForm, copying, cut, locking_name
 from rowtide.copying.errors import CopiedTableUnreadable

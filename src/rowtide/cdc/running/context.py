@@ -19,9 +19,8 @@ from sqlalchemy import Connection, Engine
 from rowtide.agents.runs import OnRetry, ignore
 from rowtide.cdc.capture.capture import Capture, CycleReport
 from rowtide.cdc.ddl.retyping import WidenedTable
-from rowtide.cdc.scans.metrics import ScanMetrics, ScanPhase
+from rowtide.cdc.scans.metrics import ScanMetrics, ScanPhase, ScanWriter
 from rowtide.cdc.scans.pace import USUAL, CaptureOptions
-from rowtide.cdc.scans.tables import ScanWriter
 from rowtide.cdc.snapshots.copies import SnapshotProgress
 from rowtide.cdc.widening_removal import MendedTable
 from rowtide.core.errors import RowtideError

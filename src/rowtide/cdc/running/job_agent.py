@@ -28,7 +28,6 @@ from rowtide.agents.runs import JobAction, JobRun, OnRetry, RunOutcome, decide, 
 from rowtide.agents.schedule import Schedule
 from rowtide.cdc.access import own_source
 from rowtide.cdc.capture.capture import CycleReport
-from rowtide.cdc.cleanup.housekeeping import clean_up
 from rowtide.cdc.definitions import list_enabled, require_complete
 from rowtide.cdc.jobs import definitions as job_history
 from rowtide.cdc.jobs.administration import AGENT, take_requests
@@ -36,6 +35,7 @@ from rowtide.cdc.jobs.definitions import RETENTION_MINUTES, Job, JobType, read_j
 from rowtide.cdc.requests import CleanupOrder
 from rowtide.cdc.running.capture_run import as_the_job_says, run_capture
 from rowtide.cdc.running.context import CaptureContext
+from rowtide.cdc.running.threads import clean_up
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated

@@ -1,20 +1,28 @@
-"""Scan sessions and their metrics: one session for consecutive empty scans, errors, and the sum of all. No I/O."""
+"""Metrics of capture's scans (SQL Server: sys.dm_cdc_log_scan_sessions, sys.dm_cdc_errors), and their tables.
+
+A run counts in memory: one session for consecutive empty scans, errors, and the sum of all. It writes them to two
+tables of the source database.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
+from typing import Any
 
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from rowtide.cdc.access import seen_source
+from rowtide.cdc.definitions import metadata, require_complete
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.values import frozen
+from rowtide.databases.postgres.errors import translated
 from rowtide.storage.store import Traffic
-
-# Records of scans: sessions, errors, and the phases in which errors occur. (SQL Server: sys.dm_cdc_log_scan_sessions,
-# sys.dm_cdc_errors.)
 
 
 class Engine(StrEnum):
@@ -271,3 +279,143 @@ def _session(number: int, figures: ScanFigures, at: datetime, seconds: float) ->
         latency=latency,
         engine=figures.engine,
     )
+
+
+# The tables are unlogged: otherwise each write would advance the log, and an idle database should stay idle. A crash of
+# the server empties them; nobody restores metrics.
+
+log_scan_sessions = sa.Table(
+    "log_scan_sessions",
+    metadata,
+    sa.Column("session_id", sa.BigInteger, primary_key=True, autoincrement=False, comment="0: the sum of all"),
+    sa.Column("start_time", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("end_time", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("duration", sa.Float, nullable=False),
+    sa.Column("scan_phase", sa.Text, nullable=False),
+    sa.Column("error_count", sa.BigInteger, nullable=False),
+    sa.Column("start_lsn", sa.BigInteger),
+    sa.Column("current_lsn", sa.BigInteger),
+    sa.Column("end_lsn", sa.BigInteger),
+    sa.Column("tran_count", sa.BigInteger, nullable=False),
+    sa.Column("last_commit_lsn", sa.BigInteger),
+    sa.Column("last_commit_time", sa.DateTime(timezone=True)),
+    sa.Column("log_record_count", sa.BigInteger, nullable=False),
+    sa.Column("schema_change_count", sa.BigInteger, nullable=False),
+    sa.Column("command_count", sa.BigInteger, nullable=False),
+    sa.Column("first_begin_cdc_lsn", sa.BigInteger),
+    sa.Column("last_commit_cdc_lsn", sa.BigInteger),
+    sa.Column("last_commit_cdc_time", sa.DateTime(timezone=True)),
+    sa.Column("latency", sa.Float),
+    sa.Column("empty_scan_count", sa.BigInteger, nullable=False),
+    sa.Column("failed_sessions_count", sa.BigInteger, nullable=False),
+    sa.Column("engine", sa.Text),
+    sa.Column("write_requests", sa.BigInteger, comment="PUT and LIST; null: no bucket, or the sum of all"),
+    sa.Column("read_requests", sa.BigInteger),
+    sa.Column("transferred_bytes", sa.BigInteger),
+    prefixes=["unlogged"],
+)
+
+log_scan_errors = sa.Table(
+    "log_scan_errors",
+    metadata,
+    sa.Column("session_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("phase_number", sa.Integer, nullable=False),
+    sa.Column("entry_time", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("error_number", sa.Integer, nullable=False),
+    sa.Column("error_severity", sa.Integer, nullable=False),
+    sa.Column("error_state", sa.Integer, nullable=False),
+    sa.Column("error_message", sa.Text, nullable=False),
+    sa.Column("start_lsn", sa.BigInteger),
+    sa.Column("begin_lsn", sa.BigInteger),
+    sa.Column("sequence_value", sa.BigInteger),
+    prefixes=["unlogged"],
+)
+
+
+class ScanWriter:
+    """Writes a run's metrics after those of earlier runs. Only for the holder of the lake lease."""
+
+    def __init__(self, metrics: ScanMetrics) -> None:
+        self._metrics = metrics
+        self._offset: int | None = None
+
+    def write(self, connection: sa.Connection) -> None:
+        """Write what is not yet written; rows that exist are replaced. Session 0 comes last."""
+        total = self._metrics.total
+        if total is None:
+            return
+        if self._offset is None:
+            self._offset = self._find_offset(connection)
+        _put(connection, log_scan_sessions, self._metrics.sessions, self._offset)
+        _put(connection, log_scan_errors, self._metrics.errors, self._offset)
+        _add(connection, total)
+        _forget_oldest(connection)
+        self._metrics.written()
+
+    def _find_offset(self, connection: sa.Connection) -> int:
+        """Return the offset that gives the first unwritten session the tables' next number."""
+        last = sa.func.coalesce(sa.func.max(log_scan_sessions.c.session_id), 0)
+        unwritten = [session.session_id for session in self._metrics.sessions]
+        unwritten += [error.session_id for error in self._metrics.errors]
+        return int(connection.execute(sa.select(last)).scalar_one()) + 1 - min(unwritten)
+
+
+def list_sessions(engine: sa.Engine, database: str) -> tuple[ScanSession, ...]:
+    """Return the last scans, session 0 first, then the newest (SQL Server: sys.dm_cdc_log_scan_sessions).
+
+    Raises `DatabaseNotEnabled`, `NotOwner`, `DefinitionsIncomplete`.
+    """
+    columns = log_scan_sessions.c
+    order = (columns.session_id != 0, columns.session_id.desc())
+    with translated(), engine.connect() as connection:
+        _require_seen(connection, database)
+        rows = connection.execute(sa.select(log_scan_sessions).order_by(*order)).mappings()
+        return tuple(ScanSession(**{name: _as_lsn(name, value) for name, value in row.items()}) for row in rows)
+
+
+def list_errors(engine: sa.Engine, database: str) -> tuple[ScanError, ...]:
+    """Return the errors of the last scans, the newest first (SQL Server: sys.dm_cdc_errors). Raises as above."""
+    with translated(), engine.connect() as connection:
+        _require_seen(connection, database)
+        query = sa.select(log_scan_errors).order_by(log_scan_errors.c.session_id.desc())
+        rows = connection.execute(query).mappings()
+        return tuple(ScanError(**{name: _as_lsn(name, value) for name, value in row.items()}) for row in rows)
+
+
+def _require_seen(connection: sa.Connection, database: str) -> None:
+    seen_source(connection, database)
+    require_complete(connection)
+
+
+def _put(connection: sa.Connection, table: sa.Table, rows: Sequence[ScanSession | ScanError], offset: int) -> None:
+    """Insert rows, or replace those that are there."""
+    if not rows:
+        return
+    values = [{**_as_values(row), "session_id": row.session_id + offset} for row in rows]
+    statement = insert(table)
+    replaced = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}
+    connection.execute(statement.on_conflict_do_update(index_elements=[table.c.session_id], set_=replaced), values)
+
+
+def _add(connection: sa.Connection, total: ScanSession) -> None:
+    """Add to session 0, as `ScanMetrics` adds up."""
+    statement = insert(log_scan_sessions).values(**_as_values(total))
+    columns, added = log_scan_sessions.c, statement.excluded
+    counts = {name: columns[name] + added[name] for name in COUNTS}
+    latest = {name: sa.func.coalesce(added[name], columns[name]) for name in LATEST}
+    connection.execute(statement.on_conflict_do_update(index_elements=[columns.session_id], set_={**counts, **latest}))
+
+
+def _forget_oldest(connection: sa.Connection) -> None:
+    last = sa.select(sa.func.max(log_scan_sessions.c.session_id)).scalar_subquery()
+    for column in (log_scan_sessions.c.session_id, log_scan_errors.c.session_id):
+        connection.execute(sa.delete(column.table).where(column > 0, column <= last - KEPT_SESSIONS))
+
+
+def _as_values(row: ScanSession | ScanError) -> dict[str, Any]:
+    values = {field.name: getattr(row, field.name) for field in fields(row)}
+    return {name: value.value if isinstance(value, CommitLsn) else value for name, value in values.items()}
+
+
+def _as_lsn(name: str, value: Any) -> Any:
+    return CommitLsn(value) if name.endswith("_lsn") and value is not None else value

@@ -14,8 +14,7 @@ from rowtide.cdc.ddl import retyping
 from rowtide.cdc.instances import Instance, change_columns, column_type, lake_type
 from rowtide.cdc.lake_lease import SharedLease
 from rowtide.cdc.published import base_table_path
-from rowtide.cdc.rows.conversion import find_most_row_bytes
-from rowtide.cdc.snapshots.base_rows import BaseRows
+from rowtide.cdc.rows.conversion import BaseRows, find_most_row_bytes
 from rowtide.cdc.system_tables import RecordedSnapshot
 from rowtide.copying.chunks import Chunk, CopiedTable, KeyColumn, cut
 from rowtide.copying.present_tables import PresentTable

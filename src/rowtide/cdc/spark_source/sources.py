@@ -26,8 +26,7 @@ from rowtide.cdc.spark_source.options import (
     parse_options,
     read_slices,
 )
-from rowtide.cdc.spark_source.streams import ChangeBatch, ChangeStream
-from rowtide.cdc.spark_source.windows import parse_offset
+from rowtide.cdc.spark_source.streams import ChangeBatch, ChangeStream, parse_offset
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.sql_text import schema_text
 from rowtide.storage.places import VARIABLES

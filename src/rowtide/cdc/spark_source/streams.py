@@ -12,22 +12,34 @@ A batch of published changes: a window of each instance. Without Spark.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.cdc.errors.querying import (
+    InstanceUnknown,
+    LsnOutOfRange,
     StreamAhead,
     StreamedInstanceNeeded,
     StreamedInstanceReplaced,
     StreamedTransactionMissing,
+    StreamOffsetUnknown,
     StreamOvertaken,
 )
 from rowtide.cdc.following.row_events import read_transactions
 from rowtide.cdc.lake_readers.as_of.moved_rows import find_moved
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, open_change_table
 from rowtide.cdc.lake_readers.lake import NetChanges
-from rowtide.cdc.published import LakePublication, RecordedInstance, read_publication, read_visible_publication
+from rowtide.cdc.published import (
+    ENABLED,
+    LakePublication,
+    RecordedInstance,
+    change_table_path,
+    read_publication,
+    read_visible_publication,
+)
 from rowtide.cdc.queries.net_changes import net_columns
 from rowtide.cdc.queries.windows import (
     InstanceWindow,
@@ -43,23 +55,164 @@ from rowtide.cdc.spark_source.options import (
     FileSelection,
     Planned,
     SourceOptions,
+    SourceShape,
+    choose_shape,
     cut,
     require_columns,
 )
-from rowtide.cdc.spark_source.windows import (
-    Bounds,
-    Recorded,
-    StreamedInstance,
-    StreamOffset,
-    find_begin,
-    find_shape,
-    open_slices,
-    order_instances,
-    require_enabled,
-    share,
-)
+from rowtide.core.errors import InvalidLsn
+from rowtide.core.formats import StoredFormat, StoreFormat
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.values import frozen
 from rowtide.storage.places import local_folder
+
+# Which LSNs are read of each instance, and the change tables' versions that have them. Offsets of streams, as Spark
+# keeps them in checkpoints.
+
+Recorded = Mapping[str, RecordedInstance]
+Bounds = Mapping[str, tuple[CommitLsn, CommitLsn]]
+"""First and last LSN by instance; none is beyond the other."""
+
+
+def require_enabled(recorded: Recorded, name: str) -> RecordedInstance:
+    """Return an instance. Raises `InstanceUnknown`."""
+    found = recorded.get(name)
+    if found is None or found.state != ENABLED:
+        raise InstanceUnknown(name)
+    return found
+
+
+def order_instances(recorded: Recorded, names: Sequence[str]) -> list[str]:
+    """Return instances with the older of a table's first; where that is unknown, as they are named.
+
+    Raises `InstanceUnknown`.
+    """
+    return sorted(names, key=lambda name: require_enabled(recorded, name).lsn)
+
+
+def find_shape(recorded: Recorded, options: SourceOptions) -> SourceShape:
+    """Return what all changes look like. Raises `InstanceUnknown`."""
+    names = order_instances(recorded, options.instances)
+    instances = [recorded[name].instance.for_readers() for name in names]
+    return choose_shape(instances, are_several=options.are_several)
+
+
+def find_begin(found: RecordedInstance, wanted: CommitLsn | None, high: CommitLsn) -> CommitLsn:
+    """Return the first LSN that is read of an instance if `wanted` is asked for; None: its low endpoint.
+
+    An instance that was enabled later has everything since. Raises `LsnOutOfRange` if changes were removed.
+    """
+    if wanted is None or (wanted < found.lsn and found.note is None):
+        return found.lsn
+    if wanted < found.lsn:
+        raise LsnOutOfRange(
+            instance=found.instance.capture_instance,
+            from_lsn=str(wanted),
+            to_lsn=str(high),
+            low=str(found.lsn),
+            high=str(high),
+            gap=f" Below it, {found.note}.",
+        )
+    return wanted
+
+
+def share(recorded: Recorded, begins: Mapping[str, CommitLsn], high: CommitLsn) -> Bounds:
+    """Return what is read of each instance up to an LSN; of a table's, the newer one's begin ends the older.
+
+    Instances of which nothing is read are omitted.
+    """
+    names, bounds = list(begins), {}
+    tables = {name: recorded[name].instance.source_id for name in names}
+    for place, name in enumerate(names):
+        later = [begins[other].decrement() for other in names[place + 1 :] if tables[other] == tables[name]]
+        last = min([*later, high])
+        if begins[name] <= last:
+            bounds[name] = (begins[name], last)
+    return bounds
+
+
+def open_slices(
+    lake: PublishedLake,
+    recorded: Recorded,
+    bounds: Bounds,
+    operations: tuple[int, ...],
+    require_whole: Callable[[RecordedInstance, CommitLsn, CommitLsn], None],
+) -> Iterator[FileSelection]:
+    """Return the rows in bounds, of the tables' current versions.
+
+    The instances are read again after the tables were opened, and `require_whole` raises for those of which a cleanup
+    removed rows before. Raises `InstanceUnknown` too.
+    """
+    tables: dict[str, ChangeTable | None] = {
+        name: open_change_table(change_table_path(lake.lake, name), recorded[name].instance) for name in bounds
+    }
+    _, again = lake.get_published_instances()
+    for name, (low, high) in bounds.items():
+        found, table = require_enabled(again, name), tables[name]
+        if table is None or found.instance.member_id != recorded[name].instance.member_id:
+            raise InstanceUnknown(name)
+        require_whole(found, low, high)
+        yield FileSelection(found.instance.for_readers(), table, ChangeTablePart(low, high, operations))
+
+
+STREAM_OFFSET = StoreFormat("offset", replacement="start the query with another checkpoint, from an LSN that it has")
+_PLACE = "the stream's checkpoint"
+_KEYS = {"format", "lsn", "instances"}
+
+
+@frozen
+class StreamedInstance:
+    """An instance of a stream, by its identity, and the first LSN that the stream reads of it."""
+
+    member_id: str
+    begin: CommitLsn
+
+
+@frozen
+class StreamOffset:
+    """Everything up to `lsn` is read; None before the first batch. Of a table's instances the older comes first."""
+
+    lsn: CommitLsn | None
+    instances: Mapping[str, StreamedInstance]
+
+    @property
+    def read_to(self) -> CommitLsn:
+        """The LSN after which the stream resumes."""
+        return self.lsn or min(one.begin for one in self.instances.values()).decrement()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the offset as Spark takes it; equal offsets are equal texts."""
+        instances = {name: {"member": one.member_id, "begin": one.begin.value} for name, one in self.instances.items()}
+        lsn = self.lsn.value if self.lsn is not None else None
+        return {"format": str(STREAM_OFFSET.recorded), "lsn": lsn, "instances": instances}
+
+
+def parse_offset(found: Mapping[str, Any]) -> StreamOffset:
+    """Return the offset of what `as_json` returned.
+
+    An offset is read to write the next one. Raises `StreamOffsetUnknown`, `FormatUnnumbered`, `FormatNewer`,
+    `FormatNotMigrated`.
+    """
+    try:
+        recorded = found.get("format")
+        if recorded is None and found.keys() != _KEYS - {"format"}:
+            # Another source's.
+            raise StreamOffsetUnknown(str(found))
+        stored = StoredFormat.parse(recorded) if recorded is not None else None
+        STREAM_OFFSET.require_writable(_PLACE, stored)
+        if stored == STREAM_OFFSET.recorded and found.keys() != _KEYS:
+            raise StreamOffsetUnknown(str(found))
+        lsn = found["lsn"]
+        instances = {
+            name: StreamedInstance(str(one["member"]), CommitLsn(one["begin"]))
+            for name, one in found["instances"].items()
+        }
+        if not instances:
+            raise StreamOffsetUnknown(str(found))
+        return StreamOffset(CommitLsn(lsn) if lsn is not None else None, instances)
+    except (KeyError, TypeError, ValueError, AttributeError, InvalidLsn) as error:
+        raise StreamOffsetUnknown(str(found)) from error
+
 
 _LOCAL_LOOKS_S, _REMOTE_LOOKS_S = 0.2, 1.0
 """A lake is looked at no more often: Spark asks a hundred times a second, and a look at a bucket is a paid request."""

@@ -318,7 +318,7 @@ def follow(
     _require_usage(instances, consumer, start, post, out)
     from rowtide.agents.runs import run_agent
     from rowtide.cdc.following.follower import Follower
-    from rowtide.cdc.following.formats import EventFormat
+    from rowtide.cdc.following.row_events import EventFormat
 
     event_format, position = EventFormat(form), _open_position(db, instances or [], consumer, start)
     headers = _read_headers(header_env or [])
@@ -387,7 +387,7 @@ def _open_output(out: Path | None, file_mb: int, file_seconds: int) -> Sink:
 
 
 def _open_posting(url: str, headers: dict[str, str], form: FollowFormat | str, stop: threading.Event) -> Sink:
-    from rowtide.cdc.following.formats import EventFormat
+    from rowtide.cdc.following.row_events import EventFormat
     from rowtide.cdc.following.sinks import EventEndpoint, Posting
 
     return Posting(EventEndpoint(url, headers), EventFormat(form), stop, _report_retry)

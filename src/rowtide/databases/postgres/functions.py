@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rowtide.core.formats import StoredFormat, StoreFormat
-from rowtide.databases.format_views import format_row
+from rowtide.core.formats import StoredFormat, StoreFormat, format_row
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
-from rowtide.core.formats import PresentStore, StoredFormat, StoreFormat
-from rowtide.databases.format_views import format_row, parse_definition
+from rowtide.core.formats import PresentStore, StoredFormat, StoreFormat, format_row, parse_definition
 from rowtide.databases.sqlite.catalogue import has_table
 from rowtide.databases.sqlite.connect import open_url, path_of
 from rowtide.databases.sqlite.errors import FileNotOpened, translated

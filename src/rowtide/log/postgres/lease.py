@@ -20,8 +20,7 @@ import psycopg
 from psycopg import sql
 from sqlalchemy import Connection, Engine, text
 
-from rowtide.core.formats import StoreFormat
-from rowtide.databases.format_views import parse_definition, require as require_format
+from rowtide.core.formats import StoreFormat, parse_definition, require as require_format
 from rowtide.databases.postgres.errors import TransactionsPooled, translated
 from rowtide.databases.postgres.functions import recorded_definition
 from rowtide.databases.postgres.session_settings import place_of_pooler, require_session

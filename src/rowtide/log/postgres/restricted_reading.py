@@ -11,11 +11,16 @@ from sqlalchemy import Connection
 
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.selectable_event import SelectableEvent
 from rowtide.core.values import frozen
-from rowtide.log.batches import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from rowtide.log.errors import StreamEnded
-from rowtide.log.log_source import ChangeNotReceivable, ReceivedMessages, TransactionReceived
+from rowtide.log.log_source import (
+    MAX_BATCH_BYTES,
+    MAX_BATCH_MESSAGES,
+    ChangeNotReceivable,
+    ReceivedMessages,
+    SelectableEvent,
+    TransactionReceived,
+)
 from rowtide.log.membership import ChangesOmitted, Member
 from rowtide.log.postgres.stream.copy_data import begun_lsn, committed_lsn
 from rowtide.log.postgres.stream.stream import ReplicationStream

@@ -7,9 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
-from rowtide.core.formats import StoredFormat, StoreFormat
+from rowtide.core.formats import StoredFormat, StoreFormat, require
 from rowtide.core.values import frozen
-from rowtide.databases.format_views import require
 from rowtide.databases.source_table import RunAs
 from rowtide.databases.urls import DatabaseKind
 from rowtide.merge.articles import Article, ArticleColumn, JoinFilter

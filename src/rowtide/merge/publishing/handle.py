@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+from rowtide.core.formats import removing
 from rowtide.core.options import member_of, takes
-from rowtide.databases.format_views import removing
 from rowtide.merge.articles import Article, FilterType, JoinFilter, Partition, Publication
 from rowtide.merge.catalogue import find_article, get_publication, list_articles
 from rowtide.merge.errors.rows import IdentityRangeMissing

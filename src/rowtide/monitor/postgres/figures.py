@@ -11,7 +11,7 @@ from datetime import datetime
 from sqlalchemy import Connection, column, func, select, table, text
 
 from rowtide.cdc.jobs.definitions import list_runs
-from rowtide.cdc.scans.tables import log_scan_errors, log_scan_sessions
+from rowtide.cdc.scans.metrics import log_scan_errors, log_scan_sessions
 from rowtide.cdc.snapshot_requests import list_visible
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.databases.postgres.functions import map_schemas

@@ -35,9 +35,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from rowtide.core.failpoints import failpoint
-from rowtide.core.formats import StoreFormat
+from rowtide.core.formats import Requirement, StoreFormat, parse_definition, require
 from rowtide.core.values import frozen
-from rowtide.databases.format_views import Requirement, parse_definition, require
 from rowtide.databases.postgres.catalogue import has_table, read_server_identity
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, translated

@@ -10,9 +10,9 @@ from sqlalchemy import Connection, Engine, Executable, func, select
 from sqlalchemy.schema import DropSchema
 
 from rowtide.core.failpoints import failpoint
+from rowtide.core.formats import removing
 from rowtide.core.names import require_name
 from rowtide.core.values import frozen
-from rowtide.databases.format_views import removing
 from rowtide.databases.postgres.alterations import Alterations, Committing
 from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id, require_table_owner
 from rowtide.databases.postgres.errors import translated

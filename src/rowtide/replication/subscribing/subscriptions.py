@@ -15,9 +15,9 @@ from sqlalchemy import ColumnElement, Connection, Engine, literal_column, select
 from rowtide.copying.chunks import Key, cut
 from rowtide.copying.source import PostgresCopySource
 from rowtide.core.errors import RowtideError
+from rowtide.core.formats import removing
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import BeforeImages
-from rowtide.databases.format_views import removing
 from rowtide.databases.postgres.catalogue import COLUMN_SEQUENCE, find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified

@@ -24,7 +24,7 @@ from rowtide.delta.data_files import Between
 from rowtide.delta.errors import EditOutdated
 from rowtide.delta.replay import AddFile
 from rowtide.delta.snapshot import Snapshot, open_snapshot
-from rowtide.delta.writing.edits import Indexes
+from rowtide.delta.writing.rewriting import Indexes
 from rowtide.events.catalogue import TargetTableEdited
 from rowtide.events.emission import emit
 from rowtide.lake.stores import locate

@@ -23,7 +23,7 @@ from rowtide.core.values import frozen
 from rowtide.delta.data_files import Between
 from rowtide.delta.replay import AddFile
 from rowtide.delta.snapshot import Snapshot
-from rowtide.delta.writing.edits import Indexes
+from rowtide.delta.writing.rewriting import Indexes
 from rowtide.lake.tables import SmallTable
 from rowtide.targets.direct.tables import DirectTable, KeySet, ShownColumns
 from rowtide.targets.keepers import TargetWindow

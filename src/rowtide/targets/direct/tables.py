@@ -23,7 +23,7 @@ from rowtide.delta.schema import parse_schema
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.commit_race import require_writable
 from rowtide.delta.writing.commits import create_table
-from rowtide.delta.writing.edits import Edit, Indexes, MakeRows, Stamp, edit_rows, replace_rows
+from rowtide.delta.writing.rewriting import Edit, Indexes, MakeRows, Stamp, edit_rows, replace_rows
 from rowtide.lake.sql_text import schema_text
 from rowtide.lake.stores import locate
 from rowtide.targets.definitions import TargetColumns

@@ -7,9 +7,16 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from rowtide.core.errors import RowtideError
-from rowtide.core.formats import FormatNewer, FormatOutdated, FormatUnnumbered, StoreFormat
+from rowtide.core.formats import (
+    FormatNewer,
+    FormatOutdated,
+    FormatUnnumbered,
+    Requirement,
+    StoreFormat,
+    parse_definition,
+    require,
+)
 from rowtide.core.values import frozen
-from rowtide.databases.format_views import Requirement, parse_definition, require
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.catalogue import find_table_id, spell_names
 from rowtide.databases.postgres.functions import as_seen, format_creation, recorded_definition

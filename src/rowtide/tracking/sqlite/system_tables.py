@@ -7,8 +7,7 @@ import sqlite3
 from collections.abc import Sequence, Set
 
 from rowtide.core.errors import RowtideError
-from rowtide.core.formats import FormatNewer, FormatOutdated, FormatUnnumbered, StoreFormat
-from rowtide.databases.format_views import Requirement, require
+from rowtide.core.formats import FormatNewer, FormatOutdated, FormatUnnumbered, Requirement, StoreFormat, require
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.catalogue import find_table, read_triggers
 from rowtide.databases.sqlite.clock import CLOCK_TABLE

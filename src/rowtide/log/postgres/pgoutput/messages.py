@@ -17,7 +17,7 @@ from rowtide.core.errors import DecodeError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import ColumnShape, ImageKind
 from rowtide.core.values import frozen
-from rowtide.log.batches import Messages
+from rowtide.log.log_source import Messages
 from rowtide.log.membership import (
     SCHEMA,
     TABLE,

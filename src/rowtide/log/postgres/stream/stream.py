@@ -14,14 +14,13 @@ from psycopg.pq import abc
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import format_log_position, parse_log_position
 from rowtide.core.redaction import shown
-from rowtide.core.selectable_event import SelectableEvent
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import open_replication_connection
 from rowtide.databases.postgres.errors import NoFreeSender, UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.postgres.session_settings import pin_settings, stream_settings
 from rowtide.log.errors import SettingNotPinned, SlotInUse, SlotMissing, StreamEnded
-from rowtide.log.log_source import ChangeNotReceivable, Keepalive, ReceivedMessages
+from rowtide.log.log_source import ChangeNotReceivable, Keepalive, ReceivedMessages, SelectableEvent
 from rowtide.log.postgres.stream.copy_data import CopyData, CopyEnded, LibpqCopy, Report
 
 _ASK_AFTER_S = 15.0

@@ -18,10 +18,9 @@ import psycopg
 from psycopg import errors, sql
 
 from rowtide.core.failpoints import failpoint
-from rowtide.core.formats import StoredFormat, StoreFormat
+from rowtide.core.formats import Requirement, StoredFormat, StoreFormat, parse_definition, require
 from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
-from rowtide.databases.format_views import Requirement, parse_definition, require
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.functions import (
     close_all,

@@ -10,9 +10,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rowtide.core.formats import StoreFormat
+from rowtide.core.formats import Requirement, StoreFormat, require
 from rowtide.core.lsn import Position
-from rowtide.databases.format_views import Requirement, require
 from rowtide.databases.sqlite.catalogue import has_table
 from rowtide.databases.sqlite.connect import path_of
 from rowtide.databases.sqlite.guarding import format_creation, read_format

@@ -10,7 +10,7 @@ from psycopg import sql
 from sqlalchemy import MetaData, text, true
 from sqlalchemy.exc import DBAPIError
 
-from rowtide.databases.format_views import parse_definition
+from rowtide.core.formats import parse_definition
 from rowtide.databases.postgres.alterations import LOCK_TIMEOUT_S, create_tables
 from rowtide.databases.postgres.batching import DEFERS, execute_together
 from rowtide.databases.postgres.catalogue import find_table_ids, read_tables

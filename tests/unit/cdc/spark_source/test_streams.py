@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rowtide.cdc.errors.querying import StreamOffsetUnknown
-from rowtide.cdc.spark_source.windows import StreamedInstance, StreamOffset, parse_offset
+from rowtide.cdc.spark_source.streams import StreamedInstance, StreamOffset, parse_offset
 from rowtide.core.formats import FormatNewer, FormatUnnumbered
 from rowtide.core.lsn import CommitLsn
 

@@ -14,8 +14,16 @@ import pytest
 
 from builders.capture.capture_instances import instance, source_table
 from builders.values.odd_texts import ODD_TEXTS
-from rowtide.cdc.following.formats import EVENT, EVENT_ID, EventFormat, ProducerInfo, format_events
-from rowtide.cdc.following.row_events import Origin, TransactionRange, as_row_events
+from rowtide.cdc.following.row_events import (
+    EVENT,
+    EVENT_ID,
+    EventFormat,
+    Origin,
+    ProducerInfo,
+    TransactionRange,
+    as_row_events,
+    format_events,
+)
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.rows.conversion import change_schema

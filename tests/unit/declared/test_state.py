@@ -6,8 +6,7 @@ import pytest
 
 from rowtide.declared.errors import DeclarationImpossible
 from rowtide.declared.file import parse_file
-from rowtide.declared.planning import Action, Plan, make_plan
-from rowtide.declared.state import State
+from rowtide.declared.state import Action, Plan, State, make_plan
 
 CAPTURED = """
 [cdc]

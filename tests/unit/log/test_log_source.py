@@ -1,21 +1,28 @@
+"""tests.unit.log.test_log_source."""
+
 from __future__ import annotations
 
+import os
+import threading
+import time
 from dataclasses import dataclass
 from itertools import count
 
 import pytest
 
 from builders.log.log_messages import PlainCommits, messages
-from rowtide.log import batches
-from rowtide.log.batches import (
+from rowtide.log import log_source
+from rowtide.log.log_source import (
     MOST_HELD_S,
     BatchWanted,
     Cut,
     LastPart,
     Messages,
     ReadingPace,
+    SelectableEvent,
     TransactionPart,
     Whole,
+    await_readable,
     cut_batch,
 )
 
@@ -81,7 +88,7 @@ LARGE_CASES = {
 
 @pytest.mark.parametrize("name", LARGE_CASES)
 def test_what_is_large_is_a_part_of_its_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "LARGE_MESSAGE_BYTES", 4)
+    monkeypatch.setattr(log_source, "LARGE_MESSAGE_BYTES", 4)
     case = LARGE_CASES[name]
     arrived = messages(case.arrived)
     cuts, count = cut_batch(arrived, PlainCommits(), in_parts=case.in_parts, is_full=case.is_full)
@@ -171,3 +178,37 @@ def test_a_batch_waits_no_longer_than_half_a_minute() -> None:
     assert not pace.holds({"cdc"})
     pace.hand_on()
     assert pace.holds({"cdc"})
+
+
+def test_a_wait_for_a_pipe_ends_with_the_event() -> None:
+    readable, writable = os.pipe()
+    stop = SelectableEvent()
+    began = time.monotonic()
+    threading.Timer(0.01, stop.set).start()
+
+    assert not await_readable(readable, 60, stop)
+    assert stop.is_set()
+    assert not await_readable(readable, 60, stop)
+    assert time.monotonic() - began < 30
+    os.write(writable, b"x")
+    assert await_readable(readable, 60, stop)
+    for descriptor in (readable, writable):
+        os.close(descriptor)
+
+
+def test_a_wait_without_an_event_ends_in_time() -> None:
+    readable, writable = os.pipe()
+
+    assert not await_readable(readable, 0.01, None)
+    os.write(writable, b"x")
+    assert await_readable(readable, None, None)
+    for descriptor in (readable, writable):
+        os.close(descriptor)
+
+
+def test_an_event_may_be_set_often() -> None:
+    stop = SelectableEvent()
+    for _ in range(100_000):
+        stop.set()
+
+    assert stop.wait(0)
