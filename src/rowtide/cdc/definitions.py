@@ -7,26 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import (
-    ARRAY,
-    BigInteger,
-    Boolean,
-    Column,
-    Connection,
-    DateTime,
-    Executable,
-    ForeignKey,
-    Identity,
-    Integer,
-    MetaData,
-    Table,
-    Text,
-    delete,
-    func,
-    insert,
-    inspect,
-    select,
-)
+import sqlalchemy as sa
 
 from rowtide.cdc.errors.capturing import DefinitionsIncomplete
 from rowtide.cdc.instances import Instance
@@ -44,205 +25,215 @@ FEATURE = "cdc"
 READER = "cdc"
 """The name of capture's reader of the log store, which keeps what capture has not published."""
 SCHEMA = "cdc"
-metadata = MetaData(schema=SCHEMA)
+metadata = sa.MetaData(schema=SCHEMA)
 
 
-change_tables = Table(
+change_tables = sa.Table(
     "change_tables",
     metadata,
-    Column("object_id", BigInteger, Identity(), primary_key=True),
-    Column("version", Integer, nullable=False, server_default="0"),
-    Column("source_object_id", BigInteger, nullable=False),
-    Column("capture_instance", Text, nullable=False, unique=True),
-    Column("start_lsn", BigInteger, comment="the lake keeps the low endpoint; null here"),
-    Column("end_lsn", BigInteger),
-    Column("supports_net_changes", Boolean, nullable=False),
-    Column("has_drop_pending", Boolean, nullable=False, server_default="false"),
-    Column("role_name", Text),
-    Column("index_name", Text),
-    Column("create_date", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    sa.Column("object_id", sa.BigInteger, sa.Identity(), primary_key=True),
+    sa.Column("version", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("source_object_id", sa.BigInteger, nullable=False),
+    sa.Column("capture_instance", sa.Text, nullable=False, unique=True),
+    sa.Column("start_lsn", sa.BigInteger, comment="the lake keeps the low endpoint; null here"),
+    sa.Column("end_lsn", sa.BigInteger),
+    sa.Column("supports_net_changes", sa.Boolean, nullable=False),
+    sa.Column("has_drop_pending", sa.Boolean, nullable=False, server_default="false"),
+    sa.Column("role_name", sa.Text),
+    sa.Column("index_name", sa.Text),
+    sa.Column("create_date", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
     # Dropping a table removes its members in the same transaction, and their instances with them.
-    Column("member_id", ForeignKey(members_table.c.member_id, ondelete="cascade"), nullable=False, unique=True),
-    Column("refuses_truncate", Boolean, nullable=False),
-    Column("before_images", Text, nullable=False),
+    sa.Column("member_id", sa.ForeignKey(members_table.c.member_id, ondelete="cascade"), nullable=False, unique=True),
+    sa.Column("refuses_truncate", sa.Boolean, nullable=False),
+    sa.Column("before_images", sa.Text, nullable=False),
 )
 
-captured_columns = Table(
+captured_columns = sa.Table(
     "captured_columns",
     metadata,
-    Column("object_id", BigInteger, ForeignKey(change_tables.c.object_id, ondelete="cascade"), primary_key=True),
-    Column("column_name", Text, nullable=False),
-    Column("column_id", Integer, nullable=False),
-    Column("column_type", Text, nullable=False),
-    Column("column_ordinal", Integer, primary_key=True),
-    Column("is_computed", Boolean, nullable=False),
+    sa.Column(
+        "object_id", sa.BigInteger, sa.ForeignKey(change_tables.c.object_id, ondelete="cascade"), primary_key=True
+    ),
+    sa.Column("column_name", sa.Text, nullable=False),
+    sa.Column("column_id", sa.Integer, nullable=False),
+    sa.Column("column_type", sa.Text, nullable=False),
+    sa.Column("column_ordinal", sa.Integer, primary_key=True),
+    sa.Column("is_computed", sa.Boolean, nullable=False),
 )
 
-index_columns = Table(
+index_columns = sa.Table(
     "index_columns",
     metadata,
-    Column("object_id", BigInteger, ForeignKey(change_tables.c.object_id, ondelete="cascade"), primary_key=True),
-    Column("column_name", Text, nullable=False),
-    Column("index_ordinal", Integer, primary_key=True),
-    Column("column_id", Integer, nullable=False),
+    sa.Column(
+        "object_id", sa.BigInteger, sa.ForeignKey(change_tables.c.object_id, ondelete="cascade"), primary_key=True
+    ),
+    sa.Column("column_name", sa.Text, nullable=False),
+    sa.Column("index_ordinal", sa.Integer, primary_key=True),
+    sa.Column("column_id", sa.Integer, nullable=False),
 )
 
-cleanup_requests = Table(
+cleanup_requests = sa.Table(
     "cleanup_requests",
     metadata,
-    Column("request_id", BigInteger, Identity(), primary_key=True),
-    Column("capture_instance", Text),
-    Column("low_water_mark", BigInteger),
-    Column("retention_us", BigInteger, nullable=False),
-    Column("is_forced", Boolean, nullable=False),
-    Column("requested_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
-    Column("requested_by", Text, nullable=False, server_default=func.current_user()),
-    Column("finished_at", DateTime(timezone=True)),
-    Column("outcome", Text, comment="JSON: what was done, or why it was not"),
+    sa.Column("request_id", sa.BigInteger, sa.Identity(), primary_key=True),
+    sa.Column("capture_instance", sa.Text),
+    sa.Column("low_water_mark", sa.BigInteger),
+    sa.Column("retention_us", sa.BigInteger, nullable=False),
+    sa.Column("is_forced", sa.Boolean, nullable=False),
+    sa.Column("requested_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.Column("requested_by", sa.Text, nullable=False, server_default=sa.func.current_user()),
+    sa.Column("finished_at", sa.DateTime(timezone=True)),
+    sa.Column("outcome", sa.Text, comment="JSON: what was done, or why it was not"),
 )
 
 
-consumers = Table(
+consumers = sa.Table(
     "consumers",
     metadata,
-    Column("consumer_name", Text, primary_key=True),
-    Column("limit_hours", Integer, nullable=False, comment="so long cleanup waits for it"),
-    Column("role_name", Text, comment="whose members may acknowledge, besides the owner"),
-    Column("acknowledged_lsn", BigInteger, comment="null before the first acknowledgement"),
-    Column("acknowledged_time", DateTime(timezone=True), comment="what was committed up to then is acknowledged"),
-    Column("acknowledged_at", DateTime(timezone=True)),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    sa.Column("consumer_name", sa.Text, primary_key=True),
+    sa.Column("limit_hours", sa.Integer, nullable=False, comment="so long cleanup waits for it"),
+    sa.Column("role_name", sa.Text, comment="whose members may acknowledge, besides the owner"),
+    sa.Column("acknowledged_lsn", sa.BigInteger, comment="null before the first acknowledgement"),
+    sa.Column("acknowledged_time", sa.DateTime(timezone=True), comment="what was committed up to then is acknowledged"),
+    sa.Column("acknowledged_at", sa.DateTime(timezone=True)),
+    sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
 )
 
-consumer_instances = Table(
+consumer_instances = sa.Table(
     "consumer_instances",
     metadata,
-    Column("consumer_name", Text, ForeignKey(consumers.c.consumer_name, ondelete="cascade"), primary_key=True),
-    Column("capture_instance", Text, primary_key=True),
-    Column("member_id", Text, nullable=False, comment="the instance's member; enabling the table again makes another"),
+    sa.Column("consumer_name", sa.Text, sa.ForeignKey(consumers.c.consumer_name, ondelete="cascade"), primary_key=True),
+    sa.Column("capture_instance", sa.Text, primary_key=True),
+    sa.Column(
+        "member_id", sa.Text, nullable=False, comment="the instance's member; enabling the table again makes another"
+    ),
 )
 
-snapshots = Table(
+snapshots = sa.Table(
     "snapshots",
     metadata,
-    Column("request_id", BigInteger, Identity(), primary_key=True),
-    Column("capture_instance", Text, nullable=False),
-    Column("member_id", ForeignKey(members_table.c.member_id, ondelete="cascade"), nullable=False),
-    Column("condition", Text, comment="SQL of the rows that are copied; null: all"),
-    Column("state", Text, nullable=False, server_default="requested"),
-    Column("is_paused", Boolean, nullable=False, server_default="false"),
-    Column("is_cancelled", Boolean, nullable=False, server_default="false"),
-    Column("rows_per_second", Integer, comment="null: no limit"),
-    Column("snapshot", BigInteger, comment="its number in the lake, once it is planned"),
-    Column("chunks", BigInteger, nullable=False, server_default="0", comment="copied so far"),
-    Column("of_chunks", BigInteger),
-    Column("copied_rows", BigInteger, nullable=False, server_default="0"),
-    Column("estimated_rows", BigInteger),
-    Column("copied_bytes", BigInteger, nullable=False, server_default="0", comment="as the server sent them"),
-    Column("estimated_bytes", BigInteger, comment="of the table at the source"),
-    Column("rows_a_second", BigInteger, comment="as last measured"),
-    Column("requested_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
-    Column("requested_by", Text, nullable=False, server_default=func.current_user()),
-    Column("began_at", DateTime(timezone=True)),
-    Column("reported_at", DateTime(timezone=True)),
-    Column("finished_at", DateTime(timezone=True)),
-    Column("outcome", Text, comment="why it waits, began again, or failed"),
+    sa.Column("request_id", sa.BigInteger, sa.Identity(), primary_key=True),
+    sa.Column("capture_instance", sa.Text, nullable=False),
+    sa.Column("member_id", sa.ForeignKey(members_table.c.member_id, ondelete="cascade"), nullable=False),
+    sa.Column("condition", sa.Text, comment="SQL of the rows that are copied; null: all"),
+    sa.Column("state", sa.Text, nullable=False, server_default="requested"),
+    sa.Column("is_paused", sa.Boolean, nullable=False, server_default="false"),
+    sa.Column("is_cancelled", sa.Boolean, nullable=False, server_default="false"),
+    sa.Column("rows_per_second", sa.Integer, comment="null: no limit"),
+    sa.Column("snapshot", sa.BigInteger, comment="its number in the lake, once it is planned"),
+    sa.Column("chunks", sa.BigInteger, nullable=False, server_default="0", comment="copied so far"),
+    sa.Column("of_chunks", sa.BigInteger),
+    sa.Column("copied_rows", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("estimated_rows", sa.BigInteger),
+    sa.Column("copied_bytes", sa.BigInteger, nullable=False, server_default="0", comment="as the server sent them"),
+    sa.Column("estimated_bytes", sa.BigInteger, comment="of the table at the source"),
+    sa.Column("rows_a_second", sa.BigInteger, comment="as last measured"),
+    sa.Column("requested_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.Column("requested_by", sa.Text, nullable=False, server_default=sa.func.current_user()),
+    sa.Column("began_at", sa.DateTime(timezone=True)),
+    sa.Column("reported_at", sa.DateTime(timezone=True)),
+    sa.Column("finished_at", sa.DateTime(timezone=True)),
+    sa.Column("outcome", sa.Text, comment="why it waits, began again, or failed"),
 )
 
-targets = Table(
+targets = sa.Table(
     "targets",
     metadata,
-    Column("target_name", Text, primary_key=True),
-    Column("target_id", Text, nullable=False, unique=True, comment="under which its tables know what they have"),
-    Column("consumer_name", Text, ForeignKey(consumers.c.consumer_name), nullable=False, unique=True),
-    Column("kind", Text, nullable=False, comment="current, history or python:module.Class"),
-    Column("options", Text, nullable=False, comment="JSON: format, place, columns"),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    sa.Column("target_name", sa.Text, primary_key=True),
+    sa.Column("target_id", sa.Text, nullable=False, unique=True, comment="under which its tables know what they have"),
+    sa.Column("consumer_name", sa.Text, sa.ForeignKey(consumers.c.consumer_name), nullable=False, unique=True),
+    sa.Column("kind", sa.Text, nullable=False, comment="current, history or python:module.Class"),
+    sa.Column("options", sa.Text, nullable=False, comment="JSON: format, place, columns"),
+    sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
 )
 
-widened_columns = Table(
+widened_columns = sa.Table(
     "widened_columns",
     metadata,
-    Column(
+    sa.Column(
         "member_id",
-        ForeignKey(members_table.c.member_id, ondelete="cascade"),
+        sa.ForeignKey(members_table.c.member_id, ondelete="cascade"),
         unique=True,
         comment="null: of instances without a setting of their own",
     ),
-    Column("setting", Text, nullable=False, comment="auto, rewrite or mark"),
+    sa.Column("setting", sa.Text, nullable=False, comment="auto, rewrite or mark"),
     comment="what is done with tables of the lake whose columns get wider types",
 )
 
-followed_instances = Table(
+followed_instances = sa.Table(
     "followed_instances",
     metadata,
-    Column("member_id", ForeignKey(members_table.c.member_id, ondelete="cascade"), primary_key=True),
+    sa.Column("member_id", sa.ForeignKey(members_table.c.member_id, ondelete="cascade"), primary_key=True),
     comment="instances that were made for targets that follow columns, and end when others have taken their place",
 )
 
-mend_requests = Table(
+mend_requests = sa.Table(
     "mend_requests",
     metadata,
-    Column("request_id", BigInteger, Identity(), primary_key=True),
-    Column("capture_instance", Text, nullable=False),
-    Column("requested_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
-    Column("requested_by", Text, nullable=False, server_default=func.current_user()),
-    Column("finished_at", DateTime(timezone=True)),
-    Column("outcome", Text, comment="JSON: what was done, or why it was not"),
+    sa.Column("request_id", sa.BigInteger, sa.Identity(), primary_key=True),
+    sa.Column("capture_instance", sa.Text, nullable=False),
+    sa.Column("requested_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.Column("requested_by", sa.Text, nullable=False, server_default=sa.func.current_user()),
+    sa.Column("finished_at", sa.DateTime(timezone=True)),
+    sa.Column("outcome", sa.Text, comment="JSON: what was done, or why it was not"),
 )
 
-table_rules = Table(
+table_rules = sa.Table(
     "table_rules",
     metadata,
-    Column("rule_name", Text, primary_key=True),
-    Column("patterns", ARRAY(Text), nullable=False),
-    Column("excluding", ARRAY(Text), nullable=False),
-    Column("included_expression", Text, nullable=False, comment="of schema, line break, table: a regular expression"),
-    Column("excluded_expression", Text),
-    Column("refuses_truncate", Boolean, nullable=False),
-    Column("before_images", Text, nullable=False),
-    Column("role_name", Text),
-    Column("supports_net_changes", Boolean, comment="null: where there is a key"),
-    Column("copies_rows", Boolean, nullable=False, comment="whether a snapshot is requested"),
-    Column("rows_per_second", Integer, comment="of the snapshot; null: no limit"),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    sa.Column("rule_name", sa.Text, primary_key=True),
+    sa.Column("patterns", sa.ARRAY(sa.Text), nullable=False),
+    sa.Column("excluding", sa.ARRAY(sa.Text), nullable=False),
+    sa.Column(
+        "included_expression", sa.Text, nullable=False, comment="of schema, line break, table: a regular expression"
+    ),
+    sa.Column("excluded_expression", sa.Text),
+    sa.Column("refuses_truncate", sa.Boolean, nullable=False),
+    sa.Column("before_images", sa.Text, nullable=False),
+    sa.Column("role_name", sa.Text),
+    sa.Column("supports_net_changes", sa.Boolean, comment="null: where there is a key"),
+    sa.Column("copies_rows", sa.Boolean, nullable=False, comment="whether a snapshot is requested"),
+    sa.Column("rows_per_second", sa.Integer, comment="of the snapshot; null: no limit"),
+    sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
     comment="new tables that these match are enabled",
 )
 
-ruled_tables = Table(
+ruled_tables = sa.Table(
     "ruled_tables",
     metadata,
-    Column("rule_name", Text, ForeignKey(table_rules.c.rule_name, ondelete="cascade"), primary_key=True),
-    Column("source_object_id", BigInteger, primary_key=True),
-    Column("source_schema", Text, nullable=False),
-    Column("source_table", Text, nullable=False),
-    Column("outcome", Text, nullable=False, comment="present: before the rule, or enabled by hand; enabled; failed"),
-    Column("reason", Text, comment="why it failed"),
-    Column("considered_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    sa.Column("rule_name", sa.Text, sa.ForeignKey(table_rules.c.rule_name, ondelete="cascade"), primary_key=True),
+    sa.Column("source_object_id", sa.BigInteger, primary_key=True),
+    sa.Column("source_schema", sa.Text, nullable=False),
+    sa.Column("source_table", sa.Text, nullable=False),
+    sa.Column(
+        "outcome", sa.Text, nullable=False, comment="present: before the rule, or enabled by hand; enabled; failed"
+    ),
+    sa.Column("reason", sa.Text, comment="why it failed"),
+    sa.Column("considered_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
     comment="tables that a rule has considered: it enables each once",
 )
 
-new_tables = Table(
+new_tables = sa.Table(
     "new_tables",
     metadata,
-    Column("note_id", BigInteger, Identity(), primary_key=True),
-    Column("source_object_id", BigInteger, nullable=False),
+    sa.Column("note_id", sa.BigInteger, sa.Identity(), primary_key=True),
+    sa.Column("source_object_id", sa.BigInteger, nullable=False),
     comment="of the present transaction alone, which deletes its rows as it commits",
 )
 
 
-def are_made(connection: Connection) -> bool:
+def are_made(connection: sa.Connection) -> bool:
     """Return whether the database is enabled for capture; its log may be read for publications only."""
     return has_table(connection, SCHEMA, change_tables.name)
 
 
-def are_begun(connection: Connection) -> bool:
+def are_begun(connection: sa.Connection) -> bool:
     """Return whether the database was enabled for capture, also if a table that says so was dropped since."""
     return is_begun(connection, SCHEMA, change_tables.name, made_with=captured_columns.name)
 
 
 def read_source(
-    connection: Connection, database: str, require: Requirement = StoreFormat.require_writable
+    connection: sa.Connection, database: str, require: Requirement = StoreFormat.require_writable
 ) -> SourceDefinition:
     """Return the source of a database that is enabled for capture. Raises `DatabaseNotEnabled`,
     `DefinitionsIncomplete`; as `require` for another format.
@@ -255,13 +246,13 @@ def read_source(
     return source
 
 
-def find_missing(connection: Connection) -> Sequence[str]:
+def find_missing(connection: sa.Connection) -> Sequence[str]:
     """Return the tables of `cdc` that were dropped."""
     wanted = {table.name for table in metadata.tables.values()}
-    return sorted(wanted.difference(inspect(connection).get_table_names(SCHEMA)))
+    return sorted(wanted.difference(sa.inspect(connection).get_table_names(SCHEMA)))
 
 
-def require_complete(connection: Connection) -> None:
+def require_complete(connection: sa.Connection) -> None:
     """Raise `DefinitionsIncomplete` if a table of `cdc` was dropped."""
     missing = find_missing(connection)
     if missing:
@@ -282,10 +273,10 @@ class EnabledTable:
     role_name: str | None = None
 
 
-def list_enabled(connection: Connection) -> tuple[EnabledTable, ...]:
+def list_enabled(connection: sa.Connection) -> tuple[EnabledTable, ...]:
     """Return all capture instances of the database, oldest first."""
     columns = change_tables.c
-    query = select(
+    query = sa.select(
         columns.capture_instance,
         columns.source_object_id,
         columns.member_id,
@@ -298,22 +289,22 @@ def list_enabled(connection: Connection) -> tuple[EnabledTable, ...]:
     return tuple(EnabledTable(*row[:4], BeforeImages(row.before_images), *row[5:]) for row in connection.execute(query))
 
 
-def list_catalogue(connection: Connection) -> Sequence[tuple[str, str, str]]:
+def list_catalogue(connection: sa.Connection) -> Sequence[tuple[str, str, str]]:
     """Return capture_instance, source_schema and source_table of all instances, oldest first."""
     columns, member = change_tables.c, members_table.c
     query = (
-        select(columns.capture_instance, present_schema, present_name)
+        sa.select(columns.capture_instance, present_schema, present_name)
         .join(members_table, member.member_id == columns.member_id)
         .order_by(columns.object_id)
     )
     return [(row[0], row[1], row[2]) for row in connection.execute(query)]
 
 
-def read_captured_columns(connection: Connection, member_id: str) -> dict[int, tuple[str, str]]:
+def read_captured_columns(connection: sa.Connection, member_id: str) -> dict[int, tuple[str, str]]:
     """Return names and types of an instance's columns as recorded, by number, in the order of ordinals."""
     columns = captured_columns.c
     query = (
-        select(columns.column_id, columns.column_name, columns.column_type)
+        sa.select(columns.column_id, columns.column_name, columns.column_type)
         .join(change_tables, change_tables.c.object_id == columns.object_id)
         .where(change_tables.c.member_id == member_id)
         .order_by(columns.column_ordinal)
@@ -321,13 +312,13 @@ def read_captured_columns(connection: Connection, member_id: str) -> dict[int, t
     return {row.column_id: (row.column_name, row.column_type) for row in connection.execute(query)}
 
 
-def record_steps(instance: Instance) -> list[Executable]:
+def record_steps(instance: Instance) -> list[sa.Executable]:
     """Return the statements that write an instance into `cdc`."""
     object_id = (
-        select(change_tables.c.object_id).where(change_tables.c.member_id == instance.member_id).scalar_subquery()
+        sa.select(change_tables.c.object_id).where(change_tables.c.member_id == instance.member_id).scalar_subquery()
     )
     columns = [
-        insert(captured_columns).values(
+        sa.insert(captured_columns).values(
             object_id=object_id,
             column_name=column.name,
             column_id=column.column_id,
@@ -338,7 +329,7 @@ def record_steps(instance: Instance) -> list[Executable]:
         for ordinal, column in enumerate(instance.columns, 1)
     ]
     indexed = [
-        insert(index_columns).values(
+        sa.insert(index_columns).values(
             object_id=object_id, column_name=column.name, index_ordinal=column.index_ordinal, column_id=column.column_id
         )
         for column in instance.index_columns
@@ -346,13 +337,13 @@ def record_steps(instance: Instance) -> list[Executable]:
     return [_record_table(instance), *columns, *indexed]
 
 
-def forget_step(member_id: str) -> Executable:
+def forget_step(member_id: str) -> sa.Executable:
     """Return the statement that removes an instance from `cdc`."""
-    return delete(change_tables).where(change_tables.c.member_id == member_id)
+    return sa.delete(change_tables).where(change_tables.c.member_id == member_id)
 
 
-def _record_table(instance: Instance) -> Executable:
-    return insert(change_tables).values(
+def _record_table(instance: Instance) -> sa.Executable:
+    return sa.insert(change_tables).values(
         source_object_id=instance.source_id,
         capture_instance=instance.capture_instance,
         supports_net_changes=instance.supports_net_changes,
@@ -370,25 +361,25 @@ def _record_table(instance: Instance) -> Executable:
 _columns = widened_columns.c
 
 
-def read_widened(connection: Connection, member_id: str | None = None) -> Widened:
+def read_widened(connection: sa.Connection, member_id: str | None = None) -> Widened:
     """Return the setting that counts for an instance, by default for those without one of their own."""
     own = read_own(connection, member_id) if member_id is not None else None
-    of_database = connection.execute(select(_columns.setting).where(_columns.member_id.is_(None))).scalar()
+    of_database = connection.execute(sa.select(_columns.setting).where(_columns.member_id.is_(None))).scalar()
     return own or Widened(of_database or Widened.AUTO)
 
 
-def read_own(connection: Connection, member_id: str) -> Widened | None:
+def read_own(connection: sa.Connection, member_id: str) -> Widened | None:
     """Return an instance's own setting, None if it has none."""
-    found = connection.execute(select(_columns.setting).where(_columns.member_id == member_id)).scalar()
+    found = connection.execute(sa.select(_columns.setting).where(_columns.member_id == member_id)).scalar()
     return Widened(found) if found is not None else None
 
 
-def own_steps(member_id: str, setting: Widened | None) -> Sequence[Executable]:
+def own_steps(member_id: str, setting: Widened | None) -> Sequence[sa.Executable]:
     """Return the steps that give a new instance a setting of its own; none without one."""
-    return [] if setting is None else [insert(widened_columns).values(member_id=member_id, setting=setting.value)]
+    return [] if setting is None else [sa.insert(widened_columns).values(member_id=member_id, setting=setting.value)]
 
 
-def set_of_database(connection: Connection, setting: Widened) -> None:
+def set_of_database(connection: sa.Connection, setting: Widened) -> None:
     """Set what counts for instances without a setting of their own."""
-    connection.execute(delete(widened_columns).where(_columns.member_id.is_(None)))
-    connection.execute(insert(widened_columns).values(setting=setting.value))
+    connection.execute(sa.delete(widened_columns).where(_columns.member_id.is_(None)))
+    connection.execute(sa.insert(widened_columns).values(setting=setting.value))

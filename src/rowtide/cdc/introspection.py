@@ -11,23 +11,13 @@ from functools import cached_property
 
 from sqlalchemy import Connection, Row, Table, select
 
+from rowtide.cdc import published
 from rowtide.cdc.access import read_role_access
 from rowtide.cdc.ddl.history import ListedChange, read_histories
 from rowtide.cdc.definitions import captured_columns, change_tables, index_columns, list_enabled
 from rowtide.cdc.errors.enabling import TableNameIncomplete
 from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.published import (
-    DISABLED,
-    ENABLED,
-    LakePublication,
-    RecordedInstance,
-    base_table_path,
-    change_table_path,
-    read_instances,
-    read_visible_publication,
-    system_table_path,
-)
 from rowtide.cdc.system_tables import SnapshotState, read_snapshots
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
@@ -211,7 +201,7 @@ class LakeStatus:
 
     def require_tables(self) -> None:
         """Raise `LakeReadFailed` if a table is gone that a lake has in which cycles were published."""
-        for path in (system_table_path(self._lake, name) for name in _READ):
+        for path in (published.system_table_path(self._lake, name) for name in _READ):
             if SmallTable.open(path) is None:
                 raise LakeReadFailed(path, "it is not there")
 
@@ -230,26 +220,30 @@ class LakeStatus:
     def find_lost_keys(self) -> tuple[Instance, ...]:
         """Return the instances whose keys no longer identify rows."""
         return tuple(
-            one.instance for one in self._recorded if one.state == ENABLED and one.instance.key_lost_at is not None
+            one.instance
+            for one in self._recorded
+            if one.state == published.ENABLED and one.instance.key_lost_at is not None
         )
 
     def find_rows_left(self) -> tuple[RowsLeft, ...]:
         """Return the damaged tables of disabled instances."""
         return tuple(self._find_rows_left())
 
-    def list_enabled(self) -> tuple[RecordedInstance, ...]:
+    def list_enabled(self) -> tuple[published.RecordedInstance, ...]:
         """Return the enabled instances that capture has read."""
-        return tuple(one for one in self._recorded if one.state == ENABLED)
+        return tuple(one for one in self._recorded if one.state == published.ENABLED)
 
     @cached_property
-    def publication(self) -> LakePublication | None:
+    def publication(self) -> published.LakePublication | None:
         """The last publication that readers may see, None before the first."""
-        return read_visible_publication(self._lake)
+        return published.read_visible_publication(self._lake)
 
     @cached_property
-    def _recorded(self) -> tuple[RecordedInstance, ...]:
+    def _recorded(self) -> tuple[published.RecordedInstance, ...]:
         publication = self.publication
-        return tuple(read_instances(self._lake, publication.cycle).values()) if publication is not None else ()
+        return (
+            tuple(published.read_instances(self._lake, publication.cycle).values()) if publication is not None else ()
+        )
 
     @cached_property
     def _histories(self) -> Mapping[str, tuple[ListedChange, ...]]:
@@ -258,8 +252,8 @@ class LakeStatus:
     def _find_rows_left(self) -> Iterator[RowsLeft]:
         for recorded in self._recorded:
             name = recorded.instance.capture_instance
-            for path in (change_table_path(self._lake, name), base_table_path(self._lake, name)):
-                if recorded.state == DISABLED:
+            for path in (published.change_table_path(self._lake, name), published.base_table_path(self._lake, name)):
+                if recorded.state == published.DISABLED:
                     try:
                         open_snapshot(locate(path))
                     except (LakeReadFailed, TableUnreadable) as error:
@@ -277,5 +271,5 @@ class LakeStatus:
                 for copy in snapshots.get(member_id, ())
                 if copy.is_whole and copy.state is not SnapshotState.CANCELLED
             ]
-            if recorded.state == ENABLED and rewrites and copies and max(copies) < rewrites[-1].ddl_lsn:
+            if recorded.state == published.ENABLED and rewrites and copies and max(copies) < rewrites[-1].ddl_lsn:
                 yield rewrites[-1]

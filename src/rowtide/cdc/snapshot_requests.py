@@ -16,13 +16,7 @@ from sqlalchemy import Connection, Engine, Executable, RowMapping, func, insert,
 
 from rowtide.cdc.access import own_source, seen_source
 from rowtide.cdc.definitions import SCHEMA, EnabledTable, list_enabled, require_complete, snapshots
-from rowtide.cdc.errors.capturing import (
-    SnapshotConditionInvalid,
-    SnapshotNeedsKey,
-    SnapshotNotOpen,
-    SnapshotOpen,
-    SnapshotRateInvalid,
-)
+from rowtide.cdc.errors import capturing as errors
 from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
@@ -109,6 +103,7 @@ def list_copied(connection: Connection) -> frozenset[str]:
     return frozenset(
         request.member_id
         for request in list_visible(connection)
+        # With a condition it has copied only some of the rows.
         if request.state is RequestState.FINISHED and request.condition is None
     )
 
@@ -192,7 +187,7 @@ def resnapshot(
         busy = {found.member_id for found in list_requests(connection, only_open=True)}
         for enabled in chosen:
             if enabled.member_id in busy:
-                raise SnapshotOpen(enabled.capture_instance)
+                raise errors.SnapshotOpen(enabled.capture_instance)
             if condition is not None:
                 _require_condition(connection, enabled, condition)
             step = request_step(enabled.capture_instance, enabled.member_id, condition, rows_per_second)
@@ -232,7 +227,7 @@ def list_snapshots(engine: Engine, database: str) -> tuple[ListedSnapshot, ...]:
 def require_rate(rows_per_second: int | None) -> None:
     """Raise `SnapshotRateInvalid` unless it is a rate, or None. Pure."""
     if rows_per_second is not None and rows_per_second < 1:
-        raise SnapshotRateInvalid(rows_per_second)
+        raise errors.SnapshotRateInvalid(rows_per_second)
 
 
 def _change(engine: Engine, database: str, name: str, values: dict[str, object]) -> tuple[str, ...]:
@@ -240,6 +235,7 @@ def _change(engine: Engine, database: str, name: str, values: dict[str, object])
         own_source(connection, database)
         require_complete(connection)
         chosen = choose_instances(connection, name)
+        # State and change in one statement: a snapshot that ends meanwhile stays as it ended.
         statement = (
             update(snapshots)
             .where(
@@ -251,7 +247,7 @@ def _change(engine: Engine, database: str, name: str, values: dict[str, object])
         )
         changed = tuple(connection.execute(statement).scalars())
     if not changed:
-        raise SnapshotNotOpen(name)
+        raise errors.SnapshotNotOpen(name)
     return changed
 
 
@@ -273,15 +269,16 @@ def choose_instances(connection: Connection, name: str) -> Iterable[EnabledTable
 
 def _require_condition(connection: Connection, enabled: EnabledTable, condition: str) -> None:
     if enabled.index_name is None:
-        raise SnapshotNeedsKey(enabled.capture_instance)
+        raise errors.SnapshotNeedsKey(enabled.capture_instance)
     table = read_table(connection, enabled.source_id)
+    # With `limit 0` the server parses and plans the condition, and evaluates it for no row.
     probe = f"select from {quote_qualified(table.schema, table.name)} where ({condition}) limit 0"
     try:
         with translated(), connection.begin_nested():
             connection.execute(text("select 1"))
             connection.exec_driver_sql(probe.replace("%", "%%"))
     except RowtideError as error:
-        raise SnapshotConditionInvalid(condition, error.filled_fact) from error
+        raise errors.SnapshotConditionInvalid(condition, error.filled_fact) from error
 
 
 def _as_listed(request: SnapshotRequest) -> ListedSnapshot:

@@ -13,15 +13,8 @@ from datetime import datetime, timedelta
 from sqlalchemy import JSON, Connection, Engine, cast, func, select
 
 from rowtide.agents.runs import PastError
+from rowtide.cdc import definitions
 from rowtide.cdc.consumers.consumers import Consumer, ListedConsumer, list_consumers
-from rowtide.cdc.definitions import (
-    READER,
-    change_tables,
-    cleanup_requests,
-    list_catalogue,
-    read_source,
-    require_complete,
-)
 from rowtide.cdc.errors.capturing import RequestPricesInvalid
 from rowtide.cdc.jobs.administration import AGENT
 from rowtide.cdc.jobs.definitions import JobType, find_failure, read_jobs
@@ -66,7 +59,7 @@ def read_capture_status(
     connection: Connection, source: SourceDefinition, state: ManifestState, *, instances: int
 ) -> CaptureStatus:
     """Return how far capture is. Raises `DefinitionsIncomplete`."""
-    reader = state.readers.get(READER)
+    reader = state.readers.get(definitions.READER)
     position = reader.position if reader is not None else state.low
     return CaptureStatus(
         now=read_server_time(connection),
@@ -99,7 +92,7 @@ def describe_gaps(state: ManifestState) -> tuple[str, ...]:
 
 def _find_last_error(connection: Connection) -> PastError | None:
     """Return the newest error of a scan, or of the capture job where that is newer."""
-    require_complete(connection)
+    definitions.require_complete(connection)
     columns = log_scan_errors.c
     query = select(columns.entry_time, columns.error_message).order_by(columns.entry_time.desc()).limit(1)
     row = connection.execute(query).one_or_none()
@@ -129,7 +122,7 @@ class CleanupStatus:
 
 def read_cleanup_status(connection: Connection) -> CleanupStatus:
     """Return how change rows are removed. Raises `DefinitionsIncomplete`."""
-    require_complete(connection)
+    definitions.require_complete(connection)
     job = read_jobs(connection).get(JobType.CLEANUP)
     retention = job.parameters.retention if job is not None else None
     last_cleaned = _find_last_cleaned(connection)
@@ -139,7 +132,7 @@ def read_cleanup_status(connection: Connection) -> CleanupStatus:
         now=read_server_time(connection),
         schedule=job.parameters.schedule if job is not None else None,
         retention=timedelta(minutes=retention) if retention is not None else None,
-        oldest_instance=connection.execute(select(func.min(change_tables.c.create_date))).scalar_one(),
+        oldest_instance=connection.execute(select(func.min(definitions.change_tables.c.create_date))).scalar_one(),
         last_cleaned=last_cleaned,
         last_failure=None if is_past else failure,
         agent=find_holder(connection, AGENT),
@@ -147,7 +140,7 @@ def read_cleanup_status(connection: Connection) -> CleanupStatus:
 
 
 def _find_last_cleaned(connection: Connection) -> datetime | None:
-    columns = cleanup_requests.c
+    columns = definitions.cleanup_requests.c
     is_of_all = columns.capture_instance.is_(None) & columns.low_water_mark.is_(None)
     has_cleaned = cast(columns.outcome, JSON).op("->>")("refusal").is_(None)
     query = select(func.max(columns.finished_at)).where(is_of_all, has_cleaned)
@@ -290,7 +283,7 @@ class CatalogueStatus:
 def read_status(engine: Engine, database: str) -> Status:
     """Read a database's status. Raises `DatabaseNotEnabled`, `ManifestMissing`."""
     with translated(), engine.connect() as connection:
-        source = read_source(connection, database, StoreFormat.require_readable)
+        source = definitions.read_source(connection, database, StoreFormat.require_readable)
         # First the manifest: a log reader that continues meanwhile is never seen ahead of the server.
         manifest = open_own_manifest(source)
         return describe(
@@ -301,7 +294,7 @@ def read_status(engine: Engine, database: str) -> Status:
             CatalogueStatus(
                 log_reader=find_holder(connection, "log"),
                 capture=find_holder(connection, "lake"),
-                instances=len(list_catalogue(connection)),
+                instances=len(definitions.list_catalogue(connection)),
                 consumers=list_consumers(connection),
                 snapshots=list_visible(connection),
                 requests=describe_requests(connection),
@@ -315,7 +308,7 @@ def describe(
     """Put together what was read. Pure."""
     reading = describe_reading(backlog, state, catalogue.log_reader)
     assert reading.unread_bytes is not None
-    reader = state.readers.get(READER)
+    reader = state.readers.get(definitions.READER)
     unread = unpublished_segments(state)
     published_as_of = reader.as_of if reader is not None else None
     return Status(
@@ -352,13 +345,13 @@ def describe(
 
 def unpublished_segments(state: ManifestState) -> tuple[Segment, ...]:
     """Return the segments of the log store that capture has not published. Pure."""
-    reader = state.readers.get(READER)
+    reader = state.readers.get(definitions.READER)
     return segments_between(state, reader.position if reader is not None else state.low, state.position)
 
 
 def capture_lag_s(state: ManifestState, reading: ReadingStatus) -> float | None:
     """Return how long ago all was published that was committed by then; None where it is not known. Pure."""
-    reader = state.readers.get(READER)
+    reader = state.readers.get(definitions.READER)
     published_as_of = reader.as_of if reader is not None else None
     # With nothing to capture, all is published that was read.
     return seconds_between(published_as_of, reading.now) if unpublished_segments(state) else reading.lag_s

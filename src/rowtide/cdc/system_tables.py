@@ -15,22 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rowtide.cdc import published
 from rowtide.cdc.instances import Instance, encode_instance
-from rowtide.cdc.published import (
-    CYCLES,
-    DDL_HISTORY,
-    INSTANCES,
-    LSN_TIME_MAPPING,
-    SNAPSHOTS,
-    LakePublication,
-    RecordedInstance,
-    apply_event,
-    arrow_schema,
-    change_table_path,
-    read_instances,
-    read_publication,
-    system_table_path,
-)
 from rowtide.copying.chunks import Key
 from rowtide.core.failpoints import failpoint
 from rowtide.core.json_records import JsonOf
@@ -46,12 +32,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_PUBLICATION = arrow_schema(LSN_TIME_MAPPING)
+_PUBLICATION = published.arrow_schema(published.LSN_TIME_MAPPING)
 _TABLES = {
-    "cycles": CYCLES,
-    "instances": INSTANCES,
-    "ddl_history": DDL_HISTORY,
-    "lsn_time_mapping": LSN_TIME_MAPPING,
+    "cycles": published.CYCLES,
+    "instances": published.INSTANCES,
+    "ddl_history": published.DDL_HISTORY,
+    "lsn_time_mapping": published.LSN_TIME_MAPPING,
 }
 
 _GROWING = ("cycles", "lsn_time_mapping")
@@ -81,7 +67,7 @@ class LakeState:
     position: Position | None
     last_time: datetime | None
     open_cycle: RecordedCycle | None
-    instances: Mapping[str, RecordedInstance]
+    instances: Mapping[str, published.RecordedInstance]
 
 
 @frozen
@@ -123,7 +109,9 @@ class SystemTables:
         What a crash prevents, the next turn does. Old versions of system tables are never read.
         """
         system_tables = [Compacted(self._path(name), "cycle", _KEPT_VERSIONS) for name in _GROWING]
-        changes = [Compacted(change_table_path(self.lake, name), "__$start_lsn") for name in capture_instances]
+        changes = [
+            Compacted(published.change_table_path(self.lake, name), "__$start_lsn") for name in capture_instances
+        ]
         growing = enumerate((*system_tables, *changes))
         return [table for place, table in growing if is_compaction_due(cycle, place)]
 
@@ -134,19 +122,21 @@ class SystemTables:
 
     def read(self) -> LakeState:
         """Read the lake's state."""
-        last = read_publication(self.lake) or LakePublication(0, None, None)
+        # The publication comes first: its cycle was recorded before it, so `cycles`, which is read after it, has that
+        # cycle.
+        last = published.read_publication(self.lake) or published.LakePublication(0, None, None)
         recorded = {cycle.cycle: cycle for cycle in self._read_cycles(last.cycle)}
         return LakeState(
             cycle=last.cycle,
             position=recorded[last.cycle].to_position if last.cycle in recorded else None,
             last_time=last.time,
             open_cycle=recorded.get(last.cycle + 1),
-            instances=read_instances(self.lake, last.cycle),
+            instances=published.read_instances(self.lake, last.cycle),
         )
 
     def _read_cycles(self, from_cycle: int) -> list[RecordedCycle]:
         table = SmallTable.open(self._path("cycles"))
-        columns = arrow_schema(CYCLES, "cycle", "from_position", "to_position")
+        columns = published.arrow_schema(published.CYCLES, "cycle", "from_position", "to_position")
         rows = table.read(columns, from_cycle=from_cycle).to_pylist() if table is not None else []
         return [
             RecordedCycle(row["cycle"], Position(row["from_position"]), Position(row["to_position"])) for row in rows
@@ -163,7 +153,7 @@ class SystemTables:
             "host": self.host,
         }
         failpoint("cycle_record.before")
-        is_new = self._append("cycles", rows_of(CYCLES, [values]), cycle.cycle)
+        is_new = self._append("cycles", rows_of(published.CYCLES, [values]), cycle.cycle)
         failpoint("cycle_record.after")
         return is_new
 
@@ -171,7 +161,7 @@ class SystemTables:
         """Append the instances that begin, end or are suspended in a cycle; visible when the cycle is published."""
         rows = [instance_row(cycle, ordinal, event) for ordinal, event in enumerate(events)]
         if rows:
-            self._append("instances", rows_of(INSTANCES, rows), cycle)
+            self._append("instances", rows_of(published.INSTANCES, rows), cycle)
 
     def record_history(self, cycle: int, rows: pa.Table) -> None:
         """Append a cycle's DDL, rows of `ddl_history`; visible when the cycle is published."""
@@ -189,6 +179,7 @@ class SystemTables:
         failpoint("publication.before")
         is_new = self._append("lsn_time_mapping", rows, cycle.cycle)
         failpoint("publication.after")
+        # Another process may have published the cycle with other transactions: what the lake has counts.
         return _state_after(state, cycle, events, transactions) if is_new else self.read()
 
     def _stamp(self, transactions: pa.Table, cycle: int) -> pa.Table:
@@ -207,7 +198,7 @@ class SystemTables:
         return append_small(self.committer, rows, path, identity=identity, cycle=cycle)
 
     def _path(self, name: str) -> str:
-        return system_table_path(self.lake, name)
+        return published.system_table_path(self.lake, name)
 
     def _identity(self, name: str) -> str:
         return f"{self.source_id}:{name}"
@@ -229,7 +220,7 @@ def instance_row(cycle: int, ordinal: int, event: InstanceEvent) -> dict[str, ob
 
 def rows_of(columns: Sequence[tuple[str, str]], rows: Sequence[Mapping[str, object]]) -> pa.Table:
     """Return rows from values by column name; a column without value is null."""
-    return pa.Table.from_pylist(list(rows), schema=arrow_schema(columns))
+    return pa.Table.from_pylist(list(rows), schema=published.arrow_schema(columns))
 
 
 def _state_after(
@@ -237,7 +228,7 @@ def _state_after(
 ) -> LakeState:
     instances = dict(state.instances)
     for event in events:
-        apply_event(instances, event.instance, event.state, event.lsn, event.note)
+        published.apply_event(instances, event.instance, event.state, event.lsn, event.note)
     last_time = pc.max(transactions["tran_end_time"]).as_py() or state.last_time
     return LakeState(cycle.cycle, cycle.to_position, last_time, open_cycle=None, instances=instances)
 
@@ -315,8 +306,8 @@ def read_snapshots(lake: str) -> Mapping[str, tuple[RecordedSnapshot, ...]]:
 
     Raises `LakeReadFailed`, `TableUnreadable`.
     """
-    table = SmallTable.open(system_table_path(lake, TABLE))
-    rows = table.read(arrow_schema(SNAPSHOTS)).to_pylist() if table is not None else []
+    table = SmallTable.open(published.system_table_path(lake, TABLE))
+    rows = table.read(published.arrow_schema(published.SNAPSHOTS)).to_pylist() if table is not None else []
     latest: dict[tuple[str, int], RecordedSnapshot] = {}
     for row in sorted(rows, key=lambda row: int(row["cycle"])):
         latest[row["member_id"], row["snapshot"]] = _read(row)

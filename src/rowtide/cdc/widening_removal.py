@@ -225,10 +225,12 @@ def mend_tables(
     `InstanceUnknown`, `NotOwner`, `MendingFailed`.
     """
     mended: list[MendedTable] = []
+    # Each request is committed at once, because another process is to see it.
     with translated(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         source = own_source(connection, database)
         require_complete(connection)
         names = [one.capture_instance for one in choose_instances(connection, name)]
+        # All are requested before the first is waited for: the process that captures carries out one after the other.
         requests = [(instance, _request(connection, instance)) for instance in names]
         for instance, request_id in requests:
             outcome = _await(engine, connection, source, request_id, on_progress, on_wait)
@@ -249,6 +251,7 @@ def _await(
     """Return the outcome of a request, which this process carries out if no other one has the lake."""
     while (outcome := _find_outcome(connection, request_id)) is None:
         try:
+            # Without patience: whoever has the lake carries the request out.
             lease = AdvisoryLease.take(engine, LAKE, patience_s=0)
         except LeaseHeld as error:
             on_wait(error.holder)

@@ -166,6 +166,8 @@ def locking_name(schema: str, table: str, *, is_partitioned: bool) -> str:
     return f"lock table {_rows_of(schema, table, is_partitioned=is_partitioned)} in access share mode"
 
 
+# Whole pages: a sample of rows (`bernoulli`) would read the whole table. A bound is where the quotient of place and
+# rows changes, which is once fewer than there are chunks.
 def sampling(table: CopiedTable, percent: float, chunks: int) -> str:
     """Return the statement that finds the bounds of a number of chunks in a sample of a table's pages, in key order."""
     keys = [quote(column.name) for column in table.key_columns]
@@ -354,6 +356,7 @@ def _values(table: CopiedTable, key: Key) -> Sequence[str]:
 
 
 def _literal(value: str) -> str:
+    # In an E'' literal a backslash means the same whatever `standard_conforming_strings` is.
     return quote_escaped(value) if "\\" in value else quote_literal(value)
 
 

@@ -7,16 +7,8 @@ from collections.abc import Iterator
 
 from sqlalchemy import Connection
 
+from rowtide.cdc import definitions
 from rowtide.cdc.consumers.consumers import list_consumers
-from rowtide.cdc.definitions import (
-    EnabledTable,
-    are_begun,
-    list_enabled,
-    read_captured_columns,
-    read_own,
-    read_source,
-    read_widened,
-)
 from rowtide.cdc.enabling.instances import choose_key, decide_net_changes, list_followed
 from rowtide.cdc.enabling.postgres import repeat_request
 from rowtide.cdc.enabling.table_rules import list_rules
@@ -44,12 +36,12 @@ _PATTERN = re.compile(r'\s*((?:"(?:[^"]|"")*"|[^",])+?)\s*(?:,|$)')
 def read(database: Database) -> Iterator[DeclaredObject]:
     """Yield what is enabled, and what follows it."""
     with translated(), open_engine(database.url).connect() as connection:
-        if not are_begun(connection):
+        if not definitions.are_begun(connection):
             return
-        source = read_source(connection, parse_url(database.url).name, StoreFormat.require_readable)
+        source = definitions.read_source(connection, parse_url(database.url).name, StoreFormat.require_readable)
         yield _capture(connection, source)
         followed = list_followed(connection)
-        for enabled in list_enabled(connection):
+        for enabled in definitions.list_enabled(connection):
             table = find_by_id(connection, enabled.source_id)
             if table is not None and enabled.member_id not in followed:
                 yield _instance(connection, enabled, table)
@@ -85,12 +77,12 @@ def split_patterns(rule_name: str) -> list[str]:
 
 def _capture(connection: Connection, source: SourceDefinition) -> DeclaredObject:
     log_store = source.log_store if source.log_store != f"{source.lake}/log" else None
-    values = {"lake": source.lake, "log_store": log_store, "widened": read_widened(connection)}
+    values = {"lake": source.lake, "log_store": log_store, "widened": definitions.read_widened(connection)}
     return describe(CAPTURE, (), values)
 
 
-def _instance(connection: Connection, enabled: EnabledTable, table: SourceTable) -> DeclaredObject:
-    captured = read_captured_columns(connection, enabled.member_id)
+def _instance(connection: Connection, enabled: definitions.EnabledTable, table: SourceTable) -> DeclaredObject:
+    captured = definitions.read_captured_columns(connection, enabled.member_id)
     present = {column.number: column.name for column in table.columns}
     columns = [present[number] for number in captured if number in present]
     others = present.keys() - captured.keys()
@@ -99,7 +91,7 @@ def _instance(connection: Connection, enabled: EnabledTable, table: SourceTable)
     values = values_of(type(request), request) | {
         "table": spell_table(table.schema, table.name),
         "snapshot": has_snapshot(connection, enabled.member_id),
-        "widened": read_own(connection, enabled.member_id),
+        "widened": definitions.read_own(connection, enabled.member_id),
     }
     values = {name: value for name, value in values.items() if name in INSTANCE.keys}
     values |= {name: None for name, value in implied.items() if values.get(name) == value}
@@ -114,7 +106,7 @@ def _instance(connection: Connection, enabled: EnabledTable, table: SourceTable)
     )
 
 
-def _find_implied(table: SourceTable, index_name: str | None, enabled: EnabledTable) -> dict[str, object]:
+def _find_implied(table: SourceTable, index_name: str | None, enabled: definitions.EnabledTable) -> dict[str, object]:
     """Return what an instance has where nothing else is asked for."""
     own = choose_key(table, None)
     key = own if index_name is None else choose_key(table, index_name)
@@ -146,7 +138,7 @@ def _consumers(connection: Connection) -> Iterator[DeclaredObject]:
 def _jobs(connection: Connection) -> Iterator[DeclaredObject]:
     """Yield the jobs whose parameters are not those that the first table's enabling gives them, and dropped ones."""
     jobs = read_jobs(connection)
-    for job_type in JobType if list_enabled(connection) else ():
+    for job_type in JobType if definitions.list_enabled(connection) else ():
         if job_type not in jobs:
             yield describe(JOB, [job_type.value], {"is_dropped": True})
     for job_type, job in jobs.items():

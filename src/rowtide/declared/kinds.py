@@ -18,22 +18,10 @@ from rowtide.core.tables import Widened
 from rowtide.core.values import frozen
 from rowtide.declared.values import DeclaredType, Plain, find_type
 from rowtide.merge.articles import JoinFilter, Partition
+from rowtide.merge.publishing import requests
 from rowtide.merge.publishing.exchange_requests import PartitionChange
-from rowtide.merge.publishing.requests import (
-    ExistingSubscription,
-    MergeArticleChanges,
-    MergePublicationChanges,
-    NewMergeArticle,
-    NewMergePublication,
-    NewMergeSubscription,
-)
+from rowtide.replication import subscription_settings
 from rowtide.replication.articles.requests import ArticleChange, NewArticle, NewPublication, PublicationThresholds
-from rowtide.replication.subscription_settings import (
-    MAX_RETENTION_HOURS,
-    DeliveryOptions,
-    RequestedSubscription,
-    SubscriptionSettings,
-)
 from rowtide.targets.options import NewTarget
 from rowtide.tracking.options import TrackingRequest
 
@@ -52,7 +40,7 @@ class DistributionRetention:
     """How long undelivered changes are kept, as `change_distribution` takes it."""
 
     max_retention_hours: Annotated[int, Option(help="Hours that undelivered changes are kept.", min=1)] = (
-        MAX_RETENTION_HOURS
+        subscription_settings.MAX_RETENTION_HOURS
     )
 
 
@@ -183,9 +171,9 @@ def _as_key(kind: Kind, option: Any, value_type: DeclaredType) -> DeclaredKey:
     return DeclaredKey(option.name, value_type, plain, is_required)
 
 
-_SETTINGS = SubscriptionSettings()
-_DELIVERY = frozenset(one.name for one in fields(DeliveryOptions))
-_CHANGED_BY_SETTINGS = _DELIVERY & {one.name for one in fields(SubscriptionSettings)}
+_SETTINGS = subscription_settings.SubscriptionSettings()
+_DELIVERY = frozenset(one.name for one in fields(subscription_settings.DeliveryOptions))
+_CHANGED_BY_SETTINGS = _DELIVERY & {one.name for one in fields(subscription_settings.SubscriptionSettings)}
 
 CAPTURE = Kind(
     name="capture",
@@ -320,7 +308,7 @@ SCHEMA_ARTICLE = Kind(
 SUBSCRIPTION = Kind(
     name="subscription",
     path=("replication", "publications", NAME, "subscriptions", NAME),
-    options=(RequestedSubscription,),
+    options=(subscription_settings.RequestedSubscription,),
     named_by=("publication", "subscriber"),
     once=frozenset({"sync_type", "lsn", "if_exists", "chunk_bytes"}),
     defaults={
@@ -339,19 +327,19 @@ SUBSCRIPTION = Kind(
 MERGE_PUBLICATION = Kind(
     name="merge publication",
     path=("merge", "publications", NAME),
-    options=(NewMergePublication, ExplicitPartitions),
+    options=(requests.NewMergePublication, ExplicitPartitions),
     named_by=("name",),
-    changes=(MergePublicationChanges, ExplicitPartitions),
+    changes=(requests.MergePublicationChanges, ExplicitPartitions),
     loses="its articles and subscriptions, which are added again, and kept conflicts",
     drops="the versions of its rows and kept conflicts; rows stay",
 )
 MERGE_ARTICLE = Kind(
     name="merge article",
     path=("merge", "publications", NAME, "articles", NAME),
-    options=(NewMergeArticle,),
+    options=(requests.NewMergeArticle,),
     named_by=("publication", "table"),
     unordered=frozenset({"columns"}),
-    changes=(MergeArticleChanges,),
+    changes=(requests.MergeArticleChanges,),
     is_table=True,
     loses="the versions of its rows and kept conflicts",
     drops="the versions of its rows and kept conflicts; rows stay",
@@ -368,7 +356,7 @@ MERGE_FILTER = Kind(
 MERGE_SUBSCRIPTION = Kind(
     name="merge subscription",
     path=("merge", "publications", NAME, "subscriptions", NAME),
-    options=(NewMergeSubscription, ExistingSubscription),
+    options=(requests.NewMergeSubscription, requests.ExistingSubscription),
     named_by=("publication", "subscriber"),
     left_out=frozenset({"partition"}),
     once=frozenset({"snapshot", "existing", "absent_is_delete", "run_as"}),

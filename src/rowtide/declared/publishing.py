@@ -19,20 +19,7 @@ from rowtide.declared.values import spell_table
 from rowtide.handle import Database
 from rowtide.log.catalogue import find_source
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distributor.definitions import (
-    agents,
-    distributor,
-    find_place,
-    is_made,
-    publications,
-    subscriptions,
-)
-from rowtide.replication.distributor.publication_records import (
-    CustomScript,
-    list_articles,
-    list_newest,
-    list_schema_articles,
-)
+from rowtide.replication.distributor import definitions, publication_records
 from rowtide.replication.distributor.subscription_records import read_max_retention
 from rowtide.replication.errors.publishing import ObjectNotFound, SchemaArticleUsesUnpublished
 from rowtide.replication.publishing.publisher_log import find_own_source
@@ -42,11 +29,11 @@ from rowtide.replication.subscription_settings import SubscriptionSettings, Sync
 def read(database: Database) -> Iterator[DeclaredObject]:
     """Yield what is published, and to whom."""
     with translated(), open_engine(database.url).connect() as connection:
-        if find_source(connection, StoreFormat.require_readable) is None or not is_made(connection):
+        if find_source(connection, StoreFormat.require_readable) is None or not definitions.is_made(connection):
             return
         yield _distribution(connection)
-        scripts = list_newest(connection)
-        columns = publications.c
+        scripts = publication_records.list_newest(connection)
+        columns = definitions.publications.c
         wanted = select(
             columns.publication_id,
             columns.publication.label("name"),
@@ -54,17 +41,17 @@ def read(database: Database) -> Iterator[DeclaredObject]:
             columns.latency_threshold_s,
             columns.expiration_threshold,
         )
-        for row in distributor(connection).execute(wanted.order_by(columns.publication)).mappings().all():
+        for row in definitions.distributor(connection).execute(wanted.order_by(columns.publication)).mappings().all():
             yield describe(PUBLICATION, [row["name"]], {name: row[name] for name in PUBLICATION.keys})
-            for article in list_articles(connection, row["publication_id"]):
+            for article in publication_records.list_articles(connection, row["publication_id"]):
                 yield _article(connection, article, scripts.get(article.article_id))
-            for text in list_schema_articles(connection, row["publication_id"]):
+            for text in publication_records.list_schema_articles(connection, row["publication_id"]):
                 yield describe(SCHEMA_ARTICLE, [row["name"], text.name], {})
         yield from _subscriptions(connection)
 
 
 def _distribution(connection: Connection) -> DeclaredObject:
-    place, source = find_place(connection), find_own_source(connection)
+    place, source = definitions.find_place(connection), find_own_source(connection)
     values: dict[str, Any] = {
         "distribution_db": None if place is None else place.url,
         "max_retention_hours": int(read_max_retention(connection).total_seconds() / 3600),
@@ -75,7 +62,9 @@ def _distribution(connection: Connection) -> DeclaredObject:
     return describe(DISTRIBUTION, (), values)
 
 
-def _article(connection: Connection, article: Article, script: CustomScript | None) -> DeclaredObject:
+def _article(
+    connection: Connection, article: Article, script: publication_records.CustomScript | None
+) -> DeclaredObject:
     table = find_by_id(connection, article.source_id)
     name = (article.schema, article.table) if table is None else (table.schema, table.name)
     columns = [column.name for column in article.columns]
@@ -100,21 +89,21 @@ def _article(connection: Connection, article: Article, script: CustomScript | No
 
 
 def _subscriptions(connection: Connection) -> Iterator[DeclaredObject]:
-    columns = agents.c
+    columns = definitions.agents.c
     query = (
         select(
-            publications.c.publication,
+            definitions.publications.c.publication,
             columns.subscriber,
             columns.constraints,
             columns.forwards,
             columns.settings,
-            func.min(subscriptions.c.sync_type).label("sync_type"),
+            func.min(definitions.subscriptions.c.sync_type).label("sync_type"),
         )
-        .select_from(agents.join(publications).outerjoin(subscriptions))
+        .select_from(definitions.agents.join(definitions.publications).outerjoin(definitions.subscriptions))
         .where(columns.joins.is_(None))
-        .group_by(publications.c.publication, columns.id)
+        .group_by(definitions.publications.c.publication, columns.id)
     )
-    for row in distributor(connection).execute(query):
+    for row in definitions.distributor(connection).execute(query):
         settings = SubscriptionSettings.decode(row.settings)
         values = {name: getattr(settings, name) for name in SUBSCRIPTION.keys if hasattr(settings, name)}
         values |= {

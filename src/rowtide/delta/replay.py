@@ -134,6 +134,7 @@ class RemoveFile:
     @classmethod
     def parse(cls, found: Mapping[str, Any]) -> RemoveFile:
         """Parse the action's values."""
+        # The time is optional in Delta's protocol: without one it is long ago, and the tombstone is kept for nobody.
         return cls(found["path"], found.get("deletionTimestamp") or 0, found.get("size"))
 
     @classmethod
@@ -226,6 +227,8 @@ class VersionState:
         match kind:
             case "add":
                 added = AddFile.parse(values)
+                # A file that is added again, as a restore does, is no tombstone any more: a vacuum would delete what
+                # the table has.
                 self.removed.pop(added.path, None)
                 self.files[added.path] = added
             case "remove":
@@ -283,6 +286,7 @@ def read_commit(content: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the actions of a commit by kind."""
     for line in content.splitlines():
         if line.strip():
+            # One action a line; another number raises, and is damage.
             [(kind, values)] = json.loads(line).items()
             yield kind, values
 

@@ -9,22 +9,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rowtide.core.errors import ExtraMissing
+from rowtide.lake import spark_settings
 from rowtide.lake.errors import SparkLost, SparkRunning, StorageNotShared
 from rowtide.lake.jars import Library
 from rowtide.lake.jvm import find_spark_home, read_asked, read_given, require_java, start_application, storage_settings
-from rowtide.lake.spark_settings import (
-    HADOOP,
-    MASTER,
-    PINNED_SETTINGS,
-    SESSION_DEFAULTS,
-    SHARED_STORAGE,
-    SHUFFLE_PARTITIONS,
-    USUAL_MASTER,
-    SparkRequest,
-    count_cores,
-    is_local,
-    is_true,
-)
 from rowtide.storage.places import local_folder
 
 if TYPE_CHECKING:
@@ -40,11 +28,11 @@ _BY_SPARK = "Set by Spark"
 class _Requested:
     """What this process asks of Spark, which has one application for each process."""
 
-    request: ClassVar[SparkRequest] = SparkRequest()
+    request: ClassVar[spark_settings.SparkRequest] = spark_settings.SparkRequest()
 
 
 @contextmanager
-def requesting(request: SparkRequest) -> Iterator[None]:
+def requesting(request: spark_settings.SparkRequest) -> Iterator[None]:
     """Build sessions as requested, whichever part of the program needs one first in the block."""
     before, _Requested.request = _Requested.request, request
     try:
@@ -74,7 +62,7 @@ def build_session(
     except ImportError as error:
         raise ExtraMissing("pyspark", "spark") from error
     ambient = _Requested.request
-    request = SparkRequest(
+    request = spark_settings.SparkRequest(
         master or ambient.master, {**ambient.conf, **(conf or {})}, shared_storage or ambient.has_shared_storage
     )
     existing = SparkSession.getActiveSession()
@@ -88,9 +76,9 @@ def build_session(
     return SparkSession.builder.getOrCreate()
 
 
-def _require_master(session: SparkSession, request: SparkRequest) -> None:
+def _require_master(session: SparkSession, request: spark_settings.SparkRequest) -> None:
     """Raise `SparkRunning` if the request names another master than the session's."""
-    running = session.conf.get(MASTER, None)
+    running = session.conf.get(spark_settings.MASTER, None)
     if request.master is not None and running is not None and request.master != running:
         raise SparkRunning(running, request.master)
 
@@ -106,13 +94,15 @@ def require_reachable(*places: str) -> None:
     asked = {**read_asked(os.environ), **_Requested.request.settings()}
     running = _find_running()
     conf = {**read_given(os.environ, find_spark_home(os.environ)), **asked} if running is None else asked
-    master = conf.get(MASTER, USUAL_MASTER) if running is None else str(running.master)
-    if is_local(master):
+    master = conf.get(spark_settings.MASTER, spark_settings.USUAL_MASTER) if running is None else str(running.master)
+    if spark_settings.is_local(master):
         return
     if running is not None:
         with spark_watched():
-            conf[SHARED_STORAGE] = running.getConf().get(SHARED_STORAGE, conf.get(SHARED_STORAGE, "")) or ""
-    if not is_true(conf.get(SHARED_STORAGE, "")):
+            conf[spark_settings.SHARED_STORAGE] = (
+                running.getConf().get(spark_settings.SHARED_STORAGE, conf.get(spark_settings.SHARED_STORAGE, "")) or ""
+            )
+    if not spark_settings.is_true(conf.get(spark_settings.SHARED_STORAGE, "")):
         raise StorageNotShared(folders[0], master)
 
 
@@ -123,9 +113,9 @@ def pinned(spark: SparkSession, *lakes: str) -> SparkSession:
     has set nothing.
     """
     session = _begin_session(spark)
-    for name, usual in SESSION_DEFAULTS.items():
+    for name, usual in spark_settings.SESSION_DEFAULTS.items():
         session.conf.set(name, spark.conf.get(name, usual) or usual)
-    for name, value in PINNED_SETTINGS.items():
+    for name, value in spark_settings.PINNED_SETTINGS.items():
         session.conf.set(name, value)
     for name, value in storage_settings(lakes).items():
         if not _is_set(spark, name):
@@ -135,7 +125,7 @@ def pinned(spark: SparkSession, *lakes: str) -> SparkSession:
 
 def _is_set(spark: SparkSession, name: str) -> bool:
     """Return whether the user has set a setting of Hadoop's: for Spark, or in a file of Hadoop's."""
-    if spark.conf.get(name, None) is not None or spark.conf.get(f"{HADOOP}{name}", None) is not None:
+    if spark.conf.get(name, None) is not None or spark.conf.get(f"{spark_settings.HADOOP}{name}", None) is not None:
         return True
     session: Any = spark
     if not hasattr(session, "_jsc"):
@@ -149,7 +139,7 @@ def _begin_session(spark: SparkSession) -> SparkSession:
     if hasattr(spark, "newSession"):
         return spark.newSession()
     # A server knows a session from its first request on.
-    spark.conf.get(SHUFFLE_PARTITIONS)
+    spark.conf.get(spark_settings.SHUFFLE_PARTITIONS)
     of_connect: Any = spark
     begun: SparkSession = of_connect.cloneSession()
     return begun
@@ -162,9 +152,9 @@ def for_reading(spark: SparkSession, *lakes: str) -> SparkSession:
     given session's; Spark coalesces small ones.
     """
     session = pinned(spark, *lakes)
-    given = spark.conf.get(SHUFFLE_PARTITIONS) or ""
-    partitions = _PARTITIONS_PER_CORE * count_cores(lambda name: session.conf.get(name, None))
-    session.conf.set(SHUFFLE_PARTITIONS, str(max(partitions, int(given) if given.isdigit() else 0)))
+    given = spark.conf.get(spark_settings.SHUFFLE_PARTITIONS) or ""
+    partitions = _PARTITIONS_PER_CORE * spark_settings.count_cores(lambda name: session.conf.get(name, None))
+    session.conf.set(spark_settings.SHUFFLE_PARTITIONS, str(max(partitions, int(given) if given.isdigit() else 0)))
     return session
 
 

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 _RETIRED = ""
 _NEEDS_MAPPING = frozenset(" ,;{}()\n\t=")
+# Delta's usual 30 days of log would be hundreds of thousands of files of a table that gets a commit every few seconds,
+# and each reader lists them.
 _PROPERTIES = {
     "delta.checkpointInterval": "100",
     "delta.logRetentionDuration": "interval 1 days",
@@ -356,6 +358,7 @@ def append_small(committer: Committer, rows: pa.Table, path: str, *, identity: s
     location = locate(path)
 
     def write(state: PriorVersion) -> list[AddFile]:
+        # A commit without files: the version of the application says that the cycle has no rows here.
         if not rows.num_rows:
             return []
         return [write_rows(location, state.columns, state.metadata, rows, name_data_file(cycle))]

@@ -26,16 +26,8 @@ from rowtide.databases.postgres.alterations import Alterations, Committing, Rehe
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote, statement
-from rowtide.log import catalogue
+from rowtide.log import catalogue, errors
 from rowtide.log.catalogue import source_table
-from rowtide.log.errors import (
-    DatabaseNotEnabled,
-    HistoryDiverged,
-    ServerPromoted,
-    SlotAdvanced,
-    SlotInvalidated,
-    SlotMissing,
-)
 from rowtide.log.postgres import control, ddl_triggers, provision, slot, table_publications
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.membership import find_rebound, rebind_steps
@@ -188,7 +180,7 @@ def _find(connection: Connection, url: str) -> tuple[Adoption, ManifestState]:
     source = catalogue.find_recorded(connection)
     server = read_server_identity(connection)
     if source is None:
-        raise DatabaseNotEnabled(server.database)
+        raise errors.DatabaseNotEnabled(server.database)
     if cdc_definitions.are_made(connection):
         access.require_owner(connection, server.database)
     slot.require_logical_decoding(connection, server)
@@ -248,9 +240,9 @@ def _find_blocker(connection: Connection, url: str, source: SourceDefinition, st
         if difference is not None:
             return difference
         verify_slot_on(timeline, connection, source.slot, state)
-    except (HistoryDiverged, ServerPromoted) as error:
+    except (errors.HistoryDiverged, errors.ServerPromoted) as error:
         return error.filled_fact
-    except (SlotMissing, SlotInvalidated, SlotAdvanced):
+    except (errors.SlotMissing, errors.SlotInvalidated, errors.SlotAdvanced):
         # On the server and the timeline that were read: a gap, which `reinitialize` is for.
         return _find_contradiction(source, state)
     finally:

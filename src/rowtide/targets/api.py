@@ -37,20 +37,12 @@ from rowtide.lake.session import build_session, for_reading
 from rowtide.log.errors import DatabaseCopied, DatabaseNotEnabled, LeaseHeld, LeaseLost
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.storage.places import absolute_lake
-from rowtide.targets import definitions
+from rowtide.targets import definitions, new_columns
 from rowtide.targets.applying import SetApplier, SetTable, SetVersion
 from rowtide.targets.custom import CustomSetApplier
 from rowtide.targets.definitions import TableState, Target, require_fitting
 from rowtide.targets.errors import TargetTableUnknown
 from rowtide.targets.listing import ListedTarget, list_tables
-from rowtide.targets.new_columns import (
-    NewColumns,
-    end_superseded,
-    find_hand_overs,
-    find_new_columns,
-    make_instances,
-    translate,
-)
 from rowtide.targets.options import PYTHON, NewTarget
 from rowtide.targets.table_format import Verify, table_format, without_lease
 from rowtide.targets.tables import TableApplier, find_snapshot, open_table
@@ -70,7 +62,7 @@ class Targets:
     def __init__(self, url: str) -> None:
         self._name = parse_url(url).name
         self._engine = open_engine(url, application_name=f"rowtide targets on {describe_holder()}")
-        self._considered: dict[str, tuple[tuple[NewColumns, ...], float, tuple[str, ...]]] = {}
+        self._considered: dict[str, tuple[tuple[new_columns.NewColumns, ...], float, tuple[str, ...]]] = {}
         """The new columns that were last considered for each target, when, and what was in the way."""
 
     @takes(NewTarget)
@@ -150,7 +142,7 @@ class Targets:
                 changed = self._follow_columns(target, lake)
                 if changed is not target:
                     version = self._apply(changed, lake, make_spark, lease.verifier()) or version
-                end_superseded(self._engine, self._name)
+                new_columns.end_superseded(self._engine, self._name)
             return version
 
     def mend(
@@ -224,13 +216,13 @@ class Targets:
         Return the target with the newer instances that its tables go over to.
         """
         with translated(), self._engine.connect() as connection:
-            new = find_new_columns(connection, target)
+            new = new_columns.find_new_columns(connection, target)
             has_later = definitions.has_later(connection, target)
         changed = self._hand_over(target, lake) if has_later else target
         known, at, said = self._considered.get(target.name, ((), 0.0, ()))
         if new and changed is target and (new != known or time.monotonic() - at > CONSIDERED_AFTER_S):
             recorded = PublishedLake(lake).get_published_instances()[1]
-            reasons = make_instances(self._engine, self._name, lake, target, recorded)
+            reasons = new_columns.make_instances(self._engine, self._name, lake, target, recorded)
             for reason in reasons if reasons != said else ():
                 emit(ColumnsNotFollowed(target.name, str(reason)))
             self._considered[target.name] = new, time.monotonic(), reasons
@@ -243,7 +235,9 @@ class Targets:
         if at is None:
             return target
         found = tuple(
-            find_hand_overs(target, recorded, at, lambda one: bool(find_snapshot(lake, one.instance.member_id, at)))
+            new_columns.find_hand_overs(
+                target, recorded, at, lambda one: bool(find_snapshot(lake, one.instance.member_id, at))
+            )
         )
         for change in found:
             table = version.tables.get(change.old.capture_instance)
@@ -253,7 +247,7 @@ class Targets:
                 continue
             with translated(), self._owning() as connection:
                 old, names = change.old.capture_instance, target.consumer.instance_names
-                options = translate(target.options, change, [name for name in names if name != old])
+                options = new_columns.translate(target.options, change, [name for name in names if name != old])
                 definitions.hand_over(connection, target, old, change.new, options)
                 target = definitions.find_target(connection, target.name)
         return target

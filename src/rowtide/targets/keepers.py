@@ -22,27 +22,10 @@ from rowtide.delta.snapshot import open_snapshot
 from rowtide.lake.sql_text import literal, quote, select_from
 from rowtide.lake.stores import locate
 from rowtide.lake.tables import read_table
+from rowtide.targets import statements
 from rowtide.targets.definitions import TargetColumns
 from rowtide.targets.errors import KeyUnfit, TargetPassed, TargetValueUnknown
 from rowtide.targets.options import Truncation
-from rowtide.targets.statements import (
-    ALTERS,
-    BEFORE_ALL,
-    HISTORY_COLUMNS,
-    IS_DELETED,
-    OPENS,
-    SlicesMerged,
-    Truncated,
-    absent,
-    change_actions,
-    copy_actions,
-    date_actions,
-    insert_slices_statement,
-    lacks_any,
-    open_condition,
-    select_rows,
-    slices_statement,
-)
 from rowtide.targets.table_format import FoundTable, TargetTable
 
 if TYPE_CHECKING:
@@ -205,7 +188,7 @@ FindTime = Callable[[CommitLsn], datetime | None]
 class HistoryRows:
     """A table of slices, and the changes that come to it."""
 
-    own_columns: Sequence[tuple[str, str]] = HISTORY_COLUMNS
+    own_columns: Sequence[tuple[str, str]] = statements.HISTORY_COLUMNS
 
     def __init__(
         self,
@@ -232,39 +215,44 @@ class HistoryRows:
         truncates = self._list_truncates(every, window)
         rows = select_from(
             every.where(f"`__$operation` != {TRUNCATE}"),
-            lambda view: select_rows(
+            lambda view: statements.select_rows(
                 view, self._shape, window.instance, _CHANGE_COLUMNS, may_lack=window.may_lack, are_changes=True
             ),
         )
         if window.may_lack:
-            moved = f"`__$operation` = {INSERT} and {lacks_any(self._shape, may_lack=True)}"
+            moved = f"`__$operation` = {INSERT} and {statements.lacks_any(self._shape, may_lack=True)}"
             if not rows.where(moved).isEmpty():
                 raise TargetValueUnknown(name, self._target)
             rows = rows.unionByName(self._open_slices_of(rows, found))
-        actions = select_from(rows, lambda view: change_actions(view, self._shape, truncates, may_lack=window.may_lack))
+        actions = select_from(
+            rows, lambda view: statements.change_actions(view, self._shape, truncates, may_lack=window.may_lack)
+        )
         self._carry_out(actions, (window.start, window.end), found, truncates)
 
     def match(self, copy: Copy, found: FoundTable) -> None:
         """Close the slices that a copy's rows are not, and open those that they are, at the copy's LSN."""
         require_fit(copy.rows, copy.instance, self._target)
         rows = select_from(
-            copy.rows, lambda view: select_rows(view, self._shape, copy.instance, may_lack=False, are_changes=False)
+            copy.rows,
+            lambda view: statements.select_rows(view, self._shape, copy.instance, may_lack=False, are_changes=False),
         )
-        require_partitions_fit(rows.where(f"not `{IS_DELETED}`"), self._shape, self._table.location)
+        require_partitions_fit(rows.where(f"not `{statements.IS_DELETED}`"), self._shape, self._table.location)
         if not found.files:
             time = time_literal(copy.time)
 
             def insert() -> None:
                 select_from(
                     rows,
-                    lambda view: insert_slices_statement(self._table.sql_name, view, self._shape, copy.lsn.value, time),
+                    lambda view: statements.insert_slices_statement(
+                        self._table.sql_name, view, self._shape, copy.lsn.value, time
+                    ),
                 )
 
             self._table.commit(copy.lsn, insert)
             return
-        open_slices = self._table.read(found.version).where(open_condition(self._shape))
+        open_slices = self._table.read(found.version).where(statements.open_condition(self._shape))
         actions = select_from(
-            rows, lambda view, slices: copy_actions(view, slices, self._shape, copy.lsn.value), open_slices
+            rows, lambda view, slices: statements.copy_actions(view, slices, self._shape, copy.lsn.value), open_slices
         )
         self._carry_out(actions, (copy.lsn, copy.lsn), found, (), time=copy.time)
 
@@ -273,26 +261,28 @@ class HistoryRows:
         actions: DataFrame,
         lsns: tuple[CommitLsn, CommitLsn],
         found: FoundTable,
-        truncates: Sequence[Truncated],
+        truncates: Sequence[statements.Truncated],
         time: datetime | None = None,
     ) -> None:
         times = self._times(actions, lsns) if time is None else _one_time(actions, lsns[1], time)
-        dated = select_from(actions, date_actions, times)
+        dated = select_from(actions, statements.date_actions, times)
         dated.persist()
         try:
             wanted = ["count(*) as rows", *(range_columns(self._shape) if found.files > 1 and not truncates else [])]
             facts = dated.selectExpr(*wanted).first()
             assert facts is not None
-            require_partitions_fit(dated.where(f"`{OPENS}` or `{ALTERS}`"), self._shape, self._table.location)
-            merged = SlicesMerged(tuple(ranges(self._shape, facts.asDict())), self._first(truncates))
+            require_partitions_fit(
+                dated.where(f"`{statements.OPENS}` or `{statements.ALTERS}`"), self._shape, self._table.location
+            )
+            merged = statements.SlicesMerged(tuple(ranges(self._shape, facts.asDict())), self._first(truncates))
             self._table.commit(lsns[1], lambda: self._merge(dated, merged))
         finally:
             dated.unpersist()
 
-    def _merge(self, actions: DataFrame, merged: SlicesMerged) -> None:
-        select_from(actions, lambda view: slices_statement(self._table.sql_name, view, self._shape, merged))
+    def _merge(self, actions: DataFrame, merged: statements.SlicesMerged) -> None:
+        select_from(actions, lambda view: statements.slices_statement(self._table.sql_name, view, self._shape, merged))
 
-    def _first(self, truncates: Sequence[Truncated]) -> tuple[str, str] | None:
+    def _first(self, truncates: Sequence[statements.Truncated]) -> tuple[str, str] | None:
         if not truncates:
             return None
         lsn = truncates[0].lsn
@@ -305,7 +295,7 @@ class HistoryRows:
         inside = mapping.where(f"start_lsn between {start.value} and {end.value}")
         return inside.selectExpr("start_lsn as lsn", "tran_end_time as time")
 
-    def _list_truncates(self, every: DataFrame, window: TargetWindow) -> tuple[Truncated, ...]:
+    def _list_truncates(self, every: DataFrame, window: TargetWindow) -> tuple[statements.Truncated, ...]:
         """Return the transactions that truncated the table, in order; none if truncates are not applied."""
         if not window.may_truncate or self._truncation is Truncation.KEEP:
             return ()
@@ -316,19 +306,23 @@ class HistoryRows:
             .agg({"seqval": "max"})
             .collect()
         )
-        return tuple(Truncated(lsn, seqval) for lsn, seqval in sorted(tuple(row) for row in found))
+        return tuple(statements.Truncated(lsn, seqval) for lsn, seqval in sorted(tuple(row) for row in found))
 
     def _open_slices_of(self, rows: DataFrame, found: FoundTable) -> DataFrame:
         """Return the open slices of the keys of some change rows, as if they had begun before the window."""
         names = [key.name for key in self._shape.keys]
         changed = rows.select(*map(quote, names)).distinct()
-        slices = self._table.read(found.version).where(open_condition(self._shape)).join(changed, names, "left_semi")
-        selected = [f"{BEFORE_ALL}L as `__$start_lsn`", "0L as `__$seqval`", f"{INSERT} as `__$operation`"]
-        selected.append(f"false as `{IS_DELETED}`")
+        slices = (
+            self._table.read(found.version)
+            .where(statements.open_condition(self._shape))
+            .join(changed, names, "left_semi")
+        )
+        selected = [f"{statements.BEFORE_ALL}L as `__$start_lsn`", "0L as `__$seqval`", f"{INSERT} as `__$operation`"]
+        selected.append(f"false as `{statements.IS_DELETED}`")
         for place, column in enumerate(self._shape.columns):
             selected.append(quote(column.name))
             if not column.is_key:
-                selected.append(f"false as {absent(place)}")
+                selected.append(f"false as {statements.absent(place)}")
         return slices.selectExpr(*selected)
 
 

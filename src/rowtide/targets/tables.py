@@ -20,39 +20,11 @@ from rowtide.events.emission import emit
 from rowtide.lake.jars import describe, lack_named
 from rowtide.lake.session import for_reading, spark_watched
 from rowtide.lake.sql_text import select_from
+from rowtide.targets import errors, keepers, statements
 from rowtide.targets.applying import Due, TableVersion
 from rowtide.targets.definitions import Target, TargetColumns, require_partitionable, shape_table
 from rowtide.targets.direct.applying import DirectApplier
-from rowtide.targets.errors import (
-    KeyUnfit,
-    TargetExpressionFailed,
-    TargetNotFollowing,
-    TargetPassed,
-    TargetValueUnknown,
-)
-from rowtide.targets.keepers import (
-    Copy,
-    HistoryRows,
-    Keeper,
-    TargetWindow,
-    find_drops,
-    key_misfits,
-    open_target_window,
-    range_columns,
-    ranges,
-    require_fit,
-    require_partitions_fit,
-)
 from rowtide.targets.options import HISTORY, Truncation
-from rowtide.targets.statements import (
-    IS_DELETED,
-    Merged,
-    differences,
-    insert_statement,
-    lacks_any,
-    merge_statement,
-    select_rows,
-)
 from rowtide.targets.table_format import FoundTable, NewTable, TargetTable, Verify, module_of, order_renames
 
 if TYPE_CHECKING:
@@ -76,10 +48,10 @@ class CurrentRows:
         """The column of soft deletes, if there is one."""
         return [(self._shape.soft_delete, "boolean")] if self._shape.soft_delete is not None else []
 
-    def follow(self, changes: Changes, window: TargetWindow, found: FoundTable) -> None:
+    def follow(self, changes: Changes, window: keepers.TargetWindow, found: FoundTable) -> None:
         """Merge the net changes of a window."""
         net = self._net_changes(changes, window)
-        misfits = " or ".join(key_misfits(window.instance)) if window.may_have_misfits else ""
+        misfits = " or ".join(keepers.key_misfits(window.instance)) if window.may_have_misfits else ""
         marked = net.selectExpr(
             "*",
             f"`__$operation` = {TRUNCATE} as `{_IS_TRUNCATE}`",
@@ -88,7 +60,7 @@ class CurrentRows:
         )
         rows = select_from(
             marked,
-            lambda name: select_rows(
+            lambda name: statements.select_rows(
                 name,
                 self._shape,
                 window.instance,
@@ -101,46 +73,55 @@ class CurrentRows:
         rows.persist()
         try:
             facts = self._look(rows, window, found)
-            merged = Merged(bool(facts["truncates"]), window.may_lack, tuple(ranges(self._shape, facts)))
-            require_partitions_fit(rows.where(f"not `{IS_DELETED}`"), self._shape, self._table.location)
+            merged = statements.Merged(
+                bool(facts["truncates"]), window.may_lack, tuple(keepers.ranges(self._shape, facts))
+            )
+            keepers.require_partitions_fit(
+                rows.where(f"not `{statements.IS_DELETED}`"), self._shape, self._table.location
+            )
             given = rows.where(f"not `{_IS_TRUNCATE}`") if merged.is_whole else rows
             # Also where the changes come to nothing: the commit keeps away who comes too late with some of them.
             self._table.commit(window.end, lambda: self._merge(given, merged))
         finally:
             rows.unpersist()
 
-    def match(self, copy: Copy, found: FoundTable) -> None:
+    def match(self, copy: keepers.Copy, found: FoundTable) -> None:
         """Make the rows those of a copy, without those that have gone."""
-        require_fit(copy.rows, copy.instance, self._target)
+        keepers.require_fit(copy.rows, copy.instance, self._target)
         rows = select_from(
-            copy.rows, lambda name: select_rows(name, self._shape, copy.instance, may_lack=False, are_changes=False)
+            copy.rows,
+            lambda name: statements.select_rows(name, self._shape, copy.instance, may_lack=False, are_changes=False),
         )
-        require_partitions_fit(rows.where(f"not `{IS_DELETED}`"), self._shape, self._table.location)
+        keepers.require_partitions_fit(rows.where(f"not `{statements.IS_DELETED}`"), self._shape, self._table.location)
         if not found.files:
             self._table.commit(copy.lsn, lambda: self._insert(rows))
             return
         types = dict(rows.dtypes)
         changed = select_from(
-            rows, lambda name, present: differences(name, present, self._shape, types), self._table.read(found.version)
+            rows,
+            lambda name, present: statements.differences(name, present, self._shape, types),
+            self._table.read(found.version),
         )
         # Most rows of a later copy are there already: only the others are written.
         changed.persist()
         try:
-            wanted = ["count(*) as rows", *(range_columns(self._shape) if found.files > 1 else [])]
+            wanted = ["count(*) as rows", *(keepers.range_columns(self._shape) if found.files > 1 else [])]
             facts = changed.selectExpr(*wanted).first()
             assert facts is not None
-            merged = Merged(is_whole=False, may_lack=False, ranges=tuple(ranges(self._shape, facts.asDict())))
+            merged = statements.Merged(
+                is_whole=False, may_lack=False, ranges=tuple(keepers.ranges(self._shape, facts.asDict()))
+            )
             self._table.commit(copy.lsn, lambda: self._merge(changed, merged))
         finally:
             changed.unpersist()
 
-    def _merge(self, rows: DataFrame, merged: Merged) -> None:
-        select_from(rows, lambda name: merge_statement(self._table.sql_name, name, self._shape, merged))
+    def _merge(self, rows: DataFrame, merged: statements.Merged) -> None:
+        select_from(rows, lambda name: statements.merge_statement(self._table.sql_name, name, self._shape, merged))
 
     def _insert(self, rows: DataFrame) -> None:
-        select_from(rows, lambda name: insert_statement(self._table.sql_name, name, self._shape))
+        select_from(rows, lambda name: statements.insert_statement(self._table.sql_name, name, self._shape))
 
-    def _net_changes(self, changes: Changes, window: TargetWindow) -> DataFrame:
+    def _net_changes(self, changes: Changes, window: keepers.TargetWindow) -> DataFrame:
         name, instance = window.instance.capture_instance, window.instance
         if self._truncation is Truncation.KEEP and window.may_truncate:
             rows = changes.get_all_changes(name, window.start, window.end)
@@ -148,19 +129,19 @@ class CurrentRows:
             return reduce_changes(rows, instance, WITH_MERGE, may_truncate=False)
         return changes.get_net_changes(name, window.start, window.end, WITH_MERGE)
 
-    def _look(self, rows: DataFrame, window: TargetWindow, found: FoundTable) -> dict[str, Any]:
+    def _look(self, rows: DataFrame, window: keepers.TargetWindow, found: FoundTable) -> dict[str, Any]:
         """Return the number of net changes and of truncates among them, and the ends of the key's columns."""
         wanted = ["count(*) as rows", f"count_if(`{_IS_TRUNCATE}`) as truncates", "count_if(misfit) as misfits"]
         # Net changes to be merged have inserts only where a row moved, and lacks values of its own.
-        wanted += [f"count_if(moved and {lacks_any(self._shape, may_lack=window.may_lack)}) as unknown"]
+        wanted += [f"count_if(moved and {statements.lacks_any(self._shape, may_lack=window.may_lack)}) as unknown"]
         if found.files > 1:
-            wanted += range_columns(self._shape)
+            wanted += keepers.range_columns(self._shape)
         facts = rows.selectExpr(*wanted).first()
         assert facts is not None
         if facts["misfits"]:
-            raise KeyUnfit(window.instance.capture_instance, self._target)
+            raise errors.KeyUnfit(window.instance.capture_instance, self._target)
         if facts["unknown"]:
-            raise TargetValueUnknown(window.instance.capture_instance, self._target)
+            raise errors.TargetValueUnknown(window.instance.capture_instance, self._target)
         # A table that is emptied is read whole.
         return {"rows": facts["rows"], "truncates": True} if facts["truncates"] else facts.asDict()
 
@@ -193,7 +174,7 @@ class TableApplier:
         known = due.known
         if known is not None and known.version is not None and known.lsn is not None and known.snapshot >= snapshot:
             window = self._open_window(due, known.lsn, due.to)
-            if window.is_empty and not find_drops(instance, known.lsn, due.to):
+            if window.is_empty and not keepers.find_drops(instance, known.lsn, due.to):
                 return due.as_member(known.location, known.version, snapshot)
         if (version := self._direct.apply(due, snapshot)) is not None:
             return version
@@ -223,10 +204,10 @@ class TableApplier:
                 try:
                     # Up to before the copy's LSN, since a commit with that LSN would count as the copy's.
                     found = self._follow_up_to(due, position, due.to.decrement(), table, changes, shape, found)
-                except (TargetPassed, TargetValueUnknown):
+                except (errors.TargetPassed, errors.TargetValueUnknown):
                     found = _found(table)
             rows = changes.get_table_as_of(instance.capture_instance, due.to)
-            copy = Copy(rows, instance, due.to, LsnTimes(self._lake).find_time(due.to))
+            copy = keepers.Copy(rows, instance, due.to, LsnTimes(self._lake).find_time(due.to))
             self._choose_keeper(table, shape).match(copy, found)
             return due.as_member(table.location, _found(table).version, snapshot)
         found = self._follow_up_to(due, position, due.to, table, changes, shape, found)
@@ -243,7 +224,7 @@ class TableApplier:
         found: FoundTable,
     ) -> FoundTable:
         """Apply the changes behind a position, and the drops of columns among them, each at its LSN."""
-        for dropped_at in find_drops(due.recorded.instance.for_readers(), position, to):
+        for dropped_at in keepers.find_drops(due.recorded.instance.for_readers(), position, to):
             before = self._open_window(due, position, dropped_at.decrement())
             found = self._follow(before, table, changes, shape, found)
             is_dropped = self._drop_values(due, dropped_at, table, changes, shape, found)
@@ -263,12 +244,17 @@ class TableApplier:
         except (NeverCopied, BeforeSnapshot, RewrittenSinceSnapshot, ChangesMissingSinceSnapshot) as error:
             emit(DroppedValuesStay(error))
             return False
-        copy = Copy(rows, instance, at, LsnTimes(self._lake).find_time(at))
+        copy = keepers.Copy(rows, instance, at, LsnTimes(self._lake).find_time(at))
         self._choose_keeper(table, shape).match(copy, found)
         return True
 
     def _follow(
-        self, window: TargetWindow, table: TargetTable, changes: Changes, shape: TargetColumns, found: FoundTable
+        self,
+        window: keepers.TargetWindow,
+        table: TargetTable,
+        changes: Changes,
+        shape: TargetColumns,
+        found: FoundTable,
     ) -> FoundTable:
         """Apply a window of changes; return the table then."""
         if window.is_empty:
@@ -278,13 +264,13 @@ class TableApplier:
         self._choose_keeper(table, shape).follow(changes, window, found)
         return _found(table)
 
-    def _open_window(self, due: Due, after: CommitLsn | None, to: CommitLsn) -> TargetWindow:
-        return open_target_window(self._target.name, due.recorded, after, to, self._lake)
+    def _open_window(self, due: Due, after: CommitLsn | None, to: CommitLsn) -> keepers.TargetWindow:
+        return keepers.open_target_window(self._target.name, due.recorded, after, to, self._lake)
 
-    def _choose_keeper(self, table: TargetTable, shape: TargetColumns) -> Keeper:
+    def _choose_keeper(self, table: TargetTable, shape: TargetColumns) -> keepers.Keeper:
         name, truncation = self._target.name, self._target.options.truncate
         if self._target.kind == HISTORY:
-            return HistoryRows(name, table, shape, truncation, self._lake, LsnTimes(self._lake).map_lsn_to_time)
+            return keepers.HistoryRows(name, table, shape, truncation, self._lake, LsnTimes(self._lake).map_lsn_to_time)
         return CurrentRows(name, table, shape, truncation)
 
     def _require(
@@ -331,7 +317,7 @@ class TableApplier:
         return bool(missing or changed)
 
     def _refuse(self, instance: Instance, reason: str, cause: Exception | None = None) -> None:
-        raise TargetNotFollowing(self._target.name, instance.capture_instance, reason) from cause
+        raise errors.TargetNotFollowing(self._target.name, instance.capture_instance, reason) from cause
 
     def _find_sources(self, source: DataFrame, shape: TargetColumns, instance: Instance) -> TargetColumns:
         """Return the columns with what their expressions need, for rows that may lack values.
@@ -341,13 +327,13 @@ class TableApplier:
         """
         if shape.apply_as_deletes is not None:
             reason = "the condition of deletes needs whole rows; --before-images full"
-            raise TargetExpressionFailed(self._target.name, instance.capture_instance, reason)
+            raise errors.TargetExpressionFailed(self._target.name, instance.capture_instance, reason)
         columns = []
         for column in shape.columns:
             sources = column.sources or tuple(find_needed(source, column.expression, instance))
             if len(sources) > 1 and not column.is_key:
                 reason = f"{column.name} needs several columns, of which the log may lack some; --before-images full"
-                raise TargetExpressionFailed(self._target.name, instance.capture_instance, reason)
+                raise errors.TargetExpressionFailed(self._target.name, instance.capture_instance, reason)
             columns.append(replace(column, sources=sources))
         return replace(shape, columns=tuple(columns))
 
@@ -361,10 +347,10 @@ class TableApplier:
             with spark_watched(), lack_named():
                 yield
         except Py4JJavaError as error:
-            raise TargetExpressionFailed(self._target.name, instance, describe(error)) from error
+            raise errors.TargetExpressionFailed(self._target.name, instance, describe(error)) from error
         except PySparkException as error:
             reason = str(error).strip().splitlines()[0]
-            raise TargetExpressionFailed(self._target.name, instance, reason) from error
+            raise errors.TargetExpressionFailed(self._target.name, instance, reason) from error
 
 
 def find_snapshot(lake: str, member_id: str, at: CommitLsn) -> int:
@@ -388,8 +374,10 @@ def _found(table: TargetTable) -> FoundTable:
 
 def _types(source: DataFrame, shape: TargetColumns, instance: Instance) -> list[tuple[str, str]]:
     """Return the columns of a table's shape with the types that their expressions have."""
-    rows = select_from(source, lambda name: select_rows(name, shape, instance, may_lack=False, are_changes=True))
-    return rows.drop(IS_DELETED).dtypes
+    rows = select_from(
+        source, lambda name: statements.select_rows(name, shape, instance, may_lack=False, are_changes=True)
+    )
+    return rows.drop(statements.IS_DELETED).dtypes
 
 
 def is_alike(found: str, wanted: str) -> bool:

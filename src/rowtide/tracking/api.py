@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
 from rowtide.core.anchors import Anchor
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rowtide.tracking.sqlite.tracking import SqliteTracking
 
     Connection = sqlite3.Connection | psycopg.Connection
-    TrackedDatabase = SqliteTracking | PostgresTracking
+    TrackedDatabase: TypeAlias = SqliteTracking | PostgresTracking
 
 
 class TrackingEnabling:

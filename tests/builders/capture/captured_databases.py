@@ -244,9 +244,11 @@ class CapturedDatabase(LoggedDatabase):
             self.store(),
             held,
             options=CycleOptions(
-                EngineSetting(os.environ.get("ROWTIDE_ENGINE", EngineSetting.AUTO)), maxtrans, most_row_bytes
+                EngineSetting(os.environ.get("ROWTIDE_ENGINE", EngineSetting.AUTO)),
+                maxtrans,
+                most_row_bytes,
+                Widening(partial(find_widened, lease.connection), lambda _table: None),
             ),
-            widening=Widening(partial(find_widened, lease.connection), lambda _table: None),
             find_awaited=lambda: self.awaited,
         )
 

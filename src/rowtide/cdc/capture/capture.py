@@ -16,27 +16,8 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rowtide.cdc.capture import change_files, planning
 from rowtide.cdc.capture.appends import AS_FITS, ChangeAppender, InstanceTables, Widening
-from rowtide.cdc.capture.change_files import (
-    InstanceChanges,
-    SegmentReader,
-    count_by_instance,
-    count_changes,
-    dummy_transaction,
-    find_end,
-    list_transactions,
-    read_captured,
-    with_heartbeat,
-)
-from rowtide.cdc.capture.planning import (
-    CyclePlan,
-    find_too_large,
-    is_heartbeat_due,
-    last_gap,
-    plan_cycle,
-    plan_gap,
-    plan_range,
-)
 from rowtide.cdc.ddl.history import history_rows
 from rowtide.cdc.ddl.schema_changes import InstanceLifetime
 from rowtide.cdc.definitions import READER
@@ -72,18 +53,19 @@ class CycleReport:
     seconds: float
     figures: ScanFigures
     is_heartbeat: bool = False
-    changes: tuple[InstanceChanges, ...] = ()
+    changes: tuple[change_files.InstanceChanges, ...] = ()
 
 
 @frozen
 class CycleOptions:
     """How cycles are made: at most of `maxtrans` transactions, None: no limit; without rows that are larger than
-    `most_row_bytes`, None: than memory allows.
+    `most_row_bytes`, None: than memory allows. `widening` says what becomes of tables whose columns get wider types.
     """
 
     engine: EngineSetting = EngineSetting.AUTO
     maxtrans: int | None = None
     most_row_bytes: int | None = None
+    widening: Widening = AS_FITS
 
 
 _USUAL = CycleOptions()
@@ -99,7 +81,6 @@ class Capture:
         lease: LakeLease,
         *,
         options: CycleOptions = _USUAL,
-        widening: Widening = AS_FITS,
         on_cycle: Callable[[CycleReport], None] = lambda _report: None,
         compact: Callable[[Compacted], None] = compact,
         find_awaited: Callable[[], CommitLsn | None] = lambda: None,
@@ -119,7 +100,7 @@ class Capture:
         self._compact = compact
         self._find_awaited = find_awaited
         self._published: CommitLsn | None = None
-        self._tables = InstanceTables(system_tables, lease, widening)
+        self._tables = InstanceTables(system_tables, lease, options.widening)
         system_tables.ensure()
         state = self._manifest.refresh()
         self._lake_state = system_tables.read()
@@ -183,9 +164,11 @@ class Capture:
         state = self._follow()
         self._require_continued(state)
         state = self._omit_large(state)
-        segments = SegmentReader(self._store)
+        segments = change_files.SegmentReader(self._store)
         plan = self._plan(state, segments)
-        if plan.is_empty and not (is_heartbeat_due(plan, self._lake_state.last_time) or self._is_awaited(plan)):
+        if plan.is_empty and not (
+            planning.is_heartbeat_due(plan, self._lake_state.last_time) or self._is_awaited(plan)
+        ):
             self._move_to(plan, state)
             if time.monotonic() >= self._next_advance:
                 self._advance()
@@ -233,7 +216,7 @@ class Capture:
         awaited = self._find_awaited()
         return awaited is not None and (self._published is None or self._published < awaited)
 
-    def _is_awaited(self, plan: CyclePlan) -> bool:
+    def _is_awaited(self, plan: planning.CyclePlan) -> bool:
         """Return whether a range without changes has the heartbeat that is awaited."""
         awaited = self._find_awaited()
         return (
@@ -246,28 +229,30 @@ class Capture:
     def _omit_large(self, state: ManifestState) -> ManifestState:
         """Record which transactions instances leave out, before the cycle, so that a repeat decides the same."""
         active, token = _active(self._lake_state), self._lease.token
-        for found in find_too_large(state, active, self._position, self._most_row_bytes, lake_token=token):
+        for found in planning.find_too_large(state, active, self._position, self._most_row_bytes, lake_token=token):
             failpoint("transaction_omitted.before")
             state = self._manifest.append(found)
             failpoint("transaction_omitted.after")
         return state
 
-    def _plan(self, state: ManifestState, segments: SegmentReader) -> CyclePlan:
+    def _plan(self, state: ManifestState, segments: change_files.SegmentReader) -> planning.CyclePlan:
         active = _active(self._lake_state)
         # A recorded range is completed as it is, whatever has arrived since: some tables may have its rows already, and
         # skip them by the cycle's number.
         open_cycle = self._lake_state.open_cycle
         # A cycle over a gap has no range of the log: it is planned from the gap again, with the same result.
         if open_cycle is not None and open_cycle.from_position.epoch == open_cycle.to_position.epoch:
-            return plan_range(state, active, open_cycle.from_position, open_cycle.to_position)
+            return planning.plan_range(state, active, open_cycle.from_position, open_cycle.to_position)
         if self._position.epoch != state.epoch:
-            return plan_gap(state, active, self._position)
-        plan = plan_cycle(state, active, self._position)
+            return planning.plan_gap(state, active, self._position)
+        plan = planning.plan_cycle(state, active, self._position)
         if self._maxtrans is None or plan.is_empty:
             return plan
-        return plan_range(state, active, plan.from_position, find_end(segments, plan, self._maxtrans))
+        return planning.plan_range(
+            state, active, plan.from_position, change_files.find_end(segments, plan, self._maxtrans)
+        )
 
-    def _run(self, plan: CyclePlan, state: ManifestState, segments: SegmentReader) -> None:
+    def _run(self, plan: planning.CyclePlan, state: ManifestState, segments: change_files.SegmentReader) -> None:
         started = time.monotonic()
         cycle = self._lake_state.cycle + 1
         # A process that has lost the lake ends here, before it writes files. One that loses it later is stopped by its
@@ -286,7 +271,7 @@ class Capture:
             self._phase = ScanPhase.SECOND_SCAN
             self._tables.carry_types(plan)
             self._tables.ensure(plan, self._lake_state)
-            captured = read_captured(segments, plan)
+            captured = change_files.read_captured(segments, plan)
             enabled = {member.member_id for member in state.members}
             # Files before the record is known to be ours: without a commit that names them they are no part of any
             # table.
@@ -308,10 +293,10 @@ class Capture:
         self._advance()
         instances = tuple(work.lifetime.instance.capture_instance for work in plan.work)
         seconds = time.monotonic() - started
-        changes = tuple(count_by_instance(captured, plan))
+        changes = tuple(change_files.count_by_instance(captured, plan))
         self._on_cycle(CycleReport(cycle, plan.to_position, instances, seconds, figures, plan.is_empty, changes))
 
-    def _record(self, plan: CyclePlan, cycle: int) -> bool:
+    def _record(self, plan: planning.CyclePlan, cycle: int) -> bool:
         """Record a cycle's range, in a thread of its own; return False if another process has recorded one for it."""
         if self._lake_state.open_cycle is not None:
             return True
@@ -330,7 +315,7 @@ class Capture:
 
     def _publish(
         self,
-        plan: CyclePlan,
+        plan: planning.CyclePlan,
         cycle: int,
         events: Sequence[InstanceEvent],
         captured: Mapping[str, pa.Table],
@@ -338,24 +323,24 @@ class Capture:
     ) -> ScanFigures:
         recorded = RecordedCycle(cycle, plan.from_position, plan.to_position)
         if plan.is_empty and plan.heartbeat is not None:
-            transactions = dummy_transaction(plan.heartbeat)
+            transactions = change_files.dummy_transaction(plan.heartbeat)
         else:
-            transactions = list_transactions(captured, self._lake_state.last_time)
+            transactions = change_files.list_transactions(captured, self._lake_state.last_time)
             if plan.heartbeat is not None and self._is_awaited(plan):
-                transactions = with_heartbeat(transactions, plan.heartbeat)
+                transactions = change_files.with_heartbeat(transactions, plan.heartbeat)
         # Before the publication: who sees the cycle may ask for the DDL in it at once.
         self._system_tables.record_history(cycle, history_rows(cycle, plan.history, transactions))
         self._lake_state = self._system_tables.publish(self._lake_state, recorded, transactions, events)
         last = pc.max(transactions["start_lsn"]).as_py()
         self._published = CommitLsn(last) if last is not None else self._published
-        return _figures(plan, transactions, count_changes(captured), engine)
+        return _figures(plan, transactions, change_files.count_changes(captured), engine)
 
     def _compact_in_turn(self) -> None:
         names = sorted(lifetime.instance.capture_instance for lifetime in _active(self._lake_state).values())
         for table in self._system_tables.list_due(self._lake_state.cycle, names):
             self._compact(table)
 
-    def _move_to(self, plan: CyclePlan, state: ManifestState) -> None:
+    def _move_to(self, plan: planning.CyclePlan, state: ManifestState) -> None:
         """Move to the end of a plan; at the end of the log store, the time is the log's own."""
         self._position = plan.to_position
         self._as_of = state.as_of if plan.to_position == state.position else self._lake_state.last_time
@@ -376,7 +361,7 @@ def _active(lake_state: LakeState) -> dict[str, InstanceLifetime]:
     return {row.instance.member_id: InstanceLifetime(row.instance, row.lsn) for row in recorded}
 
 
-def _instance_events(plan: CyclePlan, state: ManifestState, lake_state: LakeState) -> list[InstanceEvent]:
+def _instance_events(plan: planning.CyclePlan, state: ManifestState, lake_state: LakeState) -> list[InstanceEvent]:
     """Return the rows of `instances` for a plan, in log order; an instance resumed after a gap keeps its note."""
     suspended = {row.instance.member_id: row.note for row in lake_state.instances.values() if row.state == SUSPENDED}
     begun = [
@@ -392,12 +377,12 @@ def _instance_events(plan: CyclePlan, state: ManifestState, lake_state: LakeStat
 def _ending(lifetime: InstanceLifetime, state: ManifestState) -> InstanceEvent:
     if lifetime.end is not None:
         return InstanceEvent(lifetime.instance, DISABLED, lifetime.end)
-    gap = last_gap(state)
+    gap = planning.last_gap(state)
     note = f"nothing was captured from {gap.after} up to {gap.before}: {gap.reason}"
     return InstanceEvent(lifetime.instance, SUSPENDED, CommitLsn(gap.before.value), note)
 
 
-def _figures(plan: CyclePlan, transactions: pa.Table, changes: int, engine: Engine) -> ScanFigures:
+def _figures(plan: planning.CyclePlan, transactions: pa.Table, changes: int, engine: Engine) -> ScanFigures:
     lsns, times = transactions["start_lsn"], transactions["tran_commit_time"]
     return ScanFigures(
         from_position=plan.from_position,
@@ -421,7 +406,7 @@ def _require_log(lake_state: LakeState, state: ManifestState) -> None:
 def _begins_again(lake_state: LakeState, state: ManifestState) -> bool:
     """Return whether all instances begin again after a gap, whatever the lake lacks."""
     position = lake_state.position
-    return position is None or (position.epoch != state.epoch and not last_gap(state).bridged)
+    return position is None or (position.epoch != state.epoch and not planning.last_gap(state).bridged)
 
 
 def _starting_position(lake_state: LakeState, state: ManifestState) -> Position:

@@ -39,6 +39,7 @@ from rowtide.storage.store import Store
 MOST_KEPT_BYTES = 64 * 1024 * 1024
 """In memory: as much as a part that is converted."""
 _AT_ONCE = 8
+# Payloads, of announcements and messages, may be large, and no change row has any.
 _RECORD_COLUMNS = tuple(name for name in RECORD.names if name != "payload")
 
 
@@ -61,6 +62,7 @@ class SegmentReader:
 
     def fetch(self, segments: Sequence[Segment]) -> None:
         """Read those of the segments that can be kept. Raises as `read_segment`."""
+        # Also while it reads: of two threads that want one segment, the second finds it kept.
         with self._lock:
             wanted = []
             for segment in segments:
@@ -285,6 +287,8 @@ def count_change_rows(captured: Mapping[str, pa.Table], selections: Sequence[Sel
 
     The records are given by their segments' paths; columns `commit_lsn`, `table_id` and `operation` are used.
     """
+    # Counted from the log, apart from the conversion: the numbers of both are compared before a cycle is committed, so
+    # that a fault of the conversion loses no rows unseen.
     counts: Counter[str] = Counter()
     for path, records in captured.items():
         table_ids = records["table_id"].to_numpy()

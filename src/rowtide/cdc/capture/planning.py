@@ -36,7 +36,9 @@ from rowtide.log.store.state import (
     skipped_between,
 )
 
+# After an outage: what is captured becomes readable by and by, and a cycle that is redone repeats no more than this.
 MAX_CYCLE_ROWS = 2_000_000
+# More than a batch of the log reader holds: a segment of one row that is larger has a large value.
 LARGE_SEGMENT_BYTES = 48 * 1024 * 1024
 LONGEST_SILENCE = timedelta(minutes=5)
 """While captured tables are idle, a heartbeat is published this often, so that the maximum LSN and its time advance."""
@@ -153,6 +155,7 @@ def plan_range(
         skipped=tuple(_skipped(state, lifetimes, from_position, to_position)),
         altered=tuple(find_altered(applied, active)),
         history=applied.history,
+        # Without instances nobody reads the maximum LSN, and an idle lake stays as it is.
         heartbeat=_last_heartbeat(state, from_position, to_position) if lifetimes else None,
     )
     return replace(plan, event_segments=_event_segments(state, plan))

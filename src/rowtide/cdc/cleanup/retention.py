@@ -118,6 +118,8 @@ class LowWaterMarks:
 
     def by_retention(self, retention: timedelta) -> LowWaterMark | None:
         """Return the first transaction not older than `retention` before the last; None without transactions."""
+        # Counted back from the last captured commit, not from now: an outage of capture would otherwise let rows expire
+        # that no reader had a chance to read.
         last = self._last_time()
         return self._first_from(last - retention) if last is not None else None
 
@@ -150,6 +152,7 @@ class LowWaterMarks:
         return max((time for time in times if time is not None), default=None)
 
     def _first_from(self, time: datetime) -> LowWaterMark | None:
+        # Commit times need not rise with LSNs: the lowest LSN at or after the time keeps all that the retention covers.
         since = pa.scalar(time, pa.timestamp("us", tz="UTC"))
         later = (rows.filter(_kernels.greater_equal(rows[_TIME], since)) for rows in self._stream((_LSN, _TIME)))
         first = _first(later)
@@ -160,6 +163,7 @@ class LowWaterMarks:
         table = SmallTable.open(self._path)
         if table is None:
             return
+        # `Between` only skips files by their statistics; the rows of the others are filtered here.
         for rows in table.stream(arrow_schema(LSN_TIME_MAPPING, *names), Between(_LSN, low, high)):
             lsns = rows[_LSN]
             wanted = lsns.is_valid()
@@ -238,6 +242,7 @@ class CleanupsTable:
         """Move the low endpoints of instances to a cleanup's mark, all at once. Idempotent."""
         note = f"the change rows were removed by the cleanup of {cleanup.began_at:%Y-%m-%d %H:%M:%S} UTC"
         ordinal = _AFTER_EVENTS + cleanup.number
+        # The last row of an instance says its state and its low endpoint: this one comes after the cycle's own.
         events = (InstanceEvent(instance, ENABLED, cleanup.mark.lsn, note) for instance in instances)
         rows = [instance_row(cleanup.cycle, ordinal, event) for event in events]
         if rows:
@@ -246,6 +251,8 @@ class CleanupsTable:
             failpoint("low_endpoints.after")
 
     def _append(self, name: str, columns: list[tuple[str, str]], rows: list[dict[str, object]], number: int) -> bool:
+        # Both tables get the cleanup's number as the version of one application: a repeat after a crash adds nothing
+        # twice.
         return append_small(
             self._system_tables.committer,
             rows_of(columns, rows),

@@ -78,6 +78,7 @@ class Base:
         rolled_to = read_layers(base, self.instance.member_id).rolled_to
         if rolled_to is not None and rolled_to >= end:
             return
+        # What committed before the first snapshot began is in the rows that it copied.
         first = min(one.begin for one in snapshots).increment()
         first = first if rolled_to is None else max(first, rolled_to)
         part = TablePart(ChangeTable(changes), first, end.decrement())

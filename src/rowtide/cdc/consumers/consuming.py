@@ -23,13 +23,7 @@ from rowtide.cdc.access import own_source, read_role_access
 from rowtide.cdc.consumers import consumers
 from rowtide.cdc.consumers.consumers import Consumer, ListedConsumer, find_consumer, list_lags
 from rowtide.cdc.definitions import READER, read_source
-from rowtide.cdc.errors.jobs import (
-    AcknowledgementDenied,
-    AcknowledgementRefused,
-    ConsumedInstanceEnded,
-    ConsumerContended,
-    ConsumerPassed,
-)
+from rowtide.cdc.errors import jobs as errors
 from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.functions import ChangeFunctions, session
 from rowtide.cdc.lake_readers.lake import Lake
@@ -58,7 +52,7 @@ def find_starts(consumer: Consumer, recorded: Mapping[str, RecordedInstance]) ->
     starts = {}
     for consumed in consumer.instances:
         if not consumed.is_enabled:
-            raise ConsumedInstanceEnded(consumer.name, consumed.name)
+            raise errors.ConsumedInstanceEnded(consumer.name, consumed.name)
         found = recorded.get(consumed.name)
         if found is not None and found.instance.member_id == consumed.member_id:
             starts[consumed.name] = _find_start(consumer, found)
@@ -72,7 +66,7 @@ def _find_start(consumer: Consumer, recorded: RecordedInstance) -> CommitLsn:
     start = consumer.acknowledged_lsn.increment()
     is_whole = recorded.state == ENABLED and (recorded.lsn <= start or recorded.note is None)
     if not is_whole:
-        raise ConsumerPassed(
+        raise errors.ConsumerPassed(
             consumer=consumer.name,
             acknowledged=str(consumer.acknowledged_lsn),
             instance=recorded.instance.capture_instance,
@@ -217,6 +211,7 @@ class Consuming(ChangeFunctions):
         for instance in known.instances:
             if instance.is_enabled:
                 reader.require(instance.name)
+        # No connection is open from here to the end of the block, which may take hours.
         lake = Lake(place)
         published, recorded = lake.get_published_instances()
         starts = find_starts(known, recorded)
@@ -235,9 +230,9 @@ class Consuming(ChangeFunctions):
             known = find_consumer(connection, name)
         high, last = PublishedLake(lake).get_max_lsn(), known.acknowledged_lsn
         if high is None or lsn > high:
-            raise AcknowledgementRefused(name, str(lsn), f"nothing is published above {high or 'it'}")
+            raise errors.AcknowledgementRefused(name, str(lsn), f"nothing is published above {high or 'it'}")
         if last is not None and lsn < last:
-            raise AcknowledgementRefused(name, str(lsn), f"it has acknowledged up to {last}")
+            raise errors.AcknowledgementRefused(name, str(lsn), f"it has acknowledged up to {last}")
         acknowledge_from(self._engine, known, lsn, LsnTimes(lake).find_time(lsn))
 
     @contextmanager
@@ -252,11 +247,13 @@ def acknowledge_from(engine: Engine, known: Consumer, lsn: CommitLsn | None, tim
     with translated(), engine.begin() as connection:
         # A monitor acknowledges in the table itself, not in the view that it reads.
         connection.execution_options(schema_translate_map=None)
+        # Only from the position at which the window began: two processes under one name would skip each other's
+        # windows.
         if consumers.acknowledge(connection, known, lsn, time):
             return
         found = find_consumer(connection, known.name)
         if found.acknowledged_lsn != known.acknowledged_lsn:
-            raise ConsumerContended(known.name, str(found.acknowledged_lsn))
+            raise errors.ConsumerContended(known.name, str(found.acknowledged_lsn))
         raise _denied(connection, known)
 
 
@@ -266,8 +263,8 @@ def is_worth_noting(known: Consumer, time: datetime | None) -> bool:
     return time is not None and since is not None and time - since >= _IDLE_NOTE
 
 
-def _denied(connection: Connection, known: Consumer) -> AcknowledgementDenied:
+def _denied(connection: Connection, known: Consumer) -> errors.AcknowledgementDenied:
     role = str(connection.execute(text("select current_user")).scalar_one())
     if known.role_name is None:
-        return AcknowledgementDenied(role, known.name, "Ask the owner: the consumer was made without a role")
-    return AcknowledgementDenied(role, known.name, f"Run `grant {quote(known.role_name)} to {quote(role)}`")
+        return errors.AcknowledgementDenied(role, known.name, "Ask the owner: the consumer was made without a role")
+    return errors.AcknowledgementDenied(role, known.name, f"Run `grant {quote(known.role_name)} to {quote(role)}`")

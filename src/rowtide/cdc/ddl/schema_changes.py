@@ -187,6 +187,7 @@ def _recorded(captured: CapturedColumn, column: AlteredColumn | None, lsn: Commi
 
 def _differences(instance: Instance, shape: TableShape) -> Iterator[tuple[str, Instance]]:
     """Yield the statements that lead to a shape, one after the other, and the instance after each."""
+    # The rename comes first, because the statements after it name the table as it is called from then on.
     known, table = (instance.source_schema, instance.source_table), (shape.schema, shape.name)
     if known != table:
         instance = replace(instance, source_schema=shape.schema, source_table=shape.name)
@@ -199,6 +200,8 @@ def _column_differences(instance: Instance, shape: TableShape) -> Iterator[tuple
     """Compare columns by name. Generated ones may or may not be in the log."""
     if not instance.seen_columns or shape.others is None:
         return
+    # By name, because the log's descriptions of a table have no column numbers: a column that was dropped and added
+    # again under one name looks like a change of its type.
     present = {column.name: column for column in (*shape.columns, *shape.others)}
     for gone in instance.seen_columns:
         if gone.name not in present and not gone.is_generated:

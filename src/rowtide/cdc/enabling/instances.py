@@ -7,37 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection, Executable, exists, insert, select
 
-from rowtide.cdc.definitions import (
-    FEATURE,
-    EnabledTable,
-    change_tables,
-    consumer_instances,
-    followed_instances,
-    list_enabled,
-)
-from rowtide.cdc.errors.enabling import (
-    BeforeImagesNeedKey,
-    ColumnListedTwice,
-    ColumnNameReserved,
-    ColumnUnknown,
-    IndexInvalid,
-    IndexNotUsable,
-    IndexUnknown,
-    InstanceNameInvalid,
-    InstanceNameTaken,
-    InstanceNameTooLong,
-    KeyColumnMissing,
-    KeyImagesDiffer,
-    KeyImagesOfPartitions,
-    NetChangesNeedKey,
-    NoColumns,
-    PartitionCapturedToo,
-    PartitionNotCapturable,
-    SystemTable,
-    TableNotCapturable,
-    TwoInstancesExist,
-    VirtualColumnUnloggable,
-)
+from rowtide.cdc import definitions
+from rowtide.cdc.errors import enabling as errors
 from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn, encode_instance, name_for_readers, name_in_lake
 from rowtide.cdc.requests import InstanceRequest
 from rowtide.core.tables import BeforeImages
@@ -74,12 +45,12 @@ def choose_key(table: SourceTable, index_name: str | None) -> RowKey:
         return _primary_key(table)
     index = table.find_index(index_name)
     if index is None:
-        raise IndexUnknown(table.qualified_name, index_name)
+        raise errors.IndexUnknown(table.qualified_name, index_name)
     if not index.is_valid:
-        raise IndexInvalid(table.qualified_name, index_name, quote_qualified(table.schema, index_name))
+        raise errors.IndexInvalid(table.qualified_name, index_name, quote_qualified(table.schema, index_name))
     problem = find_problem(table, index)
     if problem is not None:
-        raise IndexNotUsable(table.qualified_name, index_name, problem)
+        raise errors.IndexNotUsable(table.qualified_name, index_name, problem)
     return RowKey(index.name, _names(index), is_primary=False, problem=None)
 
 
@@ -87,7 +58,7 @@ def decide_net_changes(table: SourceTable, key: RowKey, wanted: bool | None) -> 
     """Return whether an instance supports net changes; if None, whether it can. Raises `NetChangesNeedKey`."""
     problem = key.problem or ("it has no primary key" if not key.columns else None)
     if wanted and problem is not None:
-        raise NetChangesNeedKey(table.qualified_name, problem)
+        raise errors.NetChangesNeedKey(table.qualified_name, problem)
     return problem is None if wanted is None else wanted
 
 
@@ -96,9 +67,9 @@ def require_images(table: SourceTable, key: RowKey, before_images: BeforeImages)
     if before_images is BeforeImages.FULL:
         return
     if not key.columns:
-        raise BeforeImagesNeedKey(table.qualified_name)
+        raise errors.BeforeImagesNeedKey(table.qualified_name)
     if key.identity_index is not None and table.kind is TableKind.PARTITIONED:
-        raise KeyImagesOfPartitions(table.qualified_name, key.identity_index)
+        raise errors.KeyImagesOfPartitions(table.qualified_name, key.identity_index)
 
 
 def is_key_kept(table: SourceTable, columns: Iterable[str]) -> bool:
@@ -161,7 +132,7 @@ def define_instance(table: SourceTable, request: InstanceRequest, member_id: str
     columns = _choose_columns(table, request.columns, key)
     capture_instance = _choose_name(table, request.capture_instance)
     if not columns:
-        raise NoColumns(table.qualified_name)
+        raise errors.NoColumns(table.qualified_name)
     _require_free_names(table, columns)
     ordinals = {name: ordinal for ordinal, name in enumerate(key.columns, 1)}
     reader_names = name_for_readers(column.name for column in columns)
@@ -202,45 +173,47 @@ def define_instance(table: SourceTable, request: InstanceRequest, member_id: str
 
 
 def require_room(
-    instance: Instance, enabled: Sequence[EnabledTable], counted: Sequence[EnabledTable] | None = None
+    instance: Instance,
+    enabled: Sequence[definitions.EnabledTable],
+    counted: Sequence[definitions.EnabledTable] | None = None,
 ) -> None:
     """Raise `InstanceNameTaken` or `TwoInstancesExist` if the database has no room for a new instance.
 
     `counted` are those that count for the limit of a table, by default all.
     """
     if any(other.capture_instance.lower() == instance.capture_instance.lower() for other in enabled):
-        raise InstanceNameTaken(instance.capture_instance)
+        raise errors.InstanceNameTaken(instance.capture_instance)
     same_table = [
         other.capture_instance
         for other in (enabled if counted is None else counted)
         if other.source_id == instance.source_id
     ]
     if len(same_table) >= MAX_INSTANCES_PER_TABLE:
-        raise TwoInstancesExist(f"{instance.source_schema}.{instance.source_table}", ", ".join(same_table))
+        raise errors.TwoInstancesExist(f"{instance.source_schema}.{instance.source_table}", ", ".join(same_table))
 
 
-def require_distinct_names(table: SourceTable, enabled: Sequence[EnabledTable]) -> None:
+def require_distinct_names(table: SourceTable, enabled: Sequence[definitions.EnabledTable]) -> None:
     """Raise `PartitionCapturedToo` if an instance of a table above or below this one has its rows already."""
     relatives = {*table.ancestors, *(partition.source_id for partition in table.partitions)}
     for other in enabled:
         if other.source_id in relatives:
-            raise PartitionCapturedToo(table.qualified_name, other.capture_instance)
+            raise errors.PartitionCapturedToo(table.qualified_name, other.capture_instance)
 
 
-def require_same_key(instance: Instance, enabled: Sequence[EnabledTable]) -> None:
+def require_same_key(instance: Instance, enabled: Sequence[definitions.EnabledTable]) -> None:
     """Raise `KeyImagesDiffer` if two indexes of a table would be needed as its replica identity."""
     for other in enabled:
         is_beside = other.source_id == instance.source_id and other.before_images is instance.before_images
         if is_beside and instance.before_images is BeforeImages.KEY and other.index_name != instance.index_name:
             table = f"{instance.source_schema}.{instance.source_table}"
-            raise KeyImagesDiffer(table, instance.index_name or "", other.index_name or "")
+            raise errors.KeyImagesDiffer(table, instance.index_name or "", other.index_name or "")
 
 
 def as_member(instance: Instance) -> Member:
     """Return the instance as the log sees it."""
     return Member(
         member_id=instance.member_id,
-        feature=FEATURE,
+        feature=definitions.FEATURE,
         name=instance.capture_instance,
         source_id=instance.source_id,
         schema=instance.source_schema,
@@ -255,9 +228,9 @@ def as_member(instance: Instance) -> Member:
 def _choose_name(table: SourceTable, wanted: str | None) -> str:
     name = (wanted if wanted is not None else f"{table.schema}_{table.name}").rstrip()
     if len(name) > MAX_NAME_LENGTH:
-        raise InstanceNameTooLong(name, MAX_NAME_LENGTH)
+        raise errors.InstanceNameTooLong(name, MAX_NAME_LENGTH)
     if _NAME.fullmatch(name) is None:
-        raise InstanceNameInvalid(name)
+        raise errors.InstanceNameInvalid(name)
     return name
 
 
@@ -267,35 +240,35 @@ def _choose_columns(table: SourceTable, wanted: tuple[str, ...] | None, key: Row
     known = {column.name for column in table.columns}
     for place, name in enumerate(wanted):
         if name not in known:
-            raise ColumnUnknown(table.qualified_name, name)
+            raise errors.ColumnUnknown(table.qualified_name, name)
         if name in wanted[:place]:
-            raise ColumnListedTwice(table.qualified_name, name)
+            raise errors.ColumnListedTwice(table.qualified_name, name)
     for name in key.columns:
         if name not in wanted:
-            raise KeyColumnMissing(table.qualified_name, name)
+            raise errors.KeyColumnMissing(table.qualified_name, name)
     return tuple(column for column in table.columns if column.name in wanted)
 
 
 def _require_free_names(table: SourceTable, columns: Iterable[SourceColumn]) -> None:
     for column in columns:
         if column.name.lower() in RESERVED_NAMES:
-            raise ColumnNameReserved(table.qualified_name, column.name)
+            raise errors.ColumnNameReserved(table.qualified_name, column.name)
 
 
 def _require_capturable(table: SourceTable) -> None:
     if table.schema in _SYSTEM_SCHEMAS:
-        raise SystemTable(table.qualified_name)
+        raise errors.SystemTable(table.qualified_name)
     if table.kind not in (TableKind.ORDINARY, TableKind.PARTITIONED):
-        raise TableNotCapturable(table.qualified_name, table.kind.value)
+        raise errors.TableNotCapturable(table.qualified_name, table.kind.value)
     for partition in table.row_holders:
         if partition.kind is not TableKind.ORDINARY:
-            raise PartitionNotCapturable(table.qualified_name, partition.qualified_name, partition.kind.value)
+            raise errors.PartitionNotCapturable(table.qualified_name, partition.qualified_name, partition.kind.value)
 
 
 def _require_loggable(table: SourceTable, before_images: BeforeImages) -> None:
     for column in table.columns:
         if column.is_virtual and before_images is BeforeImages.FULL:
-            raise VirtualColumnUnloggable(table.qualified_name, column.name)
+            raise errors.VirtualColumnUnloggable(table.qualified_name, column.name)
 
 
 # Instances that are made for targets that follow columns: which they are, and which others have taken the place of.
@@ -304,23 +277,23 @@ def _require_loggable(table: SourceTable, before_images: BeforeImages) -> None:
 
 def list_followed(connection: Connection) -> frozenset[str]:
     """Return the member ids of these instances."""
-    return frozenset(connection.execute(select(followed_instances.c.member_id)).scalars())
+    return frozenset(connection.execute(select(definitions.followed_instances.c.member_id)).scalars())
 
 
 def mark_steps(member_id: str) -> Sequence[Executable]:
     """Return the step that makes a new instance one of them."""
-    return [insert(followed_instances).values(member_id=member_id)]
+    return [insert(definitions.followed_instances).values(member_id=member_id)]
 
 
-def list_superseded(connection: Connection) -> tuple[EnabledTable, ...]:
+def list_superseded(connection: Connection) -> tuple[definitions.EnabledTable, ...]:
     """Return those of them that no consumer has any more, while one has a later one of the same table."""
     own, later, own_mark, later_mark = (
-        change_tables.alias(),
-        change_tables.alias(),
-        followed_instances.alias(),
-        followed_instances.alias(),
+        definitions.change_tables.alias(),
+        definitions.change_tables.alias(),
+        definitions.followed_instances.alias(),
+        definitions.followed_instances.alias(),
     )
-    consumed, consumed_later = consumer_instances.alias(), consumer_instances.alias()
+    consumed, consumed_later = definitions.consumer_instances.alias(), definitions.consumer_instances.alias()
     query = (
         select(own.c.member_id)
         .join(own_mark, own_mark.c.member_id == own.c.member_id)
@@ -335,4 +308,4 @@ def list_superseded(connection: Connection) -> tuple[EnabledTable, ...]:
         )
     )
     found = set(connection.execute(query).scalars())
-    return tuple(one for one in list_enabled(connection) if one.member_id in found)
+    return tuple(one for one in definitions.list_enabled(connection) if one.member_id in found)

@@ -48,6 +48,8 @@ class LostKeys:
     def announce(self) -> None:
         """Announce the keys that were lost since the last look. Raises `DatabaseNotEnabled`, and as statements do."""
         with translated(), self._engine.connect() as connection:
+            # The source says which keys are lost now, the lake which of them capture has read: only the others are
+            # announced.
             found = {str(member_id): int(source_id) for member_id, source_id in connection.execute(text(_LOST))}
             lost = {member_id: found[member_id] for member_id in found.keys() - self._announced}
             lake = read_source(connection, self._database).lake if lost else None
@@ -62,6 +64,8 @@ class LostKeys:
         self._announced |= lost.keys()
 
 
+# A deferrable index is no key: until its transaction ends, two rows may have one value. Neither is one of expressions,
+# or of a part of the rows.
 _LOST = """
 select t.member_id, t.source_object_id
 from cdc.change_tables t
@@ -103,6 +107,7 @@ def join_new_tables(engine: Engine, database: str) -> tuple[TableOutcome, ...]:
     """
     with translated(), engine.connect() as connection:
         rules = list_rules(connection)
+    # Most databases have no rules: without a transaction that writes, their log does not move.
     if not rules:
         return ()
     with translated(), engine.begin() as connection:

@@ -7,29 +7,9 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, Executable
 
+from rowtide.cdc import definitions
 from rowtide.cdc.access import plan_gating_role
-from rowtide.cdc.definitions import (
-    EnabledTable,
-    forget_step,
-    list_enabled,
-    own_steps,
-    read_captured_columns,
-    read_own,
-    record_steps,
-    require_complete,
-)
-from rowtide.cdc.enabling.instances import (
-    as_member,
-    choose_key,
-    decide_net_changes,
-    define_instance,
-    find_problem,
-    list_followed,
-    mark_steps,
-    require_distinct_names,
-    require_room,
-    require_same_key,
-)
+from rowtide.cdc.enabling import instances
 from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.jobs.definitions import first_table_steps, last_table_steps
@@ -77,7 +57,7 @@ def refusal_steps(table: SourceTable, instance: Instance) -> list[Executable]:
     return [*refusing, *partition_truncates.refuse_steps(table, instance.member_id, way_out)]
 
 
-def allowance_steps(connection: Connection, enabled: EnabledTable) -> list[Executable]:
+def allowance_steps(connection: Connection, enabled: definitions.EnabledTable) -> list[Executable]:
     """Undo `refusal_steps`, also those of a build that had all its triggers in schema cdc."""
     names = [_trigger_name(enabled.member_id, when) for when in ("before", "after")]
     return [
@@ -104,9 +84,9 @@ def plan_enable_table(
     `is_followed`: it is made for targets that follow columns. Raises errors of `cdc.instances` and `cdc.access`, and
     `DefinitionsIncomplete`, `GrantMissing`.
     """
-    require_complete(connection)
+    definitions.require_complete(connection)
     require_table_owner(connection, table)
-    enabled, followed = list_enabled(connection), list_followed(connection)
+    enabled, followed = definitions.list_enabled(connection), instances.list_followed(connection)
     counted = [other for other in enabled if (other.member_id in followed) is is_followed]
     instance = define_beside(table, request, enabled, counted)
     lock = membership.lock_steps(table)
@@ -117,8 +97,8 @@ def plan_enable_table(
         *lock,
         *first_table_steps(connection),
         *_begin_steps(connection, source, table, instance),
-        *own_steps(instance.member_id, request.widened),
-        *(mark_steps(instance.member_id) if is_followed else ()),
+        *definitions.own_steps(instance.member_id, request.widened),
+        *(instances.mark_steps(instance.member_id) if is_followed else ()),
         *(_snapshot_steps(instance, request.rows_per_second) if request.snapshot else ()),
     ]
     return instance, steps
@@ -127,18 +107,18 @@ def plan_enable_table(
 def define_beside(
     table: SourceTable,
     request: InstanceRequest,
-    enabled: Sequence[EnabledTable],
-    counted: Sequence[EnabledTable] | None = None,
+    enabled: Sequence[definitions.EnabledTable],
+    counted: Sequence[definitions.EnabledTable] | None = None,
 ) -> Instance:
     """Return the definition of a new instance beside those that are enabled. Raises errors of `cdc.instances`.
 
     `counted` are those that count for the limit of a table, by default all.
     """
-    instance = define_instance(table, request, str(uuid.uuid4()))
-    require_room(instance, enabled, counted)
-    require_distinct_names(table, enabled)
+    instance = instances.define_instance(table, request, str(uuid.uuid4()))
+    instances.require_room(instance, enabled, counted)
+    instances.require_distinct_names(table, enabled)
     if table.identity != membership.FULL_IDENTITY:
-        require_same_key(instance, enabled)
+        instances.require_same_key(instance, enabled)
     return instance
 
 
@@ -154,7 +134,9 @@ def plan_disable_table(
     return _release_steps(connection, source, _choose_instances(connection, table_name, capture_instance))
 
 
-def plan_disable_briefly(connection: Connection, source: SourceDefinition, enabled: EnabledTable) -> list[Executable]:
+def plan_disable_briefly(
+    connection: Connection, source: SourceDefinition, enabled: definitions.EnabledTable
+) -> list[Executable]:
     """Return the steps that disable one of several instances, without a wait that users of its table would notice."""
     table = find_by_id(connection, enabled.source_id)
     lock = lock_briefly_steps(table, LockMode.SHARE_ROW_EXCLUSIVE) if table is not None else []
@@ -163,11 +145,13 @@ def plan_disable_briefly(connection: Connection, source: SourceDefinition, enabl
 
 def plan_release_table(connection: Connection, source: SourceDefinition, source_id: int) -> list[Executable]:
     """Return the steps that disable every instance of the table with this oid."""
-    matching = [enabled for enabled in list_enabled(connection) if enabled.source_id == source_id]
+    matching = [enabled for enabled in definitions.list_enabled(connection) if enabled.source_id == source_id]
     return _release_steps(connection, source, matching)
 
 
-def plan_announce_again(connection: Connection, source: SourceDefinition, enabled: EnabledTable) -> list[Executable]:
+def plan_announce_again(
+    connection: Connection, source: SourceDefinition, enabled: definitions.EnabledTable
+) -> list[Executable]:
     """Return the steps that announce an instance in a new log; a dropped table loses its instances.
 
     An instance whose columns are unchanged keeps its member id, and so its change table; otherwise it starts again.
@@ -175,20 +159,20 @@ def plan_announce_again(connection: Connection, source: SourceDefinition, enable
     table = find_by_id(connection, enabled.source_id)
     if table is None:
         return _release_steps(connection, source, [enabled])
-    recorded = read_captured_columns(connection, enabled.member_id)
+    recorded = definitions.read_captured_columns(connection, enabled.member_id)
     present = {column.number: (column.name, column.type_text) for column in table.columns}
     columns = tuple(present[number][0] for number in recorded if number in present)
     is_same = all(present.get(number) == column for number, column in recorded.items())
     member_id = enabled.member_id if is_same else str(uuid.uuid4())
-    instance = define_instance(table, repeat_request(table, enabled, columns), member_id)
+    instance = instances.define_instance(table, repeat_request(table, enabled, columns), member_id)
     return [
         *membership.lock_steps(table),
         membership.unregister_step(enabled.member_id),
-        forget_step(enabled.member_id),
+        definitions.forget_step(enabled.member_id),
         *allowance_steps(connection, enabled),
         *_begin_steps(connection, source, table, instance),
-        *own_steps(member_id, read_own(connection, enabled.member_id)),
-        *(mark_steps(member_id) if enabled.member_id in list_followed(connection) else ()),
+        *definitions.own_steps(member_id, definitions.read_own(connection, enabled.member_id)),
+        *(instances.mark_steps(member_id) if enabled.member_id in instances.list_followed(connection) else ()),
         # Changes of the gap are in no change table: as of later LSNs the table is known by another copy only.
         *(_snapshot_steps(instance) if has_snapshot(connection, enabled.member_id) else ()),
     ]
@@ -203,7 +187,7 @@ def _begin_steps(
     connection: Connection, source: SourceDefinition, table: SourceTable, instance: Instance
 ) -> list[Executable]:
     """Return the steps that add an instance to the log and the catalogue; its table is locked."""
-    member = as_member(instance)
+    member = instances.as_member(instance)
     join = membership.join_steps(
         source,
         table,
@@ -212,20 +196,25 @@ def _begin_steps(
         publishing=read_publishing(connection, source, table.source_id),
         key_index=find_key_index(table, instance),
     )
-    return [*join, *record_steps(instance), *refusal_steps(table, instance), membership.announce_enabled(member)]
+    return [
+        *join,
+        *definitions.record_steps(instance),
+        *refusal_steps(table, instance),
+        membership.announce_enabled(member),
+    ]
 
 
 def repeat_request(
-    table: SourceTable, enabled: EnabledTable, columns: tuple[str, ...] | None = None
+    table: SourceTable, enabled: definitions.EnabledTable, columns: tuple[str, ...] | None = None
 ) -> InstanceRequest:
     """Request an instance as it was, by default with all columns of its table.
 
     Without the index and net changes if the table no longer allows them.
     """
     index = table.find_index(enabled.index_name)
-    is_usable = index is not None and index.is_valid and find_problem(table, index) is None
+    is_usable = index is not None and index.is_valid and instances.find_problem(table, index) is None
     index_name = enabled.index_name if is_usable else None
-    key = choose_key(table, index_name)
+    key = instances.choose_key(table, index_name)
     return InstanceRequest(
         capture_instance=enabled.capture_instance,
         columns=columns,
@@ -233,19 +222,19 @@ def repeat_request(
         before_images=enabled.before_images,
         role_name=enabled.role_name,
         index_name=index_name,
-        supports_net_changes=enabled.supports_net_changes and decide_net_changes(table, key, None),
+        supports_net_changes=enabled.supports_net_changes and instances.decide_net_changes(table, key, None),
     )
 
 
 def _release_steps(
-    connection: Connection, source: SourceDefinition, chosen: Sequence[EnabledTable]
+    connection: Connection, source: SourceDefinition, chosen: Sequence[definitions.EnabledTable]
 ) -> list[Executable]:
     """All `chosen` are instances of one table, which may have been dropped in the meantime."""
     source_id = chosen[0].source_id
     table = find_by_id(connection, source_id)
     steps = membership.lock_steps(table)
     for enabled in chosen:
-        steps += [membership.unregister_step(enabled.member_id), forget_step(enabled.member_id)]
+        steps += [membership.unregister_step(enabled.member_id), definitions.forget_step(enabled.member_id)]
         steps += allowance_steps(connection, enabled)
     if membership.count_members(connection, source_id) == len(chosen):
         identities = membership.earlier_identities(connection, source_id)
@@ -254,8 +243,10 @@ def _release_steps(
     return steps + [membership.announce_disabled(enabled.member_id) for enabled in chosen]
 
 
-def _choose_instances(connection: Connection, table_name: str, capture_instance: str | None) -> Sequence[EnabledTable]:
-    enabled = list_enabled(connection)
+def _choose_instances(
+    connection: Connection, table_name: str, capture_instance: str | None
+) -> Sequence[definitions.EnabledTable]:
+    enabled = definitions.list_enabled(connection)
     if capture_instance is not None:
         named = [other for other in enabled if other.capture_instance == capture_instance]
         if not named:

@@ -9,24 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Connection,
-    DateTime,
-    Executable,
-    Identity,
-    Integer,
-    Table,
-    Text,
-    delete,
-    exists,
-    func,
-    insert as insert_run,
-    select,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from rowtide.agents.runs import PastError, RunOutcome
@@ -220,43 +203,43 @@ _LIMITS: dict[str, tuple[int, int, Callable[[int], RowtideError]]] = {
 }
 
 
-cdc_jobs = Table(
+cdc_jobs = sa.Table(
     "cdc_jobs",
     metadata,
-    Column("job_id", Text, primary_key=True),
-    Column("job_type", Text, nullable=False, unique=True),
-    Column("job_name", Text, nullable=False),
-    Column("maxtrans", Integer, comment="transactions per scan; null: no limit"),
-    Column("maxscans", Integer, comment="scans per round; null: no limit"),
-    Column("continuous", Boolean),
-    Column("pollinginterval", BigInteger, comment="seconds between rounds; null: as needed"),
-    Column("retention", BigInteger, comment="minutes"),
-    Column("threshold", BigInteger, comment="SQL Server's; rows go with their files"),
-    Column("schedule", Text, comment="as in a crontab; null: with the agent"),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    sa.Column("job_id", sa.Text, primary_key=True),
+    sa.Column("job_type", sa.Text, nullable=False, unique=True),
+    sa.Column("job_name", sa.Text, nullable=False),
+    sa.Column("maxtrans", sa.Integer, comment="transactions per scan; null: no limit"),
+    sa.Column("maxscans", sa.Integer, comment="scans per round; null: no limit"),
+    sa.Column("continuous", sa.Boolean),
+    sa.Column("pollinginterval", sa.BigInteger, comment="seconds between rounds; null: as needed"),
+    sa.Column("retention", sa.BigInteger, comment="minutes"),
+    sa.Column("threshold", sa.BigInteger, comment="SQL Server's; rows go with their files"),
+    sa.Column("schedule", sa.Text, comment="as in a crontab; null: with the agent"),
+    sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
 )
 
-job_requests = Table(
+job_requests = sa.Table(
     "job_requests",
     metadata,
-    Column("request_id", BigInteger, Identity(), primary_key=True),
-    Column("job_type", Text, nullable=False),
-    Column("action", Text, nullable=False, comment="start or stop"),
-    Column("requested_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
-    Column("requested_by", Text, nullable=False, server_default=func.current_user()),
+    sa.Column("request_id", sa.BigInteger, sa.Identity(), primary_key=True),
+    sa.Column("job_type", sa.Text, nullable=False),
+    sa.Column("action", sa.Text, nullable=False, comment="start or stop"),
+    sa.Column("requested_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.Column("requested_by", sa.Text, nullable=False, server_default=sa.func.current_user()),
 )
 
-job_history = Table(
+job_history = sa.Table(
     "job_history",
     metadata,
-    Column("run_id", BigInteger, Identity(), primary_key=True),
-    Column("job_type", Text, nullable=False),
-    Column("started_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
-    Column("ended_at", DateTime(timezone=True)),
-    Column("outcome", Text, nullable=False),
-    Column("retries", Integer, nullable=False, server_default="0"),
-    Column("message", Text),
-    Column("agent", Text, nullable=False, comment="the host and process that ran it"),
+    sa.Column("run_id", sa.BigInteger, sa.Identity(), primary_key=True),
+    sa.Column("job_type", sa.Text, nullable=False),
+    sa.Column("started_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.Column("ended_at", sa.DateTime(timezone=True)),
+    sa.Column("outcome", sa.Text, nullable=False),
+    sa.Column("retries", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("message", sa.Text),
+    sa.Column("agent", sa.Text, nullable=False, comment="the host and process that ran it"),
 )
 
 
@@ -274,14 +257,14 @@ class Job:
 _PARAMETERS = tuple(field.name for field in fields(JobParameters))
 
 
-def first_table_steps(connection: Connection) -> list[Executable]:
+def first_table_steps(connection: sa.Connection) -> list[sa.Executable]:
     """Return the steps that create the jobs with the first table. Existing jobs are unchanged."""
     if _has_instances(connection):
         return []
     return [insert_step(job_type, DEFAULTS[job_type]).on_conflict_do_nothing() for job_type in JobType]
 
 
-def complete(connection: Connection) -> None:
+def complete(connection: sa.Connection) -> None:
     """Create the tables of schema `cdc` that were dropped, and with theirs the jobs."""
     missing = find_missing(connection)
     had_none = cdc_jobs.name in missing
@@ -293,7 +276,7 @@ def complete(connection: Connection) -> None:
             connection.execute(insert_step(job_type, DEFAULTS[job_type]))
 
 
-def last_table_steps(connection: Connection) -> list[Executable]:
+def last_table_steps(connection: sa.Connection) -> list[sa.Executable]:
     """Return the step that removes the jobs if no instance is left, and no rule for new tables.
 
     What is removed without a number may lack their tables.
@@ -301,35 +284,35 @@ def last_table_steps(connection: Connection) -> list[Executable]:
     missing = find_missing(connection)
     if cdc_jobs.name in missing:
         return []
-    is_last = ~exists(select(change_tables.c.object_id))
+    is_last = ~sa.exists(sa.select(change_tables.c.object_id))
     if table_rules.name not in missing:
-        is_last &= ~exists(select(table_rules.c.rule_name))
-    return [delete(cdc_jobs).where(is_last)]
+        is_last &= ~sa.exists(sa.select(table_rules.c.rule_name))
+    return [sa.delete(cdc_jobs).where(is_last)]
 
 
 def insert_step(job_type: JobType, parameters: JobParameters) -> Insert:
     """Return the statement that adds a job."""
     values = {name: getattr(parameters, name) for name in _PARAMETERS}
-    job_name = func.concat("cdc.", func.current_database(), f"_{job_type}")
+    job_name = sa.func.concat("cdc.", sa.func.current_database(), f"_{job_type}")
     return insert(cdc_jobs).values(job_id=str(uuid.uuid4()), job_type=job_type.value, job_name=job_name, **values)
 
 
-def update_job(connection: Connection, job_type: JobType, parameters: JobParameters) -> None:
+def update_job(connection: sa.Connection, job_type: JobType, parameters: JobParameters) -> None:
     """Set a job's parameters."""
     values = {name: getattr(parameters, name) for name in _PARAMETERS}
-    connection.execute(update(cdc_jobs).where(cdc_jobs.c.job_type == job_type.value).values(**values))
+    connection.execute(sa.update(cdc_jobs).where(cdc_jobs.c.job_type == job_type.value).values(**values))
 
 
-def delete_job(connection: Connection, job_type: JobType) -> None:
+def delete_job(connection: sa.Connection, job_type: JobType) -> None:
     """Remove a job; its history stays."""
-    connection.execute(delete(cdc_jobs).where(cdc_jobs.c.job_type == job_type.value))
+    connection.execute(sa.delete(cdc_jobs).where(cdc_jobs.c.job_type == job_type.value))
 
 
-def read_jobs(connection: Connection, *, for_update: bool = False) -> dict[JobType, Job]:
+def read_jobs(connection: sa.Connection, *, for_update: bool = False) -> dict[JobType, Job]:
     """Return the jobs of the database, capture first."""
     columns = cdc_jobs.c
     parameters = [columns[name] for name in _PARAMETERS]
-    query = select(columns.job_id, columns.job_type, columns.job_name, columns.created_at, *parameters)
+    query = sa.select(columns.job_id, columns.job_type, columns.job_name, columns.created_at, *parameters)
     rows = connection.execute(query.with_for_update() if for_update else query).all()
     jobs = [
         Job(
@@ -344,8 +327,8 @@ def read_jobs(connection: Connection, *, for_update: bool = False) -> dict[JobTy
     return {job.job_type: job for job in sorted(jobs, key=lambda job: job.job_type)}
 
 
-def _has_instances(connection: Connection) -> bool:
-    return bool(connection.execute(select(exists(select(change_tables.c.object_id)))).scalar_one())
+def _has_instances(connection: sa.Connection) -> bool:
+    return bool(connection.execute(sa.select(sa.exists(sa.select(change_tables.c.object_id)))).scalar_one())
 
 
 KEPT_RUNS = 100
@@ -366,11 +349,13 @@ class HistoricRun:
 
 
 def list_runs(
-    connection: Connection, job_type: JobType | None = None, *, limit: int | None = None
+    connection: sa.Connection, job_type: JobType | None = None, *, limit: int | None = None
 ) -> tuple[HistoricRun, ...]:
     """Return the runs of a job, or of all, newest first, up to a limit."""
     columns = job_history.c
-    query = select(*(columns[field.name] for field in fields(HistoricRun))).order_by(columns.run_id.desc()).limit(limit)
+    query = (
+        sa.select(*(columns[field.name] for field in fields(HistoricRun))).order_by(columns.run_id.desc()).limit(limit)
+    )
     if job_type is not None:
         query = query.where(columns.job_type == job_type.value)
     return tuple(
@@ -379,12 +364,12 @@ def list_runs(
     )
 
 
-def find_last_run(connection: Connection, job_type: JobType) -> HistoricRun | None:
+def find_last_run(connection: sa.Connection, job_type: JobType) -> HistoricRun | None:
     """Return the newest run of a job, None if it never ran."""
     return next(iter(list_runs(connection, job_type, limit=1)), None)
 
 
-def find_failure(connection: Connection, job_type: JobType) -> PastError | None:
+def find_failure(connection: sa.Connection, job_type: JobType) -> PastError | None:
     """Return how the newest run of a job has failed, None where it has not."""
     run = find_last_run(connection, job_type)
     if run is None or run.outcome is not RunOutcome.FAILED or run.ended_at is None:
@@ -392,31 +377,31 @@ def find_failure(connection: Connection, job_type: JobType) -> PastError | None:
     return PastError(run.ended_at, run.message or "an error")
 
 
-def record_start(connection: Connection, job_type: JobType, agent: str) -> int:
+def record_start(connection: sa.Connection, job_type: JobType, agent: str) -> int:
     """Record that a run begins, and return its number; the oldest of the job's runs are deleted."""
     columns = job_history.c
     values = {"job_type": job_type.value, "outcome": RunOutcome.RUNNING.value, "agent": agent}
-    run_id = int(connection.execute(insert_run(job_history).values(**values).returning(columns.run_id)).scalar_one())
+    run_id = int(connection.execute(sa.insert(job_history).values(**values).returning(columns.run_id)).scalar_one())
     of_job = columns.job_type == job_type.value
-    kept = select(columns.run_id).where(of_job).order_by(columns.run_id.desc()).limit(KEPT_RUNS)
-    connection.execute(delete(job_history).where(of_job, columns.run_id.not_in(kept)))
+    kept = sa.select(columns.run_id).where(of_job).order_by(columns.run_id.desc()).limit(KEPT_RUNS)
+    connection.execute(sa.delete(job_history).where(of_job, columns.run_id.not_in(kept)))
     return run_id
 
 
-def record_retries(connection: Connection, run_id: int, retries: int, message: str) -> None:
+def record_retries(connection: sa.Connection, run_id: int, retries: int, message: str) -> None:
     """Record the number of a run's retries, and the last reason."""
     is_it = job_history.c.run_id == run_id
-    connection.execute(update(job_history).where(is_it).values(retries=retries, message=message))
+    connection.execute(sa.update(job_history).where(is_it).values(retries=retries, message=message))
 
 
-def record_end(connection: Connection, run_id: int, outcome: RunOutcome, retries: int, message: str) -> None:
+def record_end(connection: sa.Connection, run_id: int, outcome: RunOutcome, retries: int, message: str) -> None:
     """Record the end of a run."""
-    values = {"ended_at": func.now(), "outcome": outcome.value, "retries": retries, "message": message}
-    connection.execute(update(job_history).where(job_history.c.run_id == run_id).values(**values))
+    values = {"ended_at": sa.func.now(), "outcome": outcome.value, "retries": retries, "message": message}
+    connection.execute(sa.update(job_history).where(job_history.c.run_id == run_id).values(**values))
 
 
-def record_lost(connection: Connection) -> None:
+def record_lost(connection: sa.Connection) -> None:
     """Record runs of an agent that is gone as lost; for an agent that begins, holding the agent's lease."""
     is_open = job_history.c.ended_at.is_(None)
-    values = {"ended_at": func.now(), "outcome": RunOutcome.LOST.value}
-    connection.execute(update(job_history).where(is_open).values(**values))
+    values = {"ended_at": sa.func.now(), "outcome": RunOutcome.LOST.value}
+    connection.execute(sa.update(job_history).where(is_open).values(**values))

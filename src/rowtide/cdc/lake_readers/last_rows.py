@@ -15,16 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.instances import (
-    DELETE,
-    INSERT,
-    TRUNCATE,
-    UPDATE_AFTER,
-    CapturedColumn,
-    Instance,
-    column_type,
-    mask_length,
-)
+from rowtide.cdc import instances
 from rowtide.cdc.lake_readers.bits import EXACT, Bits, KeyBits, kernels, pack_rows, read_exact_texts
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, Completions, stream_parts
 from rowtide.cdc.lake_readers.grouping import KeyGroup
@@ -39,7 +30,7 @@ MASK_PART = 8
 """The number of a mask's bytes that are one number."""
 
 _OPERATION_BITS = 3
-_STANDING = (DELETE, INSERT, UPDATE_AFTER)
+_STANDING = (instances.DELETE, instances.INSERT, instances.UPDATE_AFTER)
 _SLICE_BYTES = 64 * 1024 * 1024
 """The size in memory of the rows from which keys take values."""
 
@@ -93,8 +84,8 @@ class StandingRows:
     ) -> StandingRows:
         """Find the last truncate. Raises as `ChangeTable.stream`."""
         last = None
-        truncates = [(part.table, part.of(TRUNCATE)) for part in parts]
-        if any(table.may_have(part, TRUNCATE) for table, part in truncates):
+        truncates = [(part.table, part.of(instances.TRUNCATE)) for part in parts]
+        if any(table.may_have(part, instances.TRUNCATE) for table, part in truncates):
             for rows in stream_parts(truncates, ORDER):
                 if rows.num_rows:
                     last = rows.column(LSN)[-1].as_py(), rows.column(SEQVAL)[-1].as_py()
@@ -151,7 +142,7 @@ class Completed:
 class LastRows:
     """The last rows of keys; `columns`, `ORDER` among them, are wanted of them. `has_masks`: so are updated columns."""
 
-    instance: Instance
+    instance: instances.Instance
     rows: StandingRows
     columns: Sequence[str]
     has_masks: bool = False
@@ -164,7 +155,7 @@ class LastRows:
     @property
     def mask_parts(self) -> range:
         """Where the parts of an update mask begin."""
-        return range(0, mask_length(len(self.instance.columns)) if self.has_masks else 0, MASK_PART)
+        return range(0, instances.mask_length(len(self.instance.columns)) if self.has_masks else 0, MASK_PART)
 
     @property
     def fillable(self) -> list[int]:
@@ -183,11 +174,11 @@ class LastRows:
             begin += batch.num_rows
             columns = [pa.array(places), *key_values(instance, batch)]
             if parts := self.mask_parts:
-                columns += _mask_numbers(batch.column(MASK), parts, mask_length(len(instance.columns)))
+                columns += _mask_numbers(batch.column(MASK), parts, instances.mask_length(len(instance.columns)))
             if fillable := self.fillable:
                 is_absent = Bits(batch.column(ABSENT), len(instance.columns))
                 # An insert ends the search for a value: rows of the key from before it were of another row.
-                columns += [pa.array((operations == INSERT) | ~is_absent.of(ordinal)) for ordinal in fillable]
+                columns += [pa.array((operations == instances.INSERT) | ~is_absent.of(ordinal)) for ordinal in fillable]
             yield columns
 
     def read(self, groups: Iterator[KeyGroup]) -> Iterator[Completed]:
@@ -248,36 +239,36 @@ class LastRows:
         return {**taken, ABSENT: as_binary(masks, np.asarray(~masks.any(axis=1))), EXACT: exact.as_maps()}
 
 
-def fillable_ordinals(instance: Instance) -> list[int]:
+def fillable_ordinals(instance: instances.Instance) -> list[int]:
     """Return the ordinals of the columns whose values the log may leave out."""
     if not instance.may_lack_values:
         return []
     return [ordinal for ordinal, column in enumerate(instance.columns, 1) if column.index_ordinal is None]
 
 
-def key_columns(instance: Instance) -> list[str]:
+def key_columns(instance: instances.Instance) -> list[str]:
     """Return the columns of a change table that identify rows."""
     keys = [column for _, column in _numbered_keys(instance)]
-    needs_texts = not all(column_type(instance, column).holds_all for column in keys)
+    needs_texts = not all(instances.column_type(instance, column).holds_all for column in keys)
     return [*(column.lake_name for column in keys), *([EXACT] if needs_texts else [])]
 
 
-def key_names(instance: Instance) -> list[str]:
+def key_names(instance: instances.Instance) -> list[str]:
     """Return names for `key_values`."""
     names = []
     for ordinal, column in _numbered_keys(instance):
         names.append(f"key_{ordinal}")
-        if not column_type(instance, column).holds_all:
+        if not instances.column_type(instance, column).holds_all:
             names.append(f"exact_{ordinal}")
     return names
 
 
-def key_values(instance: Instance, batch: pa.RecordBatch) -> Iterator[Any]:
+def key_values(instance: instances.Instance, batch: pa.RecordBatch) -> Iterator[Any]:
     """Yield what identifies a key: its values, and the exact texts of those that their types cannot hold."""
     texts: dict[int, Any] | None = None
     for ordinal, column in _numbered_keys(instance):
         yield comparable(batch.column(column.lake_name))
-        if not column_type(instance, column).holds_all:
+        if not instances.column_type(instance, column).holds_all:
             texts = exact_columns(batch) if texts is None else texts
             yield texts.get(ordinal, pa.nulls(batch.num_rows, pa.string()))
 
@@ -288,7 +279,7 @@ def exact_columns(batch: pa.RecordBatch) -> dict[int, Any]:
     return {ordinal: found.put_into(nothing) for ordinal, found in read_exact_texts(batch.column(EXACT)).items()}
 
 
-def _numbered_keys(instance: Instance) -> list[tuple[int, CapturedColumn]]:
+def _numbered_keys(instance: instances.Instance) -> list[tuple[int, instances.CapturedColumn]]:
     return [(ordinal, one) for ordinal, one in enumerate(instance.columns, 1) if one.index_ordinal is not None]
 
 

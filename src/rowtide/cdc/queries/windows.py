@@ -14,17 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.cdc.ddl.history import ListedChange, read_history
+from rowtide.cdc.errors import querying as errors
 from rowtide.cdc.errors.capturing import LakeUnknown
-from rowtide.cdc.errors.querying import (
-    InstanceUnknown,
-    KeyLost,
-    LsnOutOfRange,
-    NetChangesUnsupported,
-    RangeOverGap,
-    TimeOutOfRange,
-    UnknownRowFilter,
-    UnknownTimeOperator,
-)
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import (
     CLOCK_MARGIN,
@@ -103,7 +94,7 @@ class PublishedLake:
         published, instances = self.get_published_instances()
         recorded = instances.get(capture_instance)
         if recorded is None or recorded.state != ENABLED:
-            raise InstanceUnknown(capture_instance)
+            raise errors.InstanceUnknown(capture_instance)
         return recorded, published.lsn if published.lsn is not None else recorded.lsn
 
     def _published(self) -> LakePublication:
@@ -151,7 +142,7 @@ def open_window(
     if table is None or recorded.instance.member_id != known.instance.member_id:
         require_table(change_table_path(lake.lake, name))
         # Disabled since it was read.
-        raise InstanceUnknown(name)
+        raise errors.InstanceUnknown(name)
     return InstanceWindow(recorded.instance.for_readers(), table, *_require_valid(recorded, asked, high))
 
 
@@ -165,7 +156,7 @@ def choose_option(option: str, options: Iterable[str]) -> str:
     """Return a row filter option as it is documented. Raises `UnknownRowFilter`."""
     chosen = option.strip().lower()
     if chosen not in options:
-        raise UnknownRowFilter(option, ", ".join(options))
+        raise errors.UnknownRowFilter(option, ", ".join(options))
     return chosen
 
 
@@ -173,7 +164,7 @@ def require_net_changes(instance: Instance, at: CommitLsn | None = None) -> None
     """Raise `NetChangesUnsupported` unless an instance supports net changes, and `KeyLost` if not up to an LSN."""
     if not instance.supports_net_changes:
         table = f"{instance.source_schema}.{instance.source_table}"
-        raise NetChangesUnsupported(instance.capture_instance, table)
+        raise errors.NetChangesUnsupported(instance.capture_instance, table)
     if at is not None:
         require_key(instance, at)
 
@@ -184,7 +175,7 @@ def require_key(instance: Instance, at: CommitLsn) -> None:
         lost_at = CommitLsn(instance.key_lost_at)
         names = ", ".join(column.name for column in instance.index_columns)
         table = f"{instance.source_schema}.{instance.source_table}"
-        raise KeyLost(instance.capture_instance, names, str(lost_at), table, str(lost_at.decrement()))
+        raise errors.KeyLost(instance.capture_instance, names, str(lost_at), table, str(lost_at.decrement()))
 
 
 def _require_valid(recorded: RecordedInstance, asked: RequestedRange, high: CommitLsn) -> tuple[CommitLsn, CommitLsn]:
@@ -196,7 +187,7 @@ def _require_valid(recorded: RecordedInstance, asked: RequestedRange, high: Comm
     if recorded.lsn <= from_lsn <= to_lsn <= high:
         _require_whole(recorded, from_lsn, to_lsn)
         return from_lsn, to_lsn
-    raise LsnOutOfRange(
+    raise errors.LsnOutOfRange(
         instance=recorded.instance.capture_instance,
         from_lsn=str(from_lsn),
         to_lsn=str(to_lsn),
@@ -210,7 +201,7 @@ def _require_whole(recorded: RecordedInstance, from_lsn: CommitLsn, to_lsn: Comm
     """Raise `RangeOverGap` if the changes of a transaction in [from, to] are missing."""
     for missing in recorded.missing:
         if from_lsn <= missing.lsn <= to_lsn:
-            raise RangeOverGap(
+            raise errors.RangeOverGap(
                 instance=recorded.instance.capture_instance,
                 from_lsn=str(from_lsn),
                 to_lsn=str(to_lsn),
@@ -265,7 +256,7 @@ class LsnTimes:
         """Return the LSN next to a time, None if there is none. Raises `UnknownTimeOperator`."""
         found = TIME_OPERATORS.get(relational_operator.strip().lower())
         if found is None:
-            raise UnknownTimeOperator(relational_operator, ", ".join(TIME_OPERATORS))
+            raise errors.UnknownTimeOperator(relational_operator, ", ".join(TIME_OPERATORS))
         end, comparison = found
         lsn = _extreme(end, (_lsns(rows, comparison, time) for rows in self._published()))
         return CommitLsn(lsn) if lsn is not None else None
@@ -342,7 +333,7 @@ class LsnTimes:
         last = ends[-1]
         if lsn is None or last is None or _as_utc(time) > last:
             shown = [end.isoformat() if end is not None else "-" for end in ends]
-            raise TimeOutOfRange(capture_instance, _as_utc(time).isoformat(), *shown)
+            raise errors.TimeOutOfRange(capture_instance, _as_utc(time).isoformat(), *shown)
         return CommitLsn(lsn)
 
     def _last_end(self, low: int | None, high: int | None) -> datetime | None:

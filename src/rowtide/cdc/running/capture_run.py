@@ -153,12 +153,12 @@ class _Run:
                 system_tables, SharedLease(lake_lease.for_thread(lease.verifier())), upkeep
             )
             copying = stack.enter_context(snapshots.running()) if self._context.copies_tables else None
+            widening = Widening(self._widened_setting(lease.connection), self._context.watchers.on_widened)
             capture = Capture(
                 system_tables,
                 store,
                 lake_lease,
-                options=CycleOptions(self._context.options.engine, limits.maxtrans),
-                widening=Widening(self._widened_setting(lease.connection), self._context.watchers.on_widened),
+                options=CycleOptions(self._context.options.engine, limits.maxtrans, widening=widening),
                 on_cycle=self._note_cycle,
                 compact=upkeep.compact,
                 find_awaited=lambda: copying.awaited if copying is not None else None,

@@ -39,6 +39,7 @@ LACKING_TAG = "rowtide.lacking"
 FILE_BYTES = 512 * 1024 * 1024
 """Bytes of rows in memory after which a file ends; in Parquet they are about a quarter of that."""
 _BATCH_BYTES = 4 * 1024 * 1024
+# Each chunk has an identity of its own: the only version that it gets says that the base has it.
 _COMMITTED = 1
 
 

@@ -17,14 +17,7 @@ from rowtide.cdc.errors.capturing import CopyBroken
 from rowtide.cdc.lake_lease import SharedLease
 from rowtide.cdc.published import SNAPSHOTS, system_table_path
 from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest, list_requests, note
-from rowtide.cdc.snapshots.chunk_copies import (
-    CopyLimits,
-    CopyOutdated,
-    as_copied,
-    captured_numbers,
-    ensure_base,
-    remove_void,
-)
+from rowtide.cdc.snapshots import chunk_copies
 from rowtide.cdc.snapshots.copies import SnapshotProgress, TableCopy
 from rowtide.cdc.system_tables import (
     TABLE,
@@ -178,6 +171,7 @@ class RequestReports:
 
     def _connect(self) -> Connection:
         if self._connection is None:
+            # No transaction stays open between two looks: it would hold back vacuum for as long as copies run.
             self._connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         return self._connection
 
@@ -208,7 +202,7 @@ class Beginning:
     not_before: float = 0.0
 
 
-Planned: TypeAlias = "SnapshotDefinition | RowtideError | CopyOutdated | None"
+Planned: TypeAlias = "SnapshotDefinition | RowtideError | chunk_copies.CopyOutdated | None"
 """How a table is copied; None if a session for it is not free yet."""
 
 
@@ -220,7 +214,7 @@ class SnapshotPlanner:
     lake: str
     lease: SharedLease
     epoch: int
-    limits: CopyLimits
+    limits: chunk_copies.CopyLimits
     _sessions: threading.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
@@ -249,13 +243,13 @@ class SnapshotPlanner:
         What has altered the table since `before` is recorded above the snapshot's LSN, though its rows are as of then.
         """
         instance, request = copy.instance, copy.request
-        numbers = captured_numbers(instance)
+        numbers = chunk_copies.captured_numbers(instance)
         try:
-            ensure_base(self.lake, instance, self.lease)
+            chunk_copies.ensure_base(self.lake, instance, self.lease)
             present = self.source.find_present(instance.source_id, numbers)
             if present is None:
                 return CopiedTableDropped(instance.source_id)
-            table = as_copied(instance, present, request.condition)
+            table = chunk_copies.as_copied(instance, present, request.condition)
             # Without a key there are no ranges: the table is read by one session, whose transaction snapshot lasts for
             # the whole copy.
             if not table.key_columns:
@@ -266,7 +260,7 @@ class SnapshotPlanner:
             # Altered since the mark: the log will report that above the snapshot's LSN, so rows copied now would have
             # columns that readers do not expect at that LSN.
             if not before.sees(np.array(present.altered_by, np.int64)).all():
-                return CopyOutdated()
+                return chunk_copies.CopyOutdated()
             if copy.opened is not None:
                 return _define(request, present, (), format_snapshot(copy.opened.snapshot))
             chunk_bytes = self.limits.choose_chunk_bytes(present, request.rows_per_second)
@@ -285,7 +279,7 @@ class SnapshotPlanner:
         if not self._sessions.acquire(blocking=False):
             return False
         copy.session.callback(self._sessions.release)
-        numbers = captured_numbers(copy.instance)
+        numbers = chunk_copies.captured_numbers(copy.instance)
         opened = copy.session.enter_context(self.source.open_present(copy.instance.source_id, numbers))
         copy.opened = opened
         return True
@@ -385,7 +379,7 @@ class SnapshotEndings:
 
     def _void_recorded(self, snapshot: RecordedSnapshot) -> None:
         self._snapshots.record([replace(snapshot, state=SnapshotState.CANCELLED)])
-        remove_void(self._snapshots.lake, [snapshot], self._snapshots.lease)
+        chunk_copies.remove_void(self._snapshots.lake, [snapshot], self._snapshots.lease)
 
     def cancel(self, request: SnapshotRequest, last: RecordedSnapshot | None) -> None:
         """Cancel what no copy works on."""

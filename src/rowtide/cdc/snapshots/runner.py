@@ -22,30 +22,8 @@ from rowtide.cdc.errors.capturing import CopyBroken
 from rowtide.cdc.lake_lease import SharedLease
 from rowtide.cdc.published import ENABLED, RecordedInstance, base_table_path, read_instances, read_publication
 from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest
-from rowtide.cdc.snapshots.chunk_copies import (
-    LOCK_TIMEOUT_S,
-    USUAL_LIMITS,
-    BaseAltered,
-    ChunkCopier,
-    ChunkReport,
-    CopiedSoFar,
-    CopyLimits,
-    CopyOutdated,
-    PartialRowsFound,
-    captured_numbers,
-    find_copied,
-    remove_void,
-)
+from rowtide.cdc.snapshots import chunk_copies, planning
 from rowtide.cdc.snapshots.copies import CopyInterrupted, SnapshotProgress, TableCopy
-from rowtide.cdc.snapshots.planning import (
-    Beginning,
-    RequestReports,
-    SnapshotEndings,
-    SnapshotPlanner,
-    SnapshotsTable,
-    describe,
-    find_last,
-)
 from rowtide.cdc.system_tables import RecordedSnapshot, SnapshotDefinition, SnapshotState, read_snapshots
 from rowtide.copying.errors import CopiedTableDropped, CopiedTableUnreadable
 from rowtide.copying.source import PostgresCopySource, RowNotCopied
@@ -72,15 +50,15 @@ class SnapshotRunner:
         self,
         engine: Engine,
         url: str,
-        snapshots: SnapshotsTable,
+        snapshots: planning.SnapshotsTable,
         epoch: int,
         *,
-        limits: CopyLimits = USUAL_LIMITS,
+        limits: chunk_copies.CopyLimits = chunk_copies.USUAL_LIMITS,
         on_report: Callable[[SnapshotProgress], None] = lambda _report: None,
     ) -> None:
         """`epoch` is that of the log's positions."""
         self._engine = engine
-        self._source = PostgresCopySource(engine, url, lock_timeout_s=LOCK_TIMEOUT_S)
+        self._source = PostgresCopySource(engine, url, lock_timeout_s=chunk_copies.LOCK_TIMEOUT_S)
         self._snapshots = snapshots
         self._lake = snapshots.lake
         self._lease: SharedLease = snapshots.lease
@@ -88,12 +66,12 @@ class SnapshotRunner:
         self._epoch = epoch
         self._limits = limits
         self._on_report = on_report
-        self._reports = RequestReports(engine)
+        self._reports = planning.RequestReports(engine)
         self._pool = ThreadPoolExecutor(limits.workers, THREAD)
-        self._planner = SnapshotPlanner(self._source, snapshots.lake, snapshots.lease, epoch, limits)
+        self._planner = planning.SnapshotPlanner(self._source, snapshots.lake, snapshots.lease, epoch, limits)
         self._copies: dict[int, TableCopy] = {}
-        self._endings = SnapshotEndings(self._copies, snapshots, self._reports, on_report)
-        self._beginnings: list[Beginning] = []
+        self._endings = planning.SnapshotEndings(self._copies, snapshots, self._reports, on_report)
+        self._beginnings: list[planning.Beginning] = []
         self._reported_at = 0.0
         self._covered_at = 0.0
         self._is_open = False
@@ -167,7 +145,7 @@ class SnapshotRunner:
         for snapshots in recorded.values():
             void = [one for one in snapshots if one.state is SnapshotState.CANCELLED]
             if void:
-                remove_void(self._lake, void, self._lease)
+                chunk_copies.remove_void(self._lake, void, self._lease)
         covered = [one.covered for found in recorded.values() for one in found if one.covered is not None]
         published = read_publication(self._lake)
         if covered and (published is None or published.lsn is None or published.lsn < max(covered)):
@@ -203,7 +181,7 @@ class SnapshotRunner:
         fresh: list[TableCopy] = []
         for request in new:
             found = instances.get(request.capture_instance)
-            last = find_last(recorded.get(request.member_id, ()), request.request_id)
+            last = planning.find_last(recorded.get(request.member_id, ()), request.request_id)
             if request.is_cancelled:
                 self._endings.cancel(request, last)
                 continue
@@ -212,7 +190,7 @@ class SnapshotRunner:
                 continue
             copy = TableCopy(request, found.instance)
             if last is not None and last.state is SnapshotState.COVERED:
-                copy.plan(last, find_copied(self._lake, last))
+                copy.plan(last, chunk_copies.find_copied(self._lake, last))
                 self._endings.finish(copy)
             elif last is not None and last.state is SnapshotState.PLANNED:
                 self._resume(copy, last)
@@ -230,7 +208,7 @@ class SnapshotRunner:
             copy.snapshot = planned
             self._endings.begin_again(copy, "the session that read its rows has ended")
         else:
-            copy.plan(planned, find_copied(self._lake, planned))
+            copy.plan(planned, chunk_copies.find_copied(self._lake, planned))
 
     def _plan_due(self) -> None:
         """Plan the snapshots that no longer wait for transactions."""
@@ -243,24 +221,24 @@ class SnapshotRunner:
                 self._beginnings.remove(beginning)
                 self._plan_all(replace(beginning, running=None), copies)
 
-    def _plan_all(self, beginning: Beginning, copies: Sequence[TableCopy]) -> None:
+    def _plan_all(self, beginning: planning.Beginning, copies: Sequence[TableCopy]) -> None:
         recorded = read_snapshots(self._lake)
         planned: list[tuple[TableCopy, RecordedSnapshot]] = []
         for copy, made in zip(copies, self._planner.plan(beginning, copies), strict=True):
             copy.message = str(made) if isinstance(made, RowtideError) else None
             if isinstance(made, SnapshotDefinition):
                 earlier = recorded.get(copy.request.member_id, ())
-                planned.append((copy, describe(copy, earlier, beginning.begin, made)))
-            elif isinstance(made, CopyOutdated):
+                planned.append((copy, planning.describe(copy, earlier, beginning.begin, made)))
+            elif isinstance(made, chunk_copies.CopyOutdated):
                 self._endings.begin_again(copy, "the table was altered")
             elif isinstance(made, RowtideError) and made.remedy is not Remedy.RETRY:
                 self._endings.fail(copy, made)
             else:
-                later = time.monotonic() + (LOCK_TIMEOUT_S if made is not None else 0)
+                later = time.monotonic() + (chunk_copies.LOCK_TIMEOUT_S if made is not None else 0)
                 self._beginnings.append(replace(beginning, copies=(copy,), not_before=later))
         self._snapshots.record([snapshot for _, snapshot in planned])
         for copy, snapshot in planned:
-            copy.plan(snapshot, CopiedSoFar())
+            copy.plan(snapshot, chunk_copies.CopiedSoFar())
             self._reports.note_planned(copy)
 
     def _schedule(self) -> None:
@@ -273,23 +251,26 @@ class SnapshotRunner:
                 copy.running[number] = self._pool.submit(inheriting(self._copy_chunk), copy, number)
                 free -= 1
 
-    def _copy_chunk(self, copy: TableCopy, number: int) -> ChunkReport:
+    def _copy_chunk(self, copy: TableCopy, number: int) -> chunk_copies.ChunkReport:
         """Copy a chunk, in a thread."""
         assert copy.snapshot is not None
 
         def take(rows: int) -> None:
             copy.take(number, rows)
 
-        copier = ChunkCopier(
+        copier = chunk_copies.ChunkCopier(
             self._lake, copy.instance, copy.snapshot, self._committer, self._lease, take, self._limits.most_row_bytes
         )
         if copy.opened is not None:
             return copier.copy(number, copy.opened)
-        open_present = partial(self._source.open_present, copy.instance.source_id, captured_numbers(copy.instance))
+        open_present = partial(
+            self._source.open_present, copy.instance.source_id, chunk_copies.captured_numbers(copy.instance)
+        )
         with open_present() as opened, suppress(RowNotCopied):
             return copier.copy(number, opened, copy.partial.get(number, ()))
         with open_present() as opened:
-            raise PartialRowsFound(copier.find_partial_rows(number, opened))
+            # In another transaction: the one in which a row was refused has failed.
+            raise chunk_copies.PartialRowsFound(copier.find_partial_rows(number, opened))
 
     def _collect(self) -> None:
         """Take what threads have done."""
@@ -298,7 +279,7 @@ class SnapshotRunner:
                 if copy.request.request_id in self._copies:
                     self._take_result(copy, number, future)
 
-    def _take_result(self, copy: TableCopy, number: int, future: Future[ChunkReport]) -> None:
+    def _take_result(self, copy: TableCopy, number: int, future: Future[chunk_copies.ChunkReport]) -> None:
         try:
             copy.note_copied(future.result())
         except CopyInterrupted:
@@ -307,12 +288,12 @@ class SnapshotRunner:
             else:
                 # One that is cancelled ends with the next look at requests.
                 copy.note_failed(number, None, pause=False)
-        except BaseAltered as altered:
+        except chunk_copies.BaseAltered as altered:
             self._look_again(copy)
             self._repeat(copy, number, str(altered), pause=False)
-        except CopyOutdated:
+        except chunk_copies.CopyOutdated:
             self._endings.begin_again(copy, "the table was altered")
-        except PartialRowsFound as found:
+        except chunk_copies.PartialRowsFound as found:
             self._note_partial(copy, number, found)
         except RowNotCopied as refused:
             # Of a table without a key, by which the row would be found.
@@ -332,7 +313,7 @@ class SnapshotRunner:
             emit(events.CopyBroken(copy.instance.capture_instance, error, format_places(error)))
             self._endings.fail(copy, CopyBroken(copy.instance.capture_instance, f"{type(error).__name__}: {error}"))
 
-    def _note_partial(self, copy: TableCopy, number: int, found: PartialRowsFound) -> None:
+    def _note_partial(self, copy: TableCopy, number: int, found: chunk_copies.PartialRowsFound) -> None:
         """Copy a chunk again, without the values that are refused."""
         copy.partial[number] = found.rows
         for row in found.rows:
@@ -382,7 +363,7 @@ class SnapshotRunner:
     def _is_current(self, copy: TableCopy) -> bool:
         """Return whether the table is still the one that was copied; otherwise it is copied again, or not at all."""
         assert copy.snapshot is not None
-        present = self._source.find_present(copy.instance.source_id, captured_numbers(copy.instance))
+        present = self._source.find_present(copy.instance.source_id, chunk_copies.captured_numbers(copy.instance))
         if present is None:
             self._endings.fail(copy, CopiedTableDropped(copy.instance.source_id))
         elif present.generation != copy.snapshot.definition.generation:

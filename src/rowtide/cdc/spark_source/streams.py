@@ -17,17 +17,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from rowtide.cdc.errors import querying as errors
 from rowtide.cdc.errors.capturing import LakeUnknown
-from rowtide.cdc.errors.querying import (
-    InstanceUnknown,
-    LsnOutOfRange,
-    StreamAhead,
-    StreamedInstanceNeeded,
-    StreamedInstanceReplaced,
-    StreamedTransactionMissing,
-    StreamOffsetUnknown,
-    StreamOvertaken,
-)
 from rowtide.cdc.following.row_events import read_transactions
 from rowtide.cdc.lake_readers.as_of.moved_rows import find_moved
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, open_change_table
@@ -78,7 +69,7 @@ def require_enabled(recorded: Recorded, name: str) -> RecordedInstance:
     """Return an instance. Raises `InstanceUnknown`."""
     found = recorded.get(name)
     if found is None or found.state != ENABLED:
-        raise InstanceUnknown(name)
+        raise errors.InstanceUnknown(name)
     return found
 
 
@@ -105,7 +96,7 @@ def find_begin(found: RecordedInstance, wanted: CommitLsn | None, high: CommitLs
     if wanted is None or (wanted < found.lsn and found.note is None):
         return found.lsn
     if wanted < found.lsn:
-        raise LsnOutOfRange(
+        raise errors.LsnOutOfRange(
             instance=found.instance.capture_instance,
             from_lsn=str(wanted),
             to_lsn=str(high),
@@ -150,7 +141,7 @@ def open_slices(
     for name, (low, high) in bounds.items():
         found, table = require_enabled(again, name), tables[name]
         if table is None or found.instance.member_id != recorded[name].instance.member_id:
-            raise InstanceUnknown(name)
+            raise errors.InstanceUnknown(name)
         require_whole(found, low, high)
         yield FileSelection(found.instance.for_readers(), table, ChangeTablePart(low, high, operations))
 
@@ -197,21 +188,21 @@ def parse_offset(found: Mapping[str, Any]) -> StreamOffset:
         recorded = found.get("format")
         if recorded is None and found.keys() != _KEYS - {"format"}:
             # Another source's.
-            raise StreamOffsetUnknown(str(found))
+            raise errors.StreamOffsetUnknown(str(found))
         stored = StoredFormat.parse(recorded) if recorded is not None else None
         STREAM_OFFSET.require_writable(_PLACE, stored)
         if stored == STREAM_OFFSET.recorded and found.keys() != _KEYS:
-            raise StreamOffsetUnknown(str(found))
+            raise errors.StreamOffsetUnknown(str(found))
         lsn = found["lsn"]
         instances = {
             name: StreamedInstance(str(one["member"]), CommitLsn(one["begin"]))
             for name, one in found["instances"].items()
         }
         if not instances:
-            raise StreamOffsetUnknown(str(found))
+            raise errors.StreamOffsetUnknown(str(found))
         return StreamOffset(CommitLsn(lsn) if lsn is not None else None, instances)
     except (KeyError, TypeError, ValueError, AttributeError, InvalidLsn) as error:
-        raise StreamOffsetUnknown(str(found)) from error
+        raise errors.StreamOffsetUnknown(str(found)) from error
 
 
 _LOCAL_LOOKS_S, _REMOTE_LOOKS_S = 0.2, 1.0
@@ -269,7 +260,7 @@ class ChangeStream:
             self._position = end
             return None
         if start.lsn is not None and end.lsn < start.lsn:
-            raise StreamAhead(str(start.lsn), self._lake.lake, str(end.lsn))
+            raise errors.StreamAhead(str(start.lsn), self._lake.lake, str(end.lsn))
         # Spark plans a batch again, after a restart from its checkpoint, and expects the same rows: whatever was
         # published since is cut off at `end`.
         self._position = end
@@ -310,7 +301,7 @@ class ChangeStream:
         published = read_publication(self._lake.lake)
         if published is None or not _reaches(published, position.lsn):
             high = published.lsn if published is not None else None
-            raise StreamAhead(str(position.lsn), self._lake.lake, str(high) if high is not None else "no LSN")
+            raise errors.StreamAhead(str(position.lsn), self._lake.lake, str(high) if high is not None else "no LSN")
 
     def _carry_on(self, position: StreamOffset, recorded: Recorded) -> StreamOffset:
         """Return the offset with the instances that are asked for now; an added one begins behind the offset."""
@@ -324,7 +315,7 @@ class ChangeStream:
                 begin = max(position.read_to.increment(), found.lsn)
                 known = StreamedInstance(found.instance.member_id, begin)
             elif known.member_id != found.instance.member_id:
-                raise StreamedInstanceReplaced(name, str(position.read_to), str(found.lsn))
+                raise errors.StreamedInstanceReplaced(name, str(position.read_to), str(found.lsn))
             following[name] = known
         return replace(position, instances=following)
 
@@ -352,7 +343,7 @@ def _require_followed(recorded: Recorded, position: StreamOffset, following: Str
         left = tables.get(recorded[name].instance.source_id)
         if left is not None and one.begin > position.read_to.increment():
             at, begin, before = str(position.read_to), str(one.begin), str(one.begin.decrement())
-            raise StreamedInstanceNeeded(left, at, name, begin, before)
+            raise errors.StreamedInstanceNeeded(left, at, name, begin, before)
 
 
 def _find_begins(after: StreamOffset, following: StreamOffset) -> dict[str, CommitLsn]:
@@ -375,7 +366,7 @@ def _stop_before_missing(recorded: Recorded, bounds: Bounds, read_to: CommitLsn,
         return high
     first, name, note = min(lacks)
     if first.decrement() <= read_to:
-        raise StreamedTransactionMissing(str(first), name, note, str(first.increment()))
+        raise errors.StreamedTransactionMissing(str(first), name, note, str(first.increment()))
     return first.decrement()
 
 
@@ -384,10 +375,12 @@ def _require_whole(found: RecordedInstance, low: CommitLsn, high: CommitLsn) -> 
     name = found.instance.capture_instance
     if low < found.lsn:
         reason = found.note or "its earlier changes were removed"
-        raise StreamOvertaken(str(low), name, str(found.lsn), reason, str(found.lsn.decrement()))
+        raise errors.StreamOvertaken(str(low), name, str(found.lsn), reason, str(found.lsn.decrement()))
     for missing in found.missing:
         if low <= missing.lsn <= high:
-            raise StreamedTransactionMissing(str(missing.lsn), name, missing.note or "", str(missing.lsn.increment()))
+            raise errors.StreamedTransactionMissing(
+                str(missing.lsn), name, missing.note or "", str(missing.lsn.increment())
+            )
 
 
 class ChangeBatch:

@@ -59,9 +59,12 @@ def set_brief_lock_timeout() -> TextClause:
 
 def lock_briefly_steps(table: SourceTable, mode: LockMode) -> list[Executable]:
     """Lock a table, and its partitions, until commit; all of them are waited for together no longer than one."""
+    # Without ONLY the tables that inherit from it would be locked, too.
     only = "" if table.kind is TableKind.PARTITIONED else "only "
     return [
         set_brief_lock_timeout(),
+        # `lock_timeout` counts for each lock by itself: the statement's limit bounds their sum over all partitions. It
+        # is a little longer, so that a single wait ends with the error that says so.
         statement(f"set local statement_timeout = '{BRIEF_MS + 10}ms'"),
         statement(f"lock table {only}{quote_qualified(table.schema, table.name)} in {mode.value} mode"),
         statement("set local statement_timeout = 0"),
@@ -239,6 +242,8 @@ def create_tables(connection: Connection, metadata: MetaData) -> None:
     """
     mapped = connection.get_execution_options().get("schema_translate_map") or {}
     schema = mapped.get(metadata.schema, metadata.schema)
+    # Not `create table if not exists`: it would ask for the right to create in the schema also where nothing is
+    # missing.
     present = inspect(connection).get_table_names(schema)
     missing = tuple(table.name for table in metadata.sorted_tables if table.name not in present)
     if missing:
@@ -349,6 +354,7 @@ def build_index(
     """
     validity = alterations.run(table.qualified_name, lambda connection: read_validity(connection, index))
     beside = "" if table.kind is TableKind.PARTITIONED else "concurrently "
+    # A concurrent build that was interrupted leaves an invalid index, which each write maintains and no query uses.
     if validity is False:
         alterations.run_alone(statement(f"drop index {beside}{quote_qualified(*index)}"))
     if not validity:

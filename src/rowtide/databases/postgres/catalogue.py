@@ -233,6 +233,8 @@ where cardinality(parts) = 1 or place = 1
 order by place
 """
 
+# Not `to_regclass`, which would follow the path that rowtide's sessions pin: a name means what it means to the role's
+# own sessions.
 _RESOLVE = f"""
 (select r.oid from unnest({USERS_SCHEMAS}) with ordinality path (schema, place)
  join pg_namespace m on m.nspname = path.schema join pg_class r on r.relnamespace = m.oid
@@ -240,6 +242,7 @@ _RESOLVE = f"""
 """
 """SQL expression of the relation that a name without a schema means to the role: the first in its search_path."""
 
+# What the name means as SQL comes before a table that is called so literally.
 _FIND_TABLE = f"""
 with given (parts) as (select case when cast(:as_sql as text) is not null then parse_ident(:as_sql) end),
 meant (id) as (
@@ -297,6 +300,7 @@ where c.oid <> root.oid
 order by root.oid, c.oid
 """
 
+# A null among the names is an expression: no column alone has its value.
 _INDEXES = """
 select i.indrelid::bigint, x.relname::text,
        array(select a.attname::text
@@ -318,6 +322,7 @@ join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdroppe
 where c.oid = :source_id
 """
 
+# `typelem` of types of fixed length, such as point, is no element of an array: only a length of -1 tells one.
 _TYPE_TEXT = """
 (select case when named.typnamespace <> 'pg_catalog'::regnamespace and pg_type_is_visible(named.oid)
              then quote_ident(n.nspname) || '.' else '' end || format_type(t.oid, {modifier})
@@ -361,6 +366,7 @@ where a.attrelid = any(cast(:source_ids as oid[])) and a.attnum > 0 and not a.at
 order by a.attrelid, a.attnum
 """
 
+# A schema `distribution` is left out only where it is rowtide's: users may have one of that name.
 _APPLICATION_TABLES = f"""
 select c.oid::bigint, n.nspname::text, c.relname::text, c.oid is not distinct from {_RESOLVE.format(name="c.relname")},
        array(select relid::oid::bigint from pg_partition_ancestors(c.oid) where relid <> c.oid)

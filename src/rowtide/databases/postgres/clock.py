@@ -83,6 +83,8 @@ def number_commits(ordered: Sequence[int], in_progress: Collection[int], last_cs
 
     The CSN is the BSN unless a transaction that began earlier has not committed yet; then it is the next number.
     """
+    # CSNs rise in commit order. A BSN serves as its own CSN, which nothing has to store, only while no lower one is
+    # still to commit.
     lowest_to_come = [*accumulate(reversed(ordered), min)][::-1]
     numbered = []
     for bsn, lowest in zip(ordered, lowest_to_come, strict=True):
@@ -140,6 +142,7 @@ def taking_anchors(connection: Connection) -> Iterator[None]:
 
 def stop_anchors(connection: Connection) -> int:
     """Prevent anchors from being taken until the caller's transaction ends; return a CSN above all anchors'."""
+    # The key of the session lock of `taking_anchors`: locks of sessions and of transactions exclude each other.
     connection.execute(text(f"select pg_advisory_xact_lock({LOCK})"))
     last = connection.execute(text(f'select max("__sysCsn") from {ANCHORS_TABLE}')).scalar()
     return 0 if last is None else int(last) + 1

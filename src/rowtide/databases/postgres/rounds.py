@@ -21,23 +21,14 @@ from sqlalchemy import Connection, Engine, text
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
+from rowtide.databases.postgres import errors
 from rowtide.databases.postgres.alterations import LOCK_NOT_AVAILABLE, LockMode
-from rowtide.databases.postgres.errors import (
-    ConnectionFailed,
-    ServerOutOfResources,
-    StatementCancelled,
-    TableHeld,
-    TransactionAborted,
-    UnexpectedSqlError,
-    WritesRefused,
-    translated,
-)
 from rowtide.databases.postgres.silence import end_silent_beside
 
 _POLL_S = 0.1
 _END_SILENT_S = 5.0
 _NAMED = 3
-_OF_THE_SERVER = (ConnectionFailed, ServerOutOfResources, WritesRefused)
+_OF_THE_SERVER = (errors.ConnectionFailed, errors.ServerOutOfResources, errors.WritesRefused)
 """Errors that the other tables would meet too."""
 
 
@@ -84,8 +75,10 @@ def alter_each(
     outcomes: dict[int, RowtideError | None] = {}
     blockers: _Holders = {}
     pending = tuple(alterations)
-    with translated(), engine.connect() as connection:
+    with errors.translated(), engine.connect() as connection:
         while pending:
+            # Only locks that were there when the attempt failed are waited for: transactions that come later do not
+            # count, else a table in steady use would never be tried again.
             holders = _read_holders(connection, pending)
             blockers = {table: _still_there(found, holders.get(table, {})) for table, found in blockers.items()}
             free = [one for one in pending if not blockers.get(one.source_id)]
@@ -112,14 +105,16 @@ def alter_each(
 def _attempt(connection: Connection, one: BriefAlteration, outcomes: dict[int, RowtideError | None]) -> bool:
     """Alter a table; return whether it has an outcome, False if it is in use."""
     try:
-        with translated(), connection.begin():
+        with errors.translated(), connection.begin():
             one.action(connection)
     except _OF_THE_SERVER:
         raise
-    except (StatementCancelled, TransactionAborted):
+    # The time limit of `lock_briefly_steps`, or a deadlock: neither says anything of the table, which a later round
+    # tries again.
+    except (errors.StatementCancelled, errors.TransactionAborted):
         return False
     except RowtideError as error:
-        if isinstance(error, UnexpectedSqlError) and error.sqlstate == LOCK_NOT_AVAILABLE:
+        if isinstance(error, errors.UnexpectedSqlError) and error.sqlstate == LOCK_NOT_AVAILABLE:
             return False
         outcomes[one.source_id] = error
     else:
@@ -151,10 +146,13 @@ def _name(holders: dict[str, str]) -> str:
     return ", ".join(sorted(set(holders.values()))) or "transactions that have ended meanwhile"
 
 
-def _fail_rest(one: BriefAlteration, waited_s: float, blockers: _Holders) -> TableHeld:
-    return TableHeld(one.table, round(waited_s), _name(blockers.get(one.source_id, {})))
+def _fail_rest(one: BriefAlteration, waited_s: float, blockers: _Holders) -> errors.TableHeld:
+    return errors.TableHeld(one.table, round(waited_s), _name(blockers.get(one.source_id, {})))
 
 
+# By virtual transaction, not by process: a pooled session begins its next transaction at once, and that one is not
+# waited for. A prepared transaction holds its locks without a process; the lock on its transaction id leads to its
+# name. Locks that readers and `select for update` take conflict with ACCESS EXCLUSIVE alone.
 _HOLDERS = """
 select wanted.table_id, l.virtualtransaction as transaction,
        case when a.pid is not null then format('pid %s (%s)', a.pid, concat_ws(

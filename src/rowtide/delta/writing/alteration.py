@@ -17,16 +17,8 @@ from typing import Any
 import pyarrow as pa
 
 from rowtide.core.formats import StoredFormat
+from rowtide.delta import features
 from rowtide.delta.errors import TableMissing
-from rowtide.delta.features import (
-    COLUMN_MAPPING,
-    FORMAT,
-    TYPE_WIDENING,
-    WIDENINGS,
-    find_format,
-    with_features,
-    without_features,
-)
 from rowtide.delta.replay import AddFile, Metadata, commit_info
 from rowtide.delta.schema import FIELD_ID, PHYSICAL_NAME, parse_schema
 from rowtide.delta.snapshot import Location, Snapshot, open_any_format
@@ -85,7 +77,7 @@ def renew_table(
         if is_mapped(changed):
             changed[LAST_ID] = str(give_names(schema, int(changed.get(LAST_ID, 0))))
         metadata = _altered(snapshot.metadata, schema, changed)
-        protocol = with_features(snapshot.protocol, features_for(schema, changed))
+        protocol = features.with_features(snapshot.protocol, features_for(schema, changed))
         before_commit()
         return CommitChange(
             "REPLACE TABLE",
@@ -116,7 +108,7 @@ def retype_empty(
         if not retyped:
             return None
         metadata = without_widening(_altered(snapshot.metadata, schema))
-        protocol = with_features(snapshot.protocol, features_for(schema, metadata.properties))
+        protocol = features.with_features(snapshot.protocol, features_for(schema, metadata.properties))
         before_commit()
         return CommitChange(
             "CHANGE COLUMN", protocol=protocol if protocol != snapshot.protocol else None, metadata=metadata
@@ -146,10 +138,10 @@ def raise_format(location: Location, recorded: StoredFormat) -> None:
         snapshot = open_any_format(location)
         if snapshot is None:
             raise TableMissing(location.path, "there is no table")
-        stored = find_format(location.path, snapshot.properties)
+        stored = features.find_format(location.path, snapshot.properties)
         if stored is not None and stored.number >= recorded.number:
             return
-        metadata = _altered(snapshot.metadata, properties={FORMAT: str(recorded)})
+        metadata = _altered(snapshot.metadata, properties={features.FORMAT: str(recorded)})
         info = commit_info("SET TBLPROPERTIES", {}, is_append=False)
         entry = CommitEntry.of(info, [("metaData", metadata.found)])
         with suppress(CommitLost):
@@ -164,7 +156,7 @@ def name_mapping(location: Location) -> bool:
     """
     begun = read_clock()
     snapshot = load_nameable(location)
-    protocol = with_features(snapshot.protocol, {COLUMN_MAPPING})
+    protocol = features.with_features(snapshot.protocol, {features.COLUMN_MAPPING})
     if not snapshot.metadata.is_mapped or protocol == snapshot.protocol:
         return False
     entry = CommitEntry.of(commit_info("UPGRADE PROTOCOL", {}, is_append=False), [("protocol", protocol.values())])
@@ -175,6 +167,7 @@ def name_mapping(location: Location) -> bool:
     return True
 
 
+# For commits of metadata alone, which are made of those of one version, and whose loop reads the table again.
 def _yield_to_all(_passed: Passed) -> None:
     raise CommitLost
 
@@ -198,7 +191,9 @@ def widen_columns(location: Location, types: Mapping[str, str], *, before_commit
         if not widened:
             return None
         metadata = _altered(snapshot.metadata, schema, {_WIDENING: "true"})
-        protocol = with_features(snapshot.protocol, {TYPE_WIDENING} | features_for(schema, metadata.properties))
+        protocol = features.with_features(
+            snapshot.protocol, {features.TYPE_WIDENING} | features_for(schema, metadata.properties)
+        )
         before_commit()
         return CommitChange(
             "CHANGE COLUMN", protocol=protocol if protocol != snapshot.protocol else None, metadata=metadata
@@ -232,8 +227,8 @@ def rewrite(
         columns = parse_schema(metadata.schema_text, is_mapped=metadata.is_mapped)
         # No file has narrower types any more. A table that still named the feature would be refused by readers that
         # lack it, for which it is rewritten.
-        kept = without_features(snapshot.protocol, WIDENINGS)
-        protocol = with_features(kept, features_for(schema, metadata.properties))
+        kept = features.without_features(snapshot.protocol, features.WIDENINGS)
+        protocol = features.with_features(kept, features_for(schema, metadata.properties))
 
         def convert_file(file: AddFile) -> AddFile:
             rows = (convert(batch) for batch in snapshot.stream_files([file]))

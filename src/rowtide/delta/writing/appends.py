@@ -25,6 +25,7 @@ _INDEXED_COLUMNS = "delta.dataSkippingNumIndexedCols"
 _USUALLY_INDEXED = 32
 _SAMPLED = 2048
 """How many rows show whether a column's values repeat."""
+# A row group is in memory as a whole, here and in each reader: this bounds both.
 _GROUP_BYTES = 16 * 1024 * 1024
 _GROUP_ROWS = 1_000_000
 
@@ -78,8 +79,11 @@ def _write(
 
     def write(file: pa.NativeFile) -> None:
         renamed = (_rename(location, written, columns, rows, statistics) for rows in groups)
+        # ParquetWriter takes the choice of dictionaries when it is made: the first row group decides for the file.
         first = next(renamed, written.file_schema.empty_table())
         dictionaries: Any = _find_repeating(first)
+        # Without Arrow's own schema in the footer: the types are those of the table's log, and an unlike second copy of
+        # them would win in pyarrow.
         options: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "store_schema": False}
         with pq.ParquetWriter(file, written.file_schema, use_dictionary=dictionaries, **options) as writer:
             writer.add_key_value_metadata(CALENDAR)
@@ -89,6 +93,7 @@ def _write(
     failpoint("delta_file.before")
     size = location.store.write_durable(name, write)
     failpoint("delta_file.after")
+    # Delta's protocol has paths URL-encoded in the log, and as they are in the store.
     return AddFile(quote(name), size, int(time.time() * 1000), statistics.format())
 
 
@@ -109,6 +114,7 @@ def _find_repeating(rows: pa.Table) -> list[str]:
     if len(rows) < _SAMPLED:
         return []
     sample = rows.slice(0, _SAMPLED)
+    # Arrow counts distinct values of flat types only.
     flat = [field.name for field in rows.schema if not pa.types.is_nested(field.type)]
     return [name for name in flat if pc.count_distinct(sample[name]).as_py() < _SAMPLED // 4]
 
@@ -136,6 +142,7 @@ def _match(location: Location, columns: Struct, given: pa.Schema) -> list[str]:
 
 def _require_no_nulls(location: Location, columns: Struct, rows: pa.Table) -> None:
     """Raise `RowsUnfit` for a null that the table does not take."""
+    # No later step looks: readers trust that a column which takes no null has none.
     for field in columns.fields:
         if not field.is_nullable and (field.name not in rows.column_names or rows[field.name].null_count):
             raise RowsUnfit(location.path, f"its column {field.name} takes no null")
@@ -145,5 +152,6 @@ def _in_files(values: pa.ChunkedArray[Any], kind: Any) -> pa.ChunkedArray[Any]:
     """Return values with the names that data files have for the parts of their type."""
     if values.type == kind:
         return values
+    # A view, no cast: only the names of nested fields differ, and no value is copied.
     chunks: list[Any] = [chunk.view(kind) for chunk in values.chunks]
     return pa.chunked_array(chunks, type=kind)

@@ -106,6 +106,7 @@ def _put(location: Location, last: Last, change: CommitChange) -> int:
 def _is_counted(location: Location, change: CommitChange) -> bool:
     """Return whether the table as readers see it has the change."""
     now = load_writable(location)
+    # A file that the change added may have been removed again since.
     known: Mapping[str, Any] = {**now.state.files, **now.state.removed}
     return (
         all(file.path not in now.files for file in change.removed)

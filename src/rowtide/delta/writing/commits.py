@@ -19,33 +19,13 @@ from typing import Any
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
+from rowtide.delta import replay
 from rowtide.delta.checkpoints import Maintain, is_checkpoint_due, log_kept_for, maintain_log
 from rowtide.delta.errors import AppendNotFound, RowsUnfit
 from rowtide.delta.features import COLUMN_MAPPING, TIMESTAMP_NTZ, with_features
-from rowtide.delta.replay import (
-    LOG,
-    AddFile,
-    LogFiles,
-    Metadata,
-    Protocol,
-    checkpoint_path,
-    commit_info,
-    commit_path,
-    format_commit,
-)
 from rowtide.delta.schema import FIELD_ID, PHYSICAL_NAME, Struct
 from rowtide.delta.snapshot import Location, Snapshot, Tail, get_commits
-from rowtide.delta.writing.commit_race import (
-    CommitEntry,
-    CommitLost,
-    Last,
-    Passed,
-    load_tail,
-    load_writable,
-    put_commit,
-    require_unfenced,
-    sum_up,
-)
+from rowtide.delta.writing import commit_race
 from rowtide.storage import store
 from rowtide.storage.store import Clock, Missing, is_fresh, read_clock
 
@@ -61,8 +41,8 @@ class PriorVersion:
 
     version: int
     columns: Struct
-    protocol: Protocol
-    metadata: Metadata
+    protocol: replay.Protocol
+    metadata: replay.Metadata
     cycles: Mapping[str, int]
     """The last cycle of each identity."""
 
@@ -80,7 +60,7 @@ class _Claim:
     location: Location
     identity: str
     cycle: int
-    entry: CommitEntry
+    entry: commit_race.CommitEntry
 
 
 @frozen
@@ -121,7 +101,7 @@ class Committer:
         *,
         identity: str,
         cycle: int,
-        write: Callable[[PriorVersion], Sequence[AddFile]],
+        write: Callable[[PriorVersion], Sequence[replay.AddFile]],
         tags: Mapping[str, str] = MappingProxyType({}),
     ) -> bool:
         """Let `write` write a cycle's data files, and commit them; return False if the table already has that cycle.
@@ -133,6 +113,7 @@ class Committer:
         # Taken out: what a commit leaves that failed is for the next one to find out.
         recalled = self._recall(location)
         self.forget(location.path)
+        # What is remembered may be behind: the number of the next commit is then taken, and what took it is read.
         known = recalled or self._load(location)
         while True:
             if _has_cycle(location, known.state, identity, cycle):
@@ -141,7 +122,7 @@ class Committer:
             try:
                 claim = _claim(location, identity, cycle, write(known.state), tags)
                 committed = self._commit(claim, known)
-            except (CommitLost, RowsUnfit) as error:
+            except (commit_race.CommitLost, RowsUnfit) as error:
                 # Rows that do not fit remembered columns may fit the present ones. Those were read just now: nothing
                 # changes by a repeat.
                 if isinstance(error, RowsUnfit) and known is not recalled:
@@ -168,9 +149,10 @@ class Committer:
         """Return what is remembered with the commits that follow it; None if they change the table, or if its log is
         not what it was.
         """
+        # Read before the log is listed: what is known is as old as the listing's begin, not as its end.
         begun, location, version = self._clock(), known.tail.location, known.state.version
         # The last known one is listed, too: without it another table may be there, or none.
-        files = LogFiles.of(location.store.list(LOG, after=f"{LOG}{version:020d}."))
+        files = replay.LogFiles.of(location.store.list(replay.LOG, after=f"{replay.LOG}{version:020d}."))
         numbers = sorted(number for number in files.commits if number >= version)
         if numbers != list(range(version, version + max(len(numbers), 1))):
             return None
@@ -180,8 +162,9 @@ class Committer:
             return None
         cycles = dict(known.state.cycles)
         for number, content in zip(numbers[1:], contents, strict=True):
-            passed = sum_up(location, number, content)
-            require_unfenced(location, passed.cycles)
+            passed = commit_race.sum_up(location, number, content)
+            # Before anything else is made of the commit: a holder that was succeeded while it slept ends here.
+            commit_race.require_unfenced(location, passed.cycles)
             if passed.changes_table:
                 return None
             cycles.update(passed.cycles)
@@ -197,7 +180,7 @@ class Committer:
 
     def _load(self, location: Location) -> _Known:
         begun = self._clock()
-        snapshot, tail = load_tail(location)
+        snapshot, tail = commit_race.load_tail(location)
         return _Known(PriorVersion.of(snapshot), begun, tail)
 
     def _commit(self, claim: _Claim, known: _Known) -> _Known:
@@ -206,16 +189,18 @@ class Committer:
         cycles = dict(state.cycles)
         contents: list[bytes] = []
 
-        def pass_by(passed: Passed) -> None:
+        def pass_by(passed: commit_race.Passed) -> None:
             # The other commit has this cycle or a later one: only the table's state says whether the cycle is there.
             if passed.changes_table or passed.cycles.get(claim.identity, claim.cycle - 1) >= claim.cycle:
-                raise CommitLost
+                raise commit_race.CommitLost
             cycles.update(passed.cycles)
             contents.append(passed.content)
 
-        last = Last(state.version, known.at, self._fresh_for_s(state))
+        last = commit_race.Last(state.version, known.at, self._fresh_for_s(state))
         is_counted = partial(_is_counted, claim)
-        put = put_commit(claim.location, last, claim.entry, pass_by=pass_by, is_counted=is_counted, clock=self._clock)
+        put = commit_race.put_commit(
+            claim.location, last, claim.entry, pass_by=pass_by, is_counted=is_counted, clock=self._clock
+        )
         cycles[claim.identity] = claim.cycle
         tail = known.tail.then([*contents, claim.entry.content])
         return _Known(replace(state, version=put.version, cycles=cycles), put.known_at, tail)
@@ -226,7 +211,7 @@ def _behind_checkpoint(known: _Known) -> _Known:
     state, location = known.state, known.tail.location
     if not is_checkpoint_due(location, state.version, state.metadata.properties):
         return known
-    tail = Tail(location, state.version, state.version, (checkpoint_path(state.version),), ())
+    tail = Tail(location, state.version, state.version, (replay.checkpoint_path(state.version),), ())
     return replace(known, tail=tail)
 
 
@@ -238,23 +223,27 @@ def _has_cycle(location: Location, state: PriorVersion, identity: str, cycle: in
     return last == cycle
 
 
-def _claim(location: Location, identity: str, cycle: int, files: Sequence[AddFile], tags: Mapping[str, str]) -> _Claim:
+def _claim(
+    location: Location, identity: str, cycle: int, files: Sequence[replay.AddFile], tags: Mapping[str, str]
+) -> _Claim:
+    # The transaction identifier makes a repeated append recognisable in any state of the log; the tags are for people
+    # and tools that read the history, which cleanup of the log forgets.
     own_tags = {"rowtide.identity": identity, "rowtide.cycle": str(cycle)}
-    info = commit_info("WRITE", {"mode": "Append"}, tags={**own_tags, **tags})
+    info = replay.commit_info("WRITE", {"mode": "Append"}, tags={**own_tags, **tags})
     transaction = {"appId": identity, "version": cycle, "lastUpdated": info["timestamp"]}
     added = (("add", file.values(changes_data=True)) for file in files)
-    return _Claim(location, identity, cycle, CommitEntry.of(info, [("txn", transaction), *added]))
+    return _Claim(location, identity, cycle, commit_race.CommitEntry.of(info, [("txn", transaction), *added]))
 
 
 def _is_counted(claim: _Claim) -> bool:
     """Return whether the table as readers see it has the cycle."""
-    cycles = PriorVersion.of(load_writable(claim.location)).cycles
+    cycles = PriorVersion.of(commit_race.load_writable(claim.location)).cycles
     return cycles.get(claim.identity, -1) >= claim.cycle
 
 
 MAPPING, LAST_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
 # The lowest versions that honour `delta.appendOnly` and invariants: any reader of Delta opens a table without features.
-_LEAST = Protocol(1, 2)
+_LEAST = replay.Protocol(1, 2)
 
 
 def create_table(
@@ -278,19 +267,20 @@ def create_table(
         "createdTime": int(time.time() * 1000),
     }
     actions = [
-        ("commitInfo", commit_info("CREATE TABLE", {})),
+        ("commitInfo", replay.commit_info("CREATE TABLE", {})),
         ("protocol", with_features(_LEAST, features_for(schema, configuration)).values()),
         ("metaData", metadata),
     ]
     failpoint("delta_creation.before")
     # Version 0 is put if absent: of two processes that create the table, one is told that it is there.
-    is_new = location.store.put_if_absent(commit_path(0), format_commit(actions))
+    is_new = location.store.put_if_absent(replay.commit_path(0), replay.format_commit(actions))
     failpoint("delta_creation.after")
     return is_new
 
 
 def features_for(schema: Any, properties: Mapping[str, str]) -> set[str]:
     """Return the features that a schema's columns need."""
+    # No feature that no column needs: each one keeps some readers of Delta out.
     mapped = {COLUMN_MAPPING} if is_mapped(properties) else set()
     types = {name.replace("_", "") for name in _type_names(schema)}
     return mapped | ({TIMESTAMP_NTZ} if TIMESTAMP_NTZ.lower() in types else set())

@@ -41,18 +41,7 @@ from rowtide.diagnosis.result import (
     times,
     warning,
 )
-from rowtide.log.errors import (
-    ChangeLeftOut,
-    HistoryDiverged,
-    LogStoreNotWritable,
-    ManifestMissing,
-    PublicationAltered,
-    SchemaTaken,
-    ServerPromoted,
-    SlotAdvanced,
-    SlotInvalidated,
-    SlotMissing,
-)
+from rowtide.log import errors
 from rowtide.log.postgres.unreported_changes import shape_of
 from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import FEATURE as REPLICATION
@@ -62,12 +51,12 @@ SMALL_SAFE_SHARE = 0.2
 MUCH_KEPT_BYTES = 1 << 30
 
 _BLOCKED: dict[type[RowtideError], tuple[str, Code]] = {
-    SlotMissing: ("slot", Code.SLOT_MISSING),
-    SlotInvalidated: ("slot", Code.SLOT_LOST),
-    SlotAdvanced: ("slot", Code.SLOT_ADVANCED),
-    PublicationAltered: ("publication", Code.PUBLICATION_ALTERED),
-    HistoryDiverged: ("server", Code.HISTORY_DIVERGED),
-    ServerPromoted: ("server", Code.SERVER_PROMOTED),
+    errors.SlotMissing: ("slot", Code.SLOT_MISSING),
+    errors.SlotInvalidated: ("slot", Code.SLOT_LOST),
+    errors.SlotAdvanced: ("slot", Code.SLOT_ADVANCED),
+    errors.PublicationAltered: ("publication", Code.PUBLICATION_ALTERED),
+    errors.HistoryDiverged: ("server", Code.HISTORY_DIVERGED),
+    errors.ServerPromoted: ("server", Code.SERVER_PROMOTED),
     DefinitionsIncomplete: ("schema cdc", Code.DEFINITIONS_INCOMPLETE),
 }
 """What else is verified is the log store."""
@@ -80,7 +69,7 @@ def check_capture(facts: DatabaseFacts) -> Iterator[CheckResult]:
     """Check what enabling made; before enable-db, what stands in its way."""
     for schema in facts.taken_schemas:
         rename = Sql((f"alter schema {quote(schema)} rename to {quote(schema + '_earlier')};",), "as its owner")
-        yield of_error(Code.SCHEMA_TAKEN, State.FAILING, f"schema {schema}", SchemaTaken(schema), rename)
+        yield of_error(Code.SCHEMA_TAKEN, State.FAILING, f"schema {schema}", errors.SchemaTaken(schema), rename)
     if facts.capture is None:
         return
     yield from check_log(facts.capture, facts.server)
@@ -116,7 +105,7 @@ def _check_incomplete(state: ManifestState) -> Iterator[CheckResult]:
     for member in state.members:
         if member.member_id in last:
             lacking = last[member.member_id]
-            error = ChangeLeftOut(f"{member.schema}.{member.table}", str(lacking.lsn), lacking.reason)
+            error = errors.ChangeLeftOut(f"{member.schema}.{member.table}", str(lacking.lsn), lacking.reason)
             yield of_error(Code.CHANGE_LEFT_OUT, State.WARNING, _READERS[member.feature] + member.name, error)
 
 
@@ -152,7 +141,7 @@ def without_forbidden(capture: CaptureFacts) -> CaptureFacts:
 
 def is_forbidden(blocker: RowtideError) -> bool:
     """Return whether a log store was not read for a right that others may have."""
-    return isinstance(blocker, LogStoreNotWritable) and blocker.reason == os.strerror(errno.EACCES)
+    return isinstance(blocker, errors.LogStoreNotWritable) and blocker.reason == os.strerror(errno.EACCES)
 
 
 def _check_triggers(capture: CaptureFacts, role: RoleFacts) -> CheckResult:
@@ -171,16 +160,16 @@ def _check_blocker(blocker: RowtideError, capture: CaptureFacts) -> CheckResult:
 
 
 def _remediate_blocker(blocker: RowtideError, capture: CaptureFacts) -> Remediation | None:
-    if {SlotMissing, ManifestMissing} <= {type(other) for other in capture.blockers}:
+    if {errors.SlotMissing, errors.ManifestMissing} <= {type(other) for other in capture.blockers}:
         # It was interrupted; a repeat completes it.
         return _repeat(capture)
     if isinstance(blocker, DefinitionsIncomplete):
         return _repeat(capture)
-    if isinstance(blocker, HistoryDiverged | ServerPromoted) or type(blocker) not in _BLOCKED:
+    if isinstance(blocker, errors.HistoryDiverged | errors.ServerPromoted) or type(blocker) not in _BLOCKED:
         return None
     if not capture.is_enabled:
         return shell("rowtide", "replication", "restart-log")
-    is_lost_slot = not isinstance(blocker, PublicationAltered)
+    is_lost_slot = not isinstance(blocker, errors.PublicationAltered)
     can_compare = is_lost_slot and any(instance.can_be_compared for instance in capture.instances)
     return shell("rowtide", "cdc", "reinitialize", *(["--difference"] if can_compare else []))
 

@@ -10,16 +10,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection, text
 
+from rowtide.cdc import definitions
 from rowtide.cdc.consumers.consumers import ListedConsumer, list_consumers
-from rowtide.cdc.definitions import (
-    READER,
-    are_begun,
-    are_made,
-    find_missing,
-    list_catalogue,
-    list_enabled,
-    require_complete,
-)
 from rowtide.cdc.enabling import joining_triggers
 from rowtide.cdc.enabling.table_rules import RuledTable, list_failed, list_rules
 from rowtide.cdc.instances import Instance, decode_instance
@@ -136,8 +128,8 @@ def read_capture(
     with _noting(blockers):
         state = (read_manifest or load_manifest)(source.log_store)
     blockers += _find_blockers(connection, source, url, seen, state, may_stream=may_stream)
-    is_enabled = are_begun(connection)
-    is_complete = not (is_enabled and find_missing(connection))
+    is_enabled = definitions.are_begun(connection)
+    is_complete = not (is_enabled and definitions.find_missing(connection))
     consumers: tuple[ListedConsumer, ...] = ()
     with _noting(blockers):
         consumers = _read_consumers(connection, state) if is_enabled else ()
@@ -147,7 +139,7 @@ def read_capture(
         has_triggers=ddl_triggers.has_triggers(connection),
         slot=SlotFacts(*row) if row is not None else None,
         blockers=tuple(blockers),
-        instances=tuple(_read_instances(connection, state)) if is_enabled and are_made(connection) else (),
+        instances=tuple(_read_instances(connection, state)) if is_enabled and definitions.are_made(connection) else (),
         consumers=consumers,
         is_enabled=is_enabled,
         log_reader=find_holder(connection, "log"),
@@ -221,8 +213,8 @@ def _read_rules(connection: Connection) -> RuleFacts | None:
 
 
 def _read_consumers(connection: Connection, state: ManifestState | None) -> tuple[ListedConsumer, ...]:
-    require_complete(connection)
-    reader = state.readers.get(READER) if state is not None else None
+    definitions.require_complete(connection)
+    reader = state.readers.get(definitions.READER) if state is not None else None
     published_as_of = reader.as_of if reader is not None else None
     listed = make_once("consumers", lambda: list_consumers(connection))
     return tuple(consumer.describe(published_as_of) for consumer in listed)
@@ -241,10 +233,10 @@ def _read_instances(connection: Connection, state: ManifestState | None) -> Iter
 
 def _list_recorded(connection: Connection) -> Iterator[tuple[str, CapturedInstance]]:
     """Yield the instances of the catalogue by their member ids, without what the log reader knows."""
-    names = {name: (schema, table) for name, schema, table, *_ in list_catalogue(connection)}
+    names = {name: (schema, table) for name, schema, table, *_ in definitions.list_catalogue(connection)}
     present = set(connection.execute(text(_PRESENT)).scalars())
     copied = list_copied(connection)
-    for enabled in list_enabled(connection):
+    for enabled in definitions.list_enabled(connection):
         schema, table = names[enabled.capture_instance]
         yield (
             enabled.member_id,

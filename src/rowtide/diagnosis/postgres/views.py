@@ -16,36 +16,12 @@ from rowtide.databases.postgres.clock import SCHEMA as TRACKING_SCHEMA
 from rowtide.databases.postgres.errors import TextInvalid, translated
 from rowtide.diagnosis.codes import ALL_AREAS, Area, Code
 from rowtide.diagnosis.places import LAKE, Place, PlaceFacts, check_places, check_taken, read_place
-from rowtide.diagnosis.postgres.access import (
-    check_merge_node,
-    check_merged,
-    check_monitor,
-    check_names,
-    check_reader,
-    check_role,
-    check_subscriber,
-    check_tracker,
-)
-from rowtide.diagnosis.postgres.access_facts import (
-    find_unreadable_tables,
-    read_merged,
-    read_names,
-    read_node,
-    read_reader,
-    read_subscriber,
-)
+from rowtide.diagnosis.postgres import access, access_facts, server_facts
 from rowtide.diagnosis.postgres.capture import check_capture, without_forbidden
 from rowtide.diagnosis.postgres.capture_facts import CaptureFacts, find_taken_log_store, read_capture, read_places
 from rowtide.diagnosis.postgres.health import check_lake, check_work
 from rowtide.diagnosis.postgres.reading import DatabaseFacts, complete_work, connected, read_lake, read_work
 from rowtide.diagnosis.postgres.server import check_server
-from rowtide.diagnosis.postgres.server_facts import (
-    is_used_otherwise,
-    read_role,
-    read_server,
-    read_taken_schemas,
-    sees_others,
-)
 from rowtide.diagnosis.postgres.table_facts import choose_tables, read_foreign_tables, read_table_facts
 from rowtide.diagnosis.postgres.tables import check_tables
 from rowtide.diagnosis.postgres.tracking import check_tracking
@@ -75,7 +51,7 @@ def check(url: str, tables: Sequence[str] = (), lake: str | None = None, purpose
         with connected(url) as connection:
             return _CHECKS[purpose](connection, url, tables, lake)
     except TextInvalid:
-        found = tuple(check_names(read_names(url)))
+        found = tuple(access.check_names(access_facts.read_names(url)))
         if not found:
             raise
         return Checked(found)
@@ -93,7 +69,7 @@ def check_facts(facts: DatabaseFacts, purpose: Purpose | None = None) -> tuple[C
         in_copy = of_error(Code.DATABASE_COPIED, State.FAILING, "database", facts.copied)
         return by_state([in_copy, *check_tracking(facts)])
     check_log = _check_for_monitor if purpose is Purpose.MONITOR else _check_all
-    in_merge = () if facts.merged is None else check_merged(facts.merged)
+    in_merge = () if facts.merged is None else access.check_merged(facts.merged)
     in_log = check_log(facts) if facts.wants_capture else ()
     unread_parts = [unread(code, _UNREAD_SUBJECTS[code], error) for code, error in facts.unread.items()]
     return by_state([*unread_parts, *in_log, *check_tracking(facts), *in_merge])
@@ -101,7 +77,7 @@ def check_facts(facts: DatabaseFacts, purpose: Purpose | None = None) -> tuple[C
 
 def _check_all(facts: DatabaseFacts) -> Iterator[CheckResult]:
     yield from check_server(facts.server, facts.capture)
-    yield from check_role(facts)
+    yield from access.check_role(facts)
     yield from check_capture(facts)
     yield from check_places(facts.places)
     yield from check_taken(facts.place_blockers)
@@ -135,7 +111,7 @@ def _read(
     connection: Connection, url: str, tables: Sequence[str], lake: str | None, purpose: Purpose | None
 ) -> DatabaseFacts:
     tries_stream = purpose in _ROLES_OF_PUBLISHERS
-    server = read_server(connection, url, tries_stream=tries_stream)
+    server = server_facts.read_server(connection, url, tries_stream=tries_stream)
     may_stream = tries_stream and server.refusal is None
     unread: dict[Code, RowtideError] = {}
     source: SourceDefinition | None = None
@@ -151,8 +127,8 @@ def _read(
     with _noting(unread, Code.TRACKING_UNKNOWN):
         tracking = read_tracking(connection, named, source.publication if source is not None else None)
     with _noting(unread, Code.MERGE_UNKNOWN):
-        merged = None if tables else read_merged(connection)
-    is_used = tracking.is_there or (not tables and is_used_otherwise(connection))
+        merged = None if tables else access_facts.read_merged(connection)
+    is_used = tracking.is_there or (not tables and server_facts.is_used_otherwise(connection))
     is_asked = lake is not None or purpose is Purpose.PUBLISHER
     wants_capture = not is_log_unread and (capture is not None or is_asked or not is_used)
     tracked = {one.table.source_id for one in tracking.tables if one.table is not None}
@@ -162,10 +138,10 @@ def _read(
     chosen = named or (choose_tables(connection, (), captured if wants_capture else tracked) if knows_captured else ())
     return DatabaseFacts(
         server=server,
-        role=read_role(connection, server.refusal),
+        role=server_facts.read_role(connection, server.refusal),
         tables=read_table_facts(connection, chosen, named=bool(tables), captured=captured),
         foreign_tables=read_foreign_tables(connection) if not tables and capture is None else (),
-        taken_schemas=read_taken_schemas(connection) if capture is None and not is_log_unread else (),
+        taken_schemas=server_facts.read_taken_schemas(connection) if capture is None and not is_log_unread else (),
         capture=capture,
         wants_capture=wants_capture,
         tracking=tracking,
@@ -208,36 +184,38 @@ def _check_as_publisher(
 def _check_as_monitor(connection: Connection, url: str, tables: Sequence[str], lake: str | None) -> Checked:
     facts = _read(connection, url, tables, lake, Purpose.MONITOR)
     gaps = find_monitor_gaps(connection, facts.role.name)
-    own = check_monitor(facts.role, gaps, sees_others=sees_others(connection))
+    own = access.check_monitor(facts.role, gaps, sees_others=server_facts.sees_others(connection))
     found = (*check_facts(facts, Purpose.MONITOR), *own)
     work = _check_named_tables(connection, facts) if tables else _read_work(connection, url, facts)
     return Checked(found, facts.role.others, work)
 
 
 def _check_as_reader(connection: Connection, url: str, tables: Sequence[str], _lake: str | None) -> Checked:
-    role = read_role(connection, None)
-    facts = read_reader(connection, role, tables)
+    role = server_facts.read_role(connection, None)
+    facts = access_facts.read_reader(connection, role, tables)
     tracking = read_tracking(connection, facts.named, None)
     tracked = [one.table.source_id for one in tracking.tables if one.table is not None]
-    found = check_reader(facts, tracking, find_unreadable_tables(connection, tracked))
+    found = access.check_reader(facts, tracking, access_facts.find_unreadable_tables(connection, tracked))
     return Checked(tuple(found), role.others, _check_work(connection, url, tables))
 
 
 def _check_as_subscriber(connection: Connection, url: str, tables: Sequence[str], _lake: str | None) -> Checked:
-    facts = read_subscriber(connection, read_role(connection, None), tables, SUBSCRIBER_SCHEMA)
-    found = check_subscriber(facts, SUBSCRIBER_SCHEMA)
+    facts = access_facts.read_subscriber(
+        connection, server_facts.read_role(connection, None), tables, SUBSCRIBER_SCHEMA
+    )
+    found = access.check_subscriber(facts, SUBSCRIBER_SCHEMA)
     return Checked(tuple(found), facts.role.others, _check_work(connection, url, tables))
 
 
 def _check_as_node(connection: Connection, url: str, tables: Sequence[str], _lake: str | None) -> Checked:
-    facts = read_node(connection, read_role(connection, None), tables, MERGE_SCHEMA)
-    found = check_merge_node(facts, MERGE_SCHEMA)
+    facts = access_facts.read_node(connection, server_facts.read_role(connection, None), tables, MERGE_SCHEMA)
+    found = access.check_merge_node(facts, MERGE_SCHEMA)
     return Checked(tuple(found), facts.role.others, _check_work(connection, url, tables))
 
 
 def _check_as_tracker(connection: Connection, url: str, tables: Sequence[str], _lake: str | None) -> Checked:
-    facts = read_node(connection, read_role(connection, None), tables, TRACKING_SCHEMA)
-    found = check_tracker(facts, TRACKING_SCHEMA)
+    facts = access_facts.read_node(connection, server_facts.read_role(connection, None), tables, TRACKING_SCHEMA)
+    found = access.check_tracker(facts, TRACKING_SCHEMA)
     return Checked(tuple(found), facts.role.others, _check_work(connection, url, tables))
 
 

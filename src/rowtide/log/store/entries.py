@@ -18,30 +18,20 @@ from rowtide.core.json_records import JsonOf, Tagged
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import LoggedTable
 from rowtide.core.values import frozen
-from rowtide.log.membership import (
-    Altered,
-    ChangesOmitted,
-    ControlRow,
-    Disabled,
-    Enabled,
-    Event,
-    Heartbeat,
-    Reshaped,
-    Traced,
-)
+from rowtide.log import membership
 
 LeaseName = Literal["log", "lake"]
 
 _EVENTS = {
-    "enabled": Enabled,
-    "disabled": Disabled,
-    "reshaped": Reshaped,
-    "altered": Altered,
-    "heartbeat": Heartbeat,
-    "traced": Traced,
-    "changes_omitted": ChangesOmitted,
+    "enabled": membership.Enabled,
+    "disabled": membership.Disabled,
+    "reshaped": membership.Reshaped,
+    "altered": membership.Altered,
+    "heartbeat": membership.Heartbeat,
+    "traced": membership.Traced,
+    "changes_omitted": membership.ChangesOmitted,
 }
-EventJson = Annotated[Event, Tagged("event", _EVENTS)]
+EventJson = Annotated[membership.Event, Tagged("event", _EVENTS)]
 
 
 @frozen
@@ -99,7 +89,7 @@ class Opened:
     source: StoredSource
     reason: str | None
     format: StoredFormat | None = None
-    control_row: ControlRow | None = None
+    control_row: membership.ControlRow | None = None
     difference: Difference | None = None
 
 
@@ -137,7 +127,7 @@ class RangeAppended:
     events: tuple[EventJson, ...]
     transactions: int
     as_of: datetime | None = None
-    control_row: ControlRow | None = None
+    control_row: membership.ControlRow | None = None
 
 
 @frozen

@@ -11,14 +11,7 @@ from pathlib import Path
 
 from rowtide.core.lsn import Position
 from rowtide.databases.file_access import make_place
-from rowtide.log.errors import (
-    LogStoreMoved,
-    LogStoreNotWritable,
-    LogStoreReadFailed,
-    LogStoreWriteFailed,
-    ManifestMissing,
-    ServerPromoted,
-)
+from rowtide.log import errors
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import StoredSource
 from rowtide.log.store.manifest import Manifest
@@ -28,7 +21,7 @@ from rowtide.storage.objects import ObjectFolder
 from rowtide.storage.places import local_path
 from rowtide.storage.store import Store, StoreErrors
 
-_ERRORS = StoreErrors(LogStoreReadFailed, LogStoreWriteFailed)
+_ERRORS = StoreErrors(errors.LogStoreReadFailed, errors.LogStoreWriteFailed)
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -65,8 +58,8 @@ class LocalStore(LocalFolder):
             self.test_writing()
         except OSError as error:
             if error.errno in _FULL:
-                raise LogStoreWriteFailed(str(folder), reason_of(error)) from error
-            raise LogStoreNotWritable(str(folder), reason_of(error)) from error
+                raise errors.LogStoreWriteFailed(str(folder), reason_of(error)) from error
+            raise errors.LogStoreNotWritable(str(folder), reason_of(error)) from error
 
 
 def open_own_manifest(source: SourceDefinition, store: Store | None = None) -> Manifest:
@@ -80,7 +73,7 @@ def open_made_store(source: SourceDefinition) -> Store:
     """Open the store of a source. Raises `ManifestMissing` where its folder is not: it is not made again."""
     folder = local_path(source.log_store)
     if folder is not None and not Path(folder).is_dir():
-        raise ManifestMissing(source.log_store)
+        raise errors.ManifestMissing(source.log_store)
     return open_store(source.log_store)
 
 
@@ -88,20 +81,20 @@ def find_own_manifest(source: SourceDefinition) -> Manifest | None:
     """As `open_own_manifest`; None if the log store has no manifest: it is lost, or not where it is looked for."""
     try:
         return open_own_manifest(source)
-    except ManifestMissing:
+    except errors.ManifestMissing:
         return None
 
 
 def require_own(source: SourceDefinition, recorded: StoredSource) -> None:
     """Raise `LogStoreMoved` if the manifest names another source. Pure."""
     if not is_own(source, recorded):
-        raise LogStoreMoved(source.log_store, recorded.slot, recorded.system_identifier)
+        raise errors.LogStoreMoved(source.log_store, recorded.slot, recorded.system_identifier)
 
 
 def require_timeline(recorded: StoredSource, timeline: int) -> None:
     """Raise `ServerPromoted` if the server is on another timeline than the one that was read. Pure."""
     if timeline != recorded.timeline:
-        raise ServerPromoted(timeline, recorded.timeline, "it may be a copy of the server that was read")
+        raise errors.ServerPromoted(timeline, recorded.timeline, "it may be a copy of the server that was read")
 
 
 def is_own(source: SourceDefinition, recorded: StoredSource) -> bool:

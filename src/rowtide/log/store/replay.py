@@ -17,27 +17,7 @@ from rowtide.core.lsn import Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.log.errors import IllegalEntry, LeaseLost, LogStoreRelocated, ManifestConflict
 from rowtide.log.membership import Altered, ChangesOmitted, Disabled, Enabled, Event, Member, follow_alteration
-from rowtide.log.store.entries import (
-    Difference,
-    Entry,
-    FilesDeleted,
-    FormatRaised,
-    LeaseName,
-    LeaseTaken,
-    Moved,
-    Opened,
-    PartStored,
-    RangeAppended,
-    ReaderAdvanced,
-    ReaderLeft,
-    Segment,
-    SegmentsMerged,
-    SegmentsTruncated,
-    TableGiven,
-    TimelineFollowed,
-    TransactionOmitted,
-    TransactionSkipped,
-)
+from rowtide.log.store import entries
 from rowtide.log.store.state import (
     Incomplete,
     Lease,
@@ -50,7 +30,7 @@ from rowtide.log.store.state import (
 )
 
 
-def apply(state: ManifestState | None, number: int, entry: Entry) -> ManifestState:
+def apply(state: ManifestState | None, number: int, entry: entries.Entry) -> ManifestState:
     """Return the state after an entry.
 
     Raises `LeaseLost` for a token that is not its lease's, `ManifestConflict` for a range that does not
@@ -60,8 +40,8 @@ def apply(state: ManifestState | None, number: int, entry: Entry) -> ManifestSta
     _require(number == last + 1, number, entry, f"the last entry is {last}")
     if state is not None:
         # A process that takes a lease has read in the database that the log store is here; else its copy continues.
-        (require_not_moved if isinstance(entry, LeaseTaken | Moved) else require_here)(state)
-    if isinstance(entry, Opened):
+        (require_not_moved if isinstance(entry, entries.LeaseTaken | entries.Moved) else require_here)(state)
+    if isinstance(entry, entries.Opened):
         return _open(state, number, entry)
     if state is None:
         raise IllegalEntry(number, entry.kind, "the first entry opens epoch 0")
@@ -80,53 +60,53 @@ def require_not_moved(state: ManifestState) -> None:
         require_here(state)
 
 
-def _apply(state: ManifestState, entry: Entry) -> ManifestState:
+def _apply(state: ManifestState, entry: entries.Entry) -> ManifestState:
     match entry:
-        case RangeAppended():
+        case entries.RangeAppended():
             return _append_range(state, entry)
-        case PartStored():
+        case entries.PartStored():
             return _store_part(state, entry)
-        case TableGiven():
+        case entries.TableGiven():
             return _give_table(state, entry)
-        case LeaseTaken():
+        case entries.LeaseTaken():
             lease = Lease(entry.holder, state.version, entry.taken_at)
             # A new log reader begins with the transaction again.
             parts = () if entry.lease == "log" else state.parts
             return replace(state, leases={**state.leases, entry.lease: lease}, new_place=None, parts=parts)
-        case SegmentsMerged():
+        case entries.SegmentsMerged():
             return _merge(state, entry)
-        case ReaderAdvanced():
+        case entries.ReaderAdvanced():
             return _advance_reader(state, entry)
-        case ReaderLeft():
+        case entries.ReaderLeft():
             others = {name: reader for name, reader in state.readers.items() if name != entry.reader}
             return replace(
                 state,
                 readers=others,
                 omitted_by_readers=tuple(one for one in state.omitted_by_readers if one.reader != entry.reader),
             )
-        case TransactionOmitted():
+        case entries.TransactionOmitted():
             return _omit(state, entry)
-        case TimelineFollowed():
+        case entries.TimelineFollowed():
             require_lease(state, "log", entry.token)
             return replace(state, source=replace(state.source, timeline=entry.timeline))
-        case TransactionSkipped():
+        case entries.TransactionSkipped():
             return _skip_transaction(state, entry)
-        case SegmentsTruncated():
+        case entries.SegmentsTruncated():
             return _truncate(state, entry)
-        case FilesDeleted():
+        case entries.FilesDeleted():
             return _forget_files(state, entry)
-        case Moved():
+        case entries.Moved():
             require_lease(state, "log", entry.token)
             return replace(state, new_place=NewPlace(entry.log_store, entry.is_recorded))
-        case FormatRaised():
+        case entries.FormatRaised():
             return _raise_format(state, entry)
-        case Opened():
+        case entries.Opened():
             raise AssertionError("an epoch is opened by apply")
         case _:
             assert_never(entry)
 
 
-def _open(state: ManifestState | None, number: int, entry: Opened) -> ManifestState:
+def _open(state: ManifestState | None, number: int, entry: entries.Opened) -> ManifestState:
     epoch = state.epoch + 1 if state is not None else 0
     _require(entry.epoch == epoch, number, entry, f"the next epoch is {epoch}, not {entry.epoch}")
     _require(entry.position.epoch == epoch, number, entry, f"{entry.position} is not in epoch {epoch}")
@@ -158,13 +138,15 @@ def _open(state: ManifestState | None, number: int, entry: Opened) -> ManifestSt
     )
 
 
-def _raise_format(state: ManifestState, entry: FormatRaised) -> ManifestState:
+def _raise_format(state: ManifestState, entry: entries.FormatRaised) -> ManifestState:
     before, after = state.format.number, entry.format.number
     _require(before < after, state.version, entry, f"format {after} is not after {before}")
     return replace(state, format=entry.format)
 
 
-def _require_difference(state: ManifestState, number: int, entry: Opened, difference: Difference) -> None:
+def _require_difference(
+    state: ManifestState, number: int, entry: entries.Opened, difference: entries.Difference
+) -> None:
     lsn = difference.lsn
     _require(lsn.epoch == entry.epoch and entry.position.covers(lsn), number, entry, f"{lsn} is not before the epoch")
     for segment in difference.segments:
@@ -175,7 +157,7 @@ def _require_difference(state: ManifestState, number: int, entry: Opened, differ
     _require(known.issuperset(difference.members), number, entry, "a member of the difference is not known")
 
 
-def _empty(number: int, entry: Opened) -> ManifestState:
+def _empty(number: int, entry: entries.Opened) -> ManifestState:
     if entry.format is None:
         raise IllegalEntry(number, entry.kind, "the first entry records the format")
     return ManifestState(
@@ -196,7 +178,7 @@ def _empty(number: int, entry: Opened) -> ManifestState:
     )
 
 
-def _append_range(state: ManifestState, entry: RangeAppended) -> ManifestState:
+def _append_range(state: ManifestState, entry: entries.RangeAppended) -> ManifestState:
     require_lease(state, "log", entry.token)
     if entry.from_position != state.position:
         raise ManifestConflict(entry.from_position, state.position)
@@ -223,7 +205,7 @@ def _append_range(state: ManifestState, entry: RangeAppended) -> ManifestState:
     )
 
 
-def _store_part(state: ManifestState, entry: PartStored) -> ManifestState:
+def _store_part(state: ManifestState, entry: entries.PartStored) -> ManifestState:
     require_lease(state, "log", entry.token)
     earlier, segment = state.parts[: entry.number], entry.segment
     lsn = segment.first
@@ -280,7 +262,7 @@ def _apply_to_omitted(omitted: tuple[OmittedByReader, ...], events: tuple[Event,
     return tuple(one for one in omitted if one.member_id not in ended) if ended else omitted
 
 
-def _omit(state: ManifestState, entry: TransactionOmitted) -> ManifestState:
+def _omit(state: ManifestState, entry: entries.TransactionOmitted) -> ManifestState:
     """Several changes of a transaction count once."""
     _require_lake_lease(state, entry.lake_token)
     _require(entry.reader in state.readers, state.version, entry, f"{entry.reader} does not read the log")
@@ -291,7 +273,7 @@ def _omit(state: ManifestState, entry: TransactionOmitted) -> ManifestState:
     return replace(state, omitted_by_readers=(*state.omitted_by_readers, found))
 
 
-def _give_table(state: ManifestState, entry: TableGiven) -> ManifestState:
+def _give_table(state: ManifestState, entry: entries.TableGiven) -> ManifestState:
     require_lease(state, "log", entry.token)
     table_id = entry.version.table_id
     expected = state.next_table_id
@@ -299,7 +281,7 @@ def _give_table(state: ManifestState, entry: TableGiven) -> ManifestState:
     return replace(state, tables={**state.tables, table_id: entry.version})
 
 
-def _skip_transaction(state: ManifestState, entry: TransactionSkipped) -> ManifestState:
+def _skip_transaction(state: ManifestState, entry: entries.TransactionSkipped) -> ManifestState:
     require_lease(state, "log", entry.token)
     lsn = entry.lsn
     is_ahead = lsn.epoch == state.epoch and not state.position.covers(lsn)
@@ -309,7 +291,7 @@ def _skip_transaction(state: ManifestState, entry: TransactionSkipped) -> Manife
     return replace(state, position=behind, gaps=(*state.gaps, gap), parts=())
 
 
-def _merge(state: ManifestState, entry: SegmentsMerged) -> ManifestState:
+def _merge(state: ManifestState, entry: entries.SegmentsMerged) -> ManifestState:
     require_lease(state, "log", entry.token)
     paths = set(entry.replaced)
     replaced = [segment for segment in state.segments if segment.path in paths]
@@ -332,7 +314,7 @@ def _merge(state: ManifestState, entry: SegmentsMerged) -> ManifestState:
     )
 
 
-def _advance_reader(state: ManifestState, entry: ReaderAdvanced) -> ManifestState:
+def _advance_reader(state: ManifestState, entry: entries.ReaderAdvanced) -> ManifestState:
     _require_lake_lease(state, entry.lake_token)
     position, known = entry.position, state.readers.get(entry.reader)
     _require(position <= state.position, state.version, entry, f"{position} is ahead of the log, {state.position}")
@@ -348,7 +330,7 @@ def _advance_reader(state: ManifestState, entry: ReaderAdvanced) -> ManifestStat
     return replace(state, readers={**state.readers, entry.reader: reader})
 
 
-def _truncate(state: ManifestState, entry: SegmentsTruncated) -> ManifestState:
+def _truncate(state: ManifestState, entry: entries.SegmentsTruncated) -> ManifestState:
     require_lease(state, "log", entry.token)
     slowest = state.slowest_reader()
     if slowest is None:
@@ -365,11 +347,11 @@ def _truncate(state: ManifestState, entry: SegmentsTruncated) -> ManifestState:
     )
 
 
-def _schedule_deletion(segments: list[Segment], since: datetime) -> tuple[PendingDeletion, ...]:
+def _schedule_deletion(segments: list[entries.Segment], since: datetime) -> tuple[PendingDeletion, ...]:
     return tuple(PendingDeletion(segment.path, since) for segment in segments)
 
 
-def _forget_files(state: ManifestState, entry: FilesDeleted) -> ManifestState:
+def _forget_files(state: ManifestState, entry: entries.FilesDeleted) -> ManifestState:
     require_lease(state, "log", entry.token)
     gone = set(entry.paths)
     are_pending = gone <= {pending.path for pending in state.pending_deletions}
@@ -379,7 +361,7 @@ def _forget_files(state: ManifestState, entry: FilesDeleted) -> ManifestState:
     )
 
 
-def require_lease(state: ManifestState, name: LeaseName, token: int) -> None:
+def require_lease(state: ManifestState, name: entries.LeaseName, token: int) -> None:
     """Raise `LeaseLost` unless the lease's last holder has this token."""
     lease = state.leases.get(name)
     if lease is None or lease.token != token:
@@ -392,6 +374,6 @@ def _require_lake_lease(state: ManifestState, token: int | None) -> None:
         require_lease(state, "lake", token)
 
 
-def _require(legal: bool, number: int, entry: Entry, problem: str) -> None:  # noqa: FBT001 - reads as the rule it is
+def _require(legal: bool, number: int, entry: entries.Entry, problem: str) -> None:  # noqa: FBT001 - reads as the rule it is
     if not legal:
         raise IllegalEntry(number, entry.kind, problem)

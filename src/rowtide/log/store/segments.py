@@ -25,14 +25,7 @@ from rowtide.core.formats import StoredFormat, StoreFormat
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.records import RECORD
 from rowtide.log.errors import LogStoreReadFailed, SegmentCorrupt
-from rowtide.log.store.entries import (
-    FilesDeleted,
-    ReaderAdvanced,
-    ReaderLeft,
-    Segment,
-    SegmentsMerged,
-    SegmentsTruncated,
-)
+from rowtide.log.store import entries
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.replay import require_lease
 from rowtide.log.store.state import ManifestState
@@ -54,7 +47,7 @@ _DELTA = "DELTA_BINARY_PACKED"
 _ENCODINGS = dict.fromkeys(("commit_lsn", "commit_time", "xid", "seqval", "operation", "table_id", "image"), _DELTA)
 
 
-def write_segment(store: Store, records: pa.Table, *, pending: bool = False) -> Segment:
+def write_segment(store: Store, records: pa.Table, *, pending: bool = False) -> entries.Segment:
     """Make log records durable under a unique name: at least one record, in the order that the module states.
 
     `pending`: the records are a part of a transaction that is not complete; the file is not read until an entry names
@@ -70,7 +63,7 @@ def write_segment(store: Store, records: pa.Table, *, pending: bool = False) -> 
     failpoint("segment_sync.before")
     size = store.write_durable(path, partial(_encode, records, table_ids))
     failpoint("segment_sync.after")
-    return Segment(
+    return entries.Segment(
         path=path,
         first=first,
         last=last,
@@ -172,14 +165,14 @@ def is_overdue(state: ManifestState) -> bool:
     return len(state.segments) + len(state.pending_deletions) >= MANY_FILES
 
 
-def plan_merge(state: ManifestState, now: datetime) -> tuple[Segment, ...]:
+def plan_merge(state: ManifestState, now: datetime) -> tuple[entries.Segment, ...]:
     """Return the first run of neighbouring segments worth merging, empty if there is none.
 
     Segments that no reader needs are left to `truncate`; parts of large transactions are never merged.
     """
     # What is going to be truncated soon is not worth a merge.
     needed = state.slowest_reader()
-    run: list[Segment] = []
+    run: list[entries.Segment] = []
     for segment in state.segments:
         if not _is_mergeable(segment, needed, now) or not _fits(run, segment):
             if len(run) >= MIN_MERGED_FILES:
@@ -190,7 +183,7 @@ def plan_merge(state: ManifestState, now: datetime) -> tuple[Segment, ...]:
     return tuple(run) if len(run) >= MIN_MERGED_FILES else ()
 
 
-def _is_mergeable(segment: Segment, needed: Position | None, now: datetime) -> bool:
+def _is_mergeable(segment: entries.Segment, needed: Position | None, now: datetime) -> bool:
     return (
         segment.raw_bytes < SMALL_SEGMENT_BYTES
         and segment.created_at <= now - MERGE_AGE
@@ -200,7 +193,7 @@ def _is_mergeable(segment: Segment, needed: Position | None, now: datetime) -> b
     )
 
 
-def _fits(run: Sequence[Segment], segment: Segment) -> bool:
+def _fits(run: Sequence[entries.Segment], segment: entries.Segment) -> bool:
     return (
         len(run) < MAX_MERGED_FILES
         and sum(other.raw_bytes for other in run) + segment.raw_bytes <= MAX_MERGED_BYTES
@@ -209,7 +202,7 @@ def _fits(run: Sequence[Segment], segment: Segment) -> bool:
 
 
 def merge_segments(
-    store: Store, manifest: Manifest, token: int, run: Sequence[Segment], now: datetime
+    store: Store, manifest: Manifest, token: int, run: Sequence[entries.Segment], now: datetime
 ) -> ManifestState:
     """Write one segment of a run from `plan_merge` and replace the run by it.
 
@@ -219,7 +212,7 @@ def merge_segments(
         records = _concatenate_by_table(list(pool.map(lambda segment: read_segment(store, segment.path), run)))
     merged = write_segment(store, records)
     replaced = tuple(segment.path for segment in run)
-    return manifest.append(SegmentsMerged(token=token, replaced=replaced, segment=merged, merged_at=now))
+    return manifest.append(entries.SegmentsMerged(token=token, replaced=replaced, segment=merged, merged_at=now))
 
 
 def _concatenate_by_table(segments: Sequence[pa.Table]) -> pa.Table:
@@ -246,12 +239,12 @@ def truncate(store: Store, manifest: Manifest, token: int, now: datetime) -> Man
     state = manifest.refresh()
     slowest = state.slowest_reader()
     if slowest is not None and _has_anything_below(state, slowest):
-        state = manifest.append(SegmentsTruncated(token=token, position=slowest, truncated_at=now))
+        state = manifest.append(entries.SegmentsTruncated(token=token, position=slowest, truncated_at=now))
     expired = tuple(pending.path for pending in state.pending_deletions if pending.since <= now - DELETE_GRACE)
     if expired:
         # Files first: an entry that comes first, and a crash, would leave files that nothing lists.
         delete_all(store, expired)
-        state = manifest.append(FilesDeleted(token=token, paths=expired))
+        state = manifest.append(entries.FilesDeleted(token=token, paths=expired))
     return state
 
 
@@ -287,7 +280,7 @@ def ensure_placeholder(manifest: Manifest) -> None:
     """Register the placeholder if the log store has no reader."""
     state = manifest.refresh()
     if not state.readers:
-        manifest.append(ReaderAdvanced(PLACEHOLDER, state.position))
+        manifest.append(entries.ReaderAdvanced(PLACEHOLDER, state.position))
         failpoint("placeholder_reader.after")
 
 
@@ -304,10 +297,10 @@ def advance_placeholder(manifest: Manifest) -> None:
     Only for the holder of the source's lease: an entry after `leave` would register it again.
     """
     if is_placeholder_behind(manifest):
-        manifest.append(ReaderAdvanced(PLACEHOLDER, manifest.state.position))
+        manifest.append(entries.ReaderAdvanced(PLACEHOLDER, manifest.state.position))
 
 
 def remove_placeholder(manifest: Manifest) -> None:
     """Remove the placeholder, since a feature has a permanent reader. Idempotent; for the source lease's holder."""
     if PLACEHOLDER in manifest.refresh().readers:
-        manifest.append(ReaderLeft(PLACEHOLDER))
+        manifest.append(entries.ReaderLeft(PLACEHOLDER))

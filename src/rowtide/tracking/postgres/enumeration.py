@@ -58,6 +58,8 @@ def enumerate_changes(engine: Engine, request: EnumerationRequest) -> Iterator[T
     with engine.connect() as writer:
         attach_partitions(writer, engine)
         while True:
+            # Again from a new snapshot where a table was rewritten before it was locked; the anchor that was taken for
+            # it is harmless.
             with ExitStack() as stack:
                 opened = _open_window(writer, engine, request, stack)
                 if _lock_as_seen(opened):
@@ -140,6 +142,7 @@ def _require(look: PostgresSubject | TrackingLost) -> PostgresSubject:
 
 
 def _check_age(connection: Connection, tracked: TrackedTable, since: AnchorSnapshot) -> None:
+    # A TRUNCATE of many rows leaves no tombstones: readers that have the rows begin again with a full copy.
     is_cut = connection.execute(statement(was_truncated(tracked.name, since))).scalar()
     if since.anchor.csn < tracked.min_valid_csn or is_cut:
         raise AnchorTooOld(tracked.name, since.anchor, tracked.min_valid_csn)

@@ -132,6 +132,8 @@ def was_truncated(subject_name: str, since: AnchorSnapshot) -> str:
 def _gone(subject: PostgresSubject, window: PostgresAnchorWindow) -> str:
     """Return the keys of deleted rows, whether they existed at `since`, and whether others deleted them."""
     inserted, gone = (f"d.{quote(name)}" for name in ("__sysInsertTxBsn", "__sysDeleteTxBsn"))
+    # A tombstone without an insert stamp is of a row from before the tracking: every reader has it. A key may have
+    # several tombstones (deleted, inserted and deleted again): one that was there suffices.
     was_there = f"not coalesce({unseen(inserted, window.since)}, false)"
     return (
         f'with gone as materialized (select d."__sysRK" as packed, bool_or({was_there}) as was_there, '
@@ -185,6 +187,8 @@ def unpack_key(connection: Connection, table: str, packed: str) -> tuple[object,
     assert isinstance(texts, list)
     subject = _checked(connection, table, texts, packed)
     values = ", ".join(
+        # Literals, because a user's type is not cast to; a colon in one would be a parameter to SQLAlchemy, and is
+        # escaped.
         f"cast({quote_literal(value)} as {column.value_type_text if is_of_server(column.value_type_text) else 'text'})"
         for value, column in zip(texts, subject.key, strict=True)
     )
@@ -215,6 +219,7 @@ def _ask(
     connection: Connection, statement: str, parameters: dict[str, object], table: str, given: str
 ) -> Sequence[object]:
     try:
+        # A savepoint: a text that the key's type refuses must not abort the caller's transaction.
         with connection.begin_nested():
             return connection.execute(text(statement), parameters).one()
     except DBAPIError as error:

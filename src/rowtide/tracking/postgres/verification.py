@@ -16,38 +16,24 @@ from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.source_table import TablePartition
 from rowtide.tracking.errors import TrackedTableGone, TrackingKeyMissing, TrackingLost
 from rowtide.tracking.options import TrackedTable, TrackingOptions
+from rowtide.tracking.postgres import subjects, system_tables
 from rowtide.tracking.postgres.stamps import stamps_of
-from rowtide.tracking.postgres.subjects import (
-    CHANGE_BSN,
-    PREFIX,
-    PostgresSubject,
-    subject_of,
-    truncate_trigger,
-    with_key,
-    with_operators,
-)
-from rowtide.tracking.postgres.system_tables import (
-    TRACKED_OBJECTS,
-    AsMade,
-    get_tracked,
-    has_tracked_objects,
-    put_tracked,
-    read_as_made,
-)
 
 
-def put_as_it_is(connection: Connection, tracked: TrackedTable, subject: PostgresSubject) -> None:
+def put_as_it_is(connection: Connection, tracked: TrackedTable, subject: subjects.PostgresSubject) -> None:
     """Write a table to the catalogue with its present triggers, key and partitions."""
     source_id, parts = subject.table.source_id, tuple(_parts(subject))
     signature = _read_signature_now(connection, source_id, parts)
-    put_tracked(connection, tracked, AsMade(source_id, signature, _key_names(subject), parts))
+    system_tables.put_tracked(
+        connection, tracked, system_tables.AsMade(source_id, signature, _key_names(subject), parts)
+    )
 
 
-def _parts(subject: PostgresSubject) -> set[int]:
+def _parts(subject: subjects.PostgresSubject) -> set[int]:
     return {leaf.source_id for leaf in subject.table.row_holders}
 
 
-def _key_names(subject: PostgresSubject) -> tuple[str, ...]:
+def _key_names(subject: subjects.PostgresSubject) -> tuple[str, ...]:
     return tuple(column.name for column in subject.key)
 
 
@@ -56,15 +42,15 @@ def _read_signature_now(connection: Connection, source_id: int, parts: Collectio
     return str(connection.execute(text(_SIGNATURE), {"parts": [source_id, *parts]}).scalar_one())
 
 
-def look_at(connection: Connection, tracked: TrackedTable) -> PostgresSubject | TrackingLost:
+def look_at(connection: Connection, tracked: TrackedTable) -> subjects.PostgresSubject | TrackingLost:
     """Return a tracked table as it is now, or what was altered."""
     if tracked.lost_time is not None:
         return _lost(connection, tracked, "it has not been resumed")
-    made = read_as_made(connection, tracked.name)
+    made = system_tables.read_as_made(connection, tracked.name)
     found = _compare(connection, tracked, made)
-    if isinstance(found, PostgresSubject) and _parts(found) <= set(made.parts):
+    if isinstance(found, subjects.PostgresSubject) and _parts(found) <= set(made.parts):
         return found
-    return _lost(connection, tracked, GROWN if isinstance(found, PostgresSubject) else found)
+    return _lost(connection, tracked, GROWN if isinstance(found, subjects.PostgresSubject) else found)
 
 
 def require_sound(connection: Connection, tracked: TrackedTable) -> None:
@@ -76,7 +62,7 @@ def require_sound(connection: Connection, tracked: TrackedTable) -> None:
 
 def _lost(connection: Connection, tracked: TrackedTable, what: str) -> TrackingLost:
     """A table of its name, or the table under another name, can be resumed."""
-    source_id = read_as_made(connection, tracked.name).source_id
+    source_id = system_tables.read_as_made(connection, tracked.name).source_id
     is_gone = find_by_id(connection, source_id) is None and find_table_id(connection, tracked.name) is None
     lost_time = tracked.lost_time or read_now(connection)
     if is_gone:
@@ -86,8 +72,8 @@ def _lost(connection: Connection, tracked: TrackedTable, what: str) -> TrackingL
 
 def find_damage(connection: Connection, tracked: TrackedTable) -> str | None:
     """Return what was altered, except partitions added since."""
-    found = _compare(connection, tracked, read_as_made(connection, tracked.name))
-    return None if isinstance(found, PostgresSubject) else found
+    found = _compare(connection, tracked, system_tables.read_as_made(connection, tracked.name))
+    return None if isinstance(found, subjects.PostgresSubject) else found
 
 
 def read_now(connection: Connection) -> str:
@@ -95,7 +81,9 @@ def read_now(connection: Connection) -> str:
     return str(connection.execute(text(_NOW)).scalar_one())
 
 
-def _compare(connection: Connection, tracked: TrackedTable, made: AsMade) -> PostgresSubject | str:
+def _compare(
+    connection: Connection, tracked: TrackedTable, made: system_tables.AsMade
+) -> subjects.PostgresSubject | str:
     """Return a tracked table as it is now, or what was altered, except partitions added since."""
     table = find_by_id(connection, made.source_id)
     if table is None:
@@ -103,7 +91,7 @@ def _compare(connection: Connection, tracked: TrackedTable, made: AsMade) -> Pos
     if table.qualified_name != tracked.name:
         return f"the table is called {table.qualified_name} now"
     try:
-        subject = with_operators(connection, with_key(table, tracked))
+        subject = subjects.with_operators(connection, subjects.with_key(table, tracked))
     except TrackingKeyMissing:
         return f"it has no {tracked.key_type} any more"
     if not stamps_of(subject).is_there(connection):
@@ -137,7 +125,7 @@ def attach_partitions(connection: Connection, engine: Engine) -> None:
     this adds those for truncates. Before that, a truncate removes only rows that no anchor has seen. Raises
     `LockNotObtained`.
     """
-    is_tracking = has_tracked_objects(connection, StoreFormat.require_writable)
+    is_tracking = system_tables.has_tracked_objects(connection, StoreFormat.require_writable)
     names = connection.execute(text(_GROWN)).scalars().all() if is_tracking else []
     connection.commit()
     for name in names:
@@ -146,10 +134,10 @@ def attach_partitions(connection: Connection, engine: Engine) -> None:
 
 def _attach(connection: Connection, *, name: str) -> None:
     clock.stop_anchors(connection)
-    tracked = get_tracked(connection, name)
+    tracked = system_tables.get_tracked(connection, name)
     if find_damage(connection, tracked) is not None:
         return  # the enumeration says what that means
-    subject = subject_of(connection, tracked)
+    subject = subjects.subject_of(connection, tracked)
     new = _find_new(connection, subject)
     for leaf in new:
         # From now on no other session writes it.
@@ -157,26 +145,26 @@ def _attach(connection: Connection, *, name: str) -> None:
     if find_known(connection, tracked):
         return  # as above
     for leaf in new:
-        execute_all(connection, truncate_trigger(subject, quote_qualified(leaf.schema, leaf.name)))
+        execute_all(connection, subjects.truncate_trigger(subject, quote_qualified(leaf.schema, leaf.name)))
     put_as_it_is(connection, tracked, subject)
 
 
 def find_known(connection: Connection, tracked: TrackedTable) -> tuple[TablePartition, ...]:
     """Return the new partitions that cannot be tracked: an anchor may have seen their rows, or triggers are missing."""
-    subject = subject_of(connection, tracked)
+    subject = subjects.subject_of(connection, tracked)
     new = _find_new(connection, subject)
     return tuple(leaf for leaf in new if not _is_unknown(connection, subject, leaf))
 
 
-def _find_new(connection: Connection, subject: PostgresSubject) -> Sequence[TablePartition]:
-    known = read_as_made(connection, subject.name).parts
+def _find_new(connection: Connection, subject: subjects.PostgresSubject) -> Sequence[TablePartition]:
+    known = system_tables.read_as_made(connection, subject.name).parts
     return [leaf for leaf in subject.table.row_holders if leaf.source_id not in known]
 
 
-def _is_unknown(connection: Connection, subject: PostgresSubject, leaf: TablePartition) -> bool:
+def _is_unknown(connection: Connection, subject: subjects.PostgresSubject, leaf: TablePartition) -> bool:
     """Whether no anchor has seen a partition's rows, and its triggers exist."""
     relation = quote_qualified(leaf.schema, leaf.name)
-    parameters = {"table": subject.table.source_id, "leaf": leaf.source_id, "prefix": f"{PREFIX}%"}
+    parameters = {"table": subject.table.source_id, "leaf": leaf.source_id, "prefix": f"{subjects.PREFIX}%"}
     if connection.execute(text(_LACKS_TRIGGERS), parameters).scalar():
         return False
     last = clock.find_last(connection)
@@ -184,12 +172,14 @@ def _is_unknown(connection: Connection, subject: PostgresSubject, leaf: TablePar
         return True
     # Where inserts are not tracked, rows have no stamps before they are updated.
     without = "false" if TrackingOptions.INSERT in subject.options else "true"
-    known = f"select exists (select from {relation} where not coalesce({unseen(quote(CHANGE_BSN), last)}, {without}))"
+    is_unseen = unseen(quote(subjects.CHANGE_BSN), last)
+    known = f"select exists (select from {relation} where not coalesce({is_unseen}, {without}))"
     return not connection.execute(statement(known)).scalar()
 
 
 _GROWN = f"""
-select o."__sysTN" from {TRACKED_OBJECTS} o join pg_class c on c.oid = o."__sysTableId" and c.relkind = 'p'
+select o."__sysTN"
+from {system_tables.TRACKED_OBJECTS} o join pg_class c on c.oid = o."__sysTableId" and c.relkind = 'p'
 where o."__sysLostTime" is null and exists (
     select from pg_partition_tree(c.oid) part where part.isleaf and part.relid::oid::bigint <> all(o."__sysParts"))
 order by 1

@@ -19,24 +19,12 @@ import pyarrow as pa
 
 from rowtide.cdc.ddl.history import read_history
 from rowtide.cdc.instances import DELETE, INSERT, Instance
+from rowtide.cdc.lake_readers import last_rows
 from rowtide.cdc.lake_readers.as_of.keyed_tables import upper_parts
 from rowtide.cdc.lake_readers.as_of.latest_rows import LowestLayer
 from rowtide.cdc.lake_readers.bits import EXACT, Bits
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, Completions
 from rowtide.cdc.lake_readers.grouping import GroupingDatabase, open_engine
-from rowtide.cdc.lake_readers.last_rows import (
-    ABSENT,
-    LSN,
-    SEQVAL,
-    StandingRows,
-    TablePart,
-    exact_columns,
-    fillable_ordinals,
-    key_columns,
-    key_names,
-    key_values,
-    take_numbered,
-)
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.published import base_table_path, read_instances, read_publication
 from rowtide.cdc.queries.as_of.opening import AsOf, find_widened, read_layers
@@ -69,7 +57,7 @@ class MovedRows:
     def complete(self, low: CommitLsn, high: CommitLsn) -> Iterator[pa.RecordBatch]:
         """Yield the moved rows in [low, high] in order. Raises as `ChangeTable.stream`, and `QueryFailed`."""
         history = self._open()
-        rows, moves = StandingRows(history.parts, None), _Moves(self.instance, history.copied)
+        rows, moves = last_rows.StandingRows(history.parts, None), _Moves(self.instance, history.copied)
         with open_engine() as engine:
             if not engine.register("upper_rows", moves.columns, moves.number(rows)) or not moves.find_sources(engine):
                 return
@@ -80,7 +68,7 @@ class MovedRows:
     def read_whole(self, low: CommitLsn, high: CommitLsn) -> Iterator[pa.RecordBatch]:
         """Yield the rows in [low, high] that moved and lacked values, with all columns. Raises as `complete`."""
         part, completions = ChangeTablePart(low, high, (INSERT,)), Completions(self, low, high)
-        found = self.changes.stream(part, [*ORDER, ABSENT])
+        found = self.changes.stream(part, [*ORDER, last_rows.ABSENT])
         if any(completions.find_lacking(batch).any() for batch in found):
             rows = self.changes.stream(part)
             yield from completions.apply(batch.filter(pa.array(completions.find_lacking(batch))) for batch in rows)
@@ -102,7 +90,7 @@ class MovedRows:
         copied = {one.begin.value: one.covered.value for one in snapshots if one.covered is not None}
         if base is None or layers is None or chosen is None:
             first = max(recorded.lsn, rolled_to or recorded.lsn)
-            return _History((TablePart(self.changes, first, self.at),), None, copied, marks)
+            return _History((last_rows.TablePart(self.changes, first, self.at),), None, copied, marks)
         excluded = excluded_begins(snapshots, self.at)
         as_of = AsOf(self.instance, self.at, chosen, base, self.changes, layers, excluded)
         return _History(upper_parts(as_of), LowestLayer(base, as_of.lowest), copied, marks)
@@ -131,7 +119,7 @@ class _History:
     that rewrote values, or changes that are missing.
     """
 
-    parts: tuple[TablePart, ...]
+    parts: tuple[last_rows.TablePart, ...]
     lowest: LowestLayer | None
     copied: Mapping[int, int]
     barriers: Sequence[int]
@@ -166,22 +154,22 @@ class _Moves:
     @property
     def ordinals(self) -> list[int]:
         """The columns that may lack values."""
-        return fillable_ordinals(self.instance)
+        return last_rows.fillable_ordinals(self.instance)
 
     @property
     def columns(self) -> list[str]:
         """The columns that `number` yields."""
-        return ["number", "lsn", "known_from", "is_moved", *key_names(self.instance), *self._ends]
+        return ["number", "lsn", "known_from", "is_moved", *last_rows.key_names(self.instance), *self._ends]
 
     @property
     def _ends(self) -> list[str]:
         return [f"ends_{ordinal}" for ordinal in self.ordinals]
 
-    def number(self, rows: StandingRows) -> Iterator[list[Any]]:
+    def number(self, rows: last_rows.StandingRows) -> Iterator[list[Any]]:
         """Yield rows with their numbers, and which columns' values of earlier rows of the key they end."""
         begin, before = 0, (0, 0, 0)
         found: list[tuple[Numbers, Numbers, Flags]] = []
-        for batch in rows.stream([*ORDER, *key_columns(self.instance), ABSENT]):
+        for batch in rows.stream([*ORDER, *last_rows.key_columns(self.instance), last_rows.ABSENT]):
             if not batch.num_rows:
                 continue
             numbers = np.arange(begin, begin + batch.num_rows)
@@ -190,17 +178,17 @@ class _Moves:
             # An update of the key is a delete and an insert with one LSN and `seqval`: an insert that lacks values and
             # follows such a delete has them in the row of the old key.
             is_moved = operations == INSERT
-            is_moved &= batch.column(ABSENT).is_valid().to_numpy(zero_copy_only=False)
+            is_moved &= batch.column(last_rows.ABSENT).is_valid().to_numpy(zero_copy_only=False)
             is_moved &= (_shifted(lsns, before[0]) == lsns) & (_shifted(seqvals, before[1]) == seqvals)
             is_moved &= _shifted(operations, before[2]) == DELETE
             before = lsns[-1], seqvals[-1], operations[-1]
-            bits = Bits(batch.column(ABSENT), len(self.instance.columns))
+            bits = Bits(batch.column(last_rows.ABSENT), len(self.instance.columns))
             absent = np.stack([bits.of(ordinal) for ordinal in self.ordinals], axis=1)
             found.append((numbers[is_moved], lsns[is_moved], absent[is_moved]))
             ends = (operations == INSERT)[:, None] | ~absent
             yield [
                 *map(pa.array, (numbers, lsns, self._known_from(lsns, seqvals), is_moved)),
-                *key_values(self.instance, batch),
+                *last_rows.key_values(self.instance, batch),
                 *(pa.array(np.ascontiguousarray(one)) for one in ends.T),
             ]
         if found:
@@ -215,7 +203,7 @@ class _Moves:
 
     def find_sources(self, engine: GroupingDatabase) -> bool:
         """Find the rows that values are taken from; return False if no row moved."""
-        keys = key_names(self.instance)
+        keys = last_rows.key_names(self.instance)
         engine.execute("create table placed as select * from upper_rows")
         if not len(self.numbers):
             return False
@@ -256,14 +244,14 @@ class _Moves:
 
     def find_below(self, engine: GroupingDatabase, lowest: LowestLayer) -> None:
         """Find the rows of the lowest layer that have the moves' old keys."""
-        keys = key_names(self.instance)
+        keys = last_rows.key_names(self.instance)
         known_from = self.copied.get(lowest.lsn.value, 0)
 
         def numbered() -> Iterator[list[Any]]:
             begin = 0
-            for batch in lowest.stream(key_columns(self.instance)):
+            for batch in lowest.stream(last_rows.key_columns(self.instance)):
                 end = begin + batch.num_rows
-                yield [pa.array(np.arange(begin, end)), *key_values(self.instance, batch)]
+                yield [pa.array(np.arange(begin, end)), *last_rows.key_values(self.instance, batch)]
                 begin = end
 
         if not engine.register("below", ["number", *keys], numbered()):
@@ -284,7 +272,7 @@ class _Completing:
     """Takes the values of moved rows from where they are."""
 
     moves: _Moves
-    rows: StandingRows
+    rows: last_rows.StandingRows
     lowest: LowestLayer | None
     barriers: Sequence[int]
 
@@ -303,12 +291,12 @@ class _Completing:
         is_found = absent & (source != _NOWHERE)
         is_below = absent & ~is_found & (below != _NOWHERE)
         names = [instance.columns[moves.ordinals[place] - 1].lake_name for place in wanted]
-        columns = list(dict.fromkeys([*ORDER, *names, ABSENT, EXACT]))
+        columns = list(dict.fromkeys([*ORDER, *names, last_rows.ABSENT, EXACT]))
         upper = np.unique(np.concatenate([moves.numbers[chosen], source[is_found]]))
         lower = np.unique(below[is_below])
         pools = [_Pool(self.rows.take(upper, columns), upper, instance)]
         if self.lowest is not None and len(lower):
-            pools.append(_Pool(take_numbered(self.lowest.stream(columns), lower), lower, instance))
+            pools.append(_Pool(last_rows.take_numbered(self.lowest.stream(columns), lower), lower, instance))
         own = np.searchsorted(upper, moves.numbers[chosen])
         index = np.repeat(own[:, None], source.shape[1], axis=1)
         index[is_found] = np.searchsorted(upper, source[is_found])
@@ -325,7 +313,7 @@ class _Completing:
         instance, own = self.moves.instance, found.own
         count, places = len(own), dict(zip(self.moves.ordinals, range(len(self.moves.ordinals)), strict=True))
         rows = found.pools[0].rows
-        values: dict[str, Any] = {name: rows.column(name).take(own) for name in (LSN, SEQVAL)}
+        values: dict[str, Any] = {name: rows.column(name).take(own) for name in (last_rows.LSN, last_rows.SEQVAL)}
         masks, exact = empty_masks(count, len(instance.columns)), ExactValues(count)
         for ordinal, column in enumerate(instance.columns, 1):
             place = places.get(ordinal)
@@ -337,7 +325,7 @@ class _Completing:
                 set_bits(masks, ordinal, ~known | found.absences(ordinal)[index])
             if (texts := found.texts(ordinal)) is not None:
                 exact.add(ordinal, texts.take(taken), pa.nulls(count))
-        values |= {ABSENT: as_binary(masks, np.asarray(~masks.any(axis=1))), EXACT: exact.as_maps()}
+        values |= {last_rows.ABSENT: as_binary(masks, np.asarray(~masks.any(axis=1))), EXACT: exact.as_maps()}
         return pa.RecordBatch.from_arrays(list(values.values()), names=list(values))
 
 
@@ -347,9 +335,9 @@ class _Pool:
     def __init__(self, rows: pa.RecordBatch, numbers: Numbers, instance: Instance) -> None:
         assert rows.num_rows == len(numbers), "rows of the same versions have the same numbers"
         self.rows = rows
-        self.lsns: Numbers = rows.column(LSN).to_numpy()
-        self.bits = Bits(rows.column(ABSENT), len(instance.columns))
-        self.texts = exact_columns(rows)
+        self.lsns: Numbers = rows.column(last_rows.LSN).to_numpy()
+        self.bits = Bits(rows.column(last_rows.ABSENT), len(instance.columns))
+        self.texts = last_rows.exact_columns(rows)
 
 
 @frozen

@@ -12,16 +12,7 @@ from dataclasses import replace
 from typing import Generic, Protocol, Self, TypeVar
 
 from rowtide.cdc.ddl.history import ListedChange
-from rowtide.cdc.errors.querying import (
-    BeforeSnapshot,
-    ChangesMissingSinceSnapshot,
-    ColumnNotCaptured,
-    InstanceUnknown,
-    NeverCopied,
-    OutsideInterval,
-    RewrittenSinceSnapshot,
-    TypesDiffer,
-)
+from rowtide.cdc.errors import querying as errors
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import RecordedInstance, base_table_path, change_table_path
 from rowtide.cdc.queries.windows import PublishedLake, ValidityInterval, require_key, require_table
@@ -116,7 +107,7 @@ def open_as_of(
     """
     try:
         return _open_as_of(lake, capture_instance, lsn, open_table)
-    except TypesDiffer:
+    except errors.TypesDiffer:
         # Capture may have changed the types of both between the opening of the one and of the other.
         return _open_as_of(lake, capture_instance, lsn, open_table)
 
@@ -139,12 +130,12 @@ def _open_as_of(
     if changes is None or recorded.instance.member_id != member_id:
         require_table(change_table_path(lake.lake, capture_instance))
         # Disabled since it was read.
-        raise InstanceUnknown(capture_instance)
+        raise errors.InstanceUnknown(capture_instance)
     at = lsn if lsn is not None else high
     require_key(recorded.instance, at)
     snapshot = choose_snapshot(recorded, snapshots, ValidityInterval(recorded.lsn, high), at)
     if base is None:
-        raise NeverCopied(capture_instance)
+        raise errors.NeverCopied(capture_instance)
     _require_whole(recorded, lake.get_ddl_history(capture_instance), snapshot, at)
     layers, excluded = read_layers(base.snapshot, member_id), excluded_begins(snapshots, at)
     widened = find_widened(capture_instance, base.snapshot, changes.snapshot)
@@ -160,7 +151,7 @@ def find_widened(capture_instance: str, base: Snapshot, changes: Snapshot) -> Ma
     own, wanted = (column_types(one.metadata.schema_text) for one in (base, changes))
     differing = [name for name, type_name in own.items() if wanted.get(name, type_name) != type_name]
     if not all(can_widen(own[name], wanted[name]) for name in differing):
-        raise TypesDiffer(capture_instance, ", ".join(differing))
+        raise errors.TypesDiffer(capture_instance, ", ".join(differing))
     if not differing:
         return {}
     types = {field.name: field.type for field in replace(changes, renamed={}).columns.fields}
@@ -175,7 +166,7 @@ def as_of_columns(instance: Instance, wanted: Sequence[str] | None = None) -> li
     captured = [column.lake_name for column in instance.columns]
     for name in wanted if wanted is not None else ():
         if name not in captured:
-            raise ColumnNotCaptured(instance.capture_instance, name, ", ".join(captured))
+            raise errors.ColumnNotCaptured(instance.capture_instance, name, ", ".join(captured))
     chosen = captured if wanted is None else list(dict.fromkeys(wanted))
     return [*chosen, "__$absent_mask", "__$exact"]
 
@@ -190,13 +181,13 @@ def choose_snapshot(
     name = recorded.instance.capture_instance
     if not interval.low <= at <= interval.high:
         gap = f" Below it, {recorded.note}." if recorded.note else ""
-        raise OutsideInterval(name, str(at), str(interval.low), str(interval.high), gap)
+        raise errors.OutsideInterval(name, str(at), str(interval.low), str(interval.high), gap)
     earliest = _find_earliest(recorded, snapshots)
     if earliest is None:
-        raise NeverCopied(name)
+        raise errors.NeverCopied(name)
     found = find_base(_of_whole_changes(recorded, snapshots), at)
     if found is None:
-        raise BeforeSnapshot(name, str(at), str(earliest))
+        raise errors.BeforeSnapshot(name, str(at), str(earliest))
     return found
 
 
@@ -219,9 +210,9 @@ def _require_whole(
     name = recorded.instance.capture_instance
     for missing in recorded.missing:
         if snapshot.begin < missing.lsn <= at:
-            raise ChangesMissingSinceSnapshot(name, str(at), str(missing.lsn), missing.note or "")
+            raise errors.ChangesMissingSinceSnapshot(name, str(at), str(missing.lsn), missing.note or "")
     for change in history:
         if change.rewrites_values and snapshot.begin < change.ddl_lsn <= at:
             first = max(recorded.lsn, snapshot.covered or recorded.lsn)
             before = f" As of {first} to below {change.ddl_lsn} it can be read." if first < change.ddl_lsn else ""
-            raise RewrittenSinceSnapshot(name, str(at), str(change.ddl_lsn), change.ddl_command, before)
+            raise errors.RewrittenSinceSnapshot(name, str(at), str(change.ddl_lsn), change.ddl_command, before)

@@ -17,22 +17,8 @@ from rowtide.core.errors import DecodeError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import ColumnShape, ImageKind
 from rowtide.core.values import frozen
+from rowtide.log import membership
 from rowtide.log.log_source import Messages
-from rowtide.log.membership import (
-    SCHEMA,
-    TABLE,
-    Altered,
-    Announcement,
-    ControlRow,
-    Disabled,
-    Enabled,
-    Event,
-    Heartbeat,
-    decode_alteration,
-    decode_disable,
-    decode_member,
-    decode_token,
-)
 from rowtide.log.postgres.stream.copy_data import HEADER_BYTES, XLOG_DATA
 
 Ints = npt.NDArray[np.int64]
@@ -284,11 +270,11 @@ def parse_origin(frames: Frames, message: int) -> str:
 # Announcements in the log: rows of `rowtide.control`. A row counts only in the transaction that its column `xid`
 # names. A row that a restore or a replica copied announces nothing.
 
-HEAD = f"{SCHEMA}\0{TABLE}\0".encode()
+HEAD = f"{membership.SCHEMA}\0{membership.TABLE}\0".encode()
 """The bytes of the table's Relation message after the oid."""
 
-_WITHOUT_RECORD = (Announcement.HEARTBEAT, Announcement.TRACER, Announcement.MARK)
-_OF_LOG_LAYER = (Announcement.HEARTBEAT, Announcement.MARK)
+_WITHOUT_RECORD = (membership.Announcement.HEARTBEAT, membership.Announcement.TRACER, membership.Announcement.MARK)
+_OF_LOG_LAYER = (membership.Announcement.HEARTBEAT, membership.Announcement.MARK)
 """Never written in a subtransaction, unlike those of event triggers."""
 
 
@@ -300,7 +286,7 @@ class Announced:
 
     kind: str
     content: str
-    row: ControlRow | None = None
+    row: membership.ControlRow | None = None
 
     @property
     def has_record(self) -> bool:
@@ -312,7 +298,7 @@ class Announced:
 
 def is_control(relation: Relation) -> bool:
     """Return whether a table is the table of announcements; no other role can create a table of that name."""
-    return (relation.schema, relation.name) == (SCHEMA, TABLE)
+    return (relation.schema, relation.name) == (membership.SCHEMA, membership.TABLE)
 
 
 def of_row(row: Mapping[str, bytes | None], xid: int) -> Announced | None:
@@ -324,11 +310,11 @@ def of_row(row: Mapping[str, bytes | None], xid: int) -> Announced | None:
         raise ValueError("it has no kind or no content")
     name = kind.decode(errors="backslashreplace")
     is_named = name in _OF_LOG_LAYER
-    written = ControlRow(xid, written_at.decode()) if is_named and written_at is not None else None
+    written = membership.ControlRow(xid, written_at.decode()) if is_named and written_at is not None else None
     return Announced(name, content.decode(), written)
 
 
-def read_event(announced: Announced, lsn: CommitLsn, time: datetime) -> Event | None:
+def read_event(announced: Announced, lsn: CommitLsn, time: datetime) -> membership.Event | None:
     """Return the event of an announcement, None for a mark. Raises `ValueError` for unexpected content."""
     read = _READ.get(announced.kind)
     if read is None:
@@ -336,11 +322,17 @@ def read_event(announced: Announced, lsn: CommitLsn, time: datetime) -> Event | 
     return read(announced.content, lsn, time)
 
 
-_READ: dict[str, Callable[[str, CommitLsn, datetime], Event | None]] = {
-    Announcement.ENABLE: lambda content, lsn, _time: Enabled(lsn, decode_member(content)),
-    Announcement.DISABLE: lambda content, lsn, _time: Disabled(lsn, decode_disable(content)),
-    Announcement.DDL: lambda content, lsn, _time: Altered(lsn, decode_alteration(content)),
-    Announcement.HEARTBEAT: lambda _content, lsn, time: Heartbeat(lsn, time),
-    Announcement.TRACER: decode_token,
-    Announcement.MARK: lambda _content, _lsn, _time: None,
+_READ: dict[str, Callable[[str, CommitLsn, datetime], membership.Event | None]] = {
+    membership.Announcement.ENABLE: lambda content, lsn, _time: membership.Enabled(
+        lsn, membership.decode_member(content)
+    ),
+    membership.Announcement.DISABLE: lambda content, lsn, _time: membership.Disabled(
+        lsn, membership.decode_disable(content)
+    ),
+    membership.Announcement.DDL: lambda content, lsn, _time: membership.Altered(
+        lsn, membership.decode_alteration(content)
+    ),
+    membership.Announcement.HEARTBEAT: lambda _content, lsn, time: membership.Heartbeat(lsn, time),
+    membership.Announcement.TRACER: membership.decode_token,
+    membership.Announcement.MARK: lambda _content, _lsn, _time: None,
 }
