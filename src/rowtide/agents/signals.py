@@ -47,11 +47,14 @@ def owns_process() -> bool:
 
 
 @contextmanager
-def calling_late(numbers: Collection[int], patience_s: float, call: Callable[[], None]) -> Iterator[None]:
-    """Call a function, in a thread, if the block has not ended some seconds after a signal; at a second one at once."""
+def calling_late(numbers: Collection[int], patience_s: Callable[[], float], call: Callable[[], None]) -> Iterator[None]:
+    """Call a function, in a thread, if the block has not ended some seconds after a signal; at a second one at once.
+
+    `patience_s` says how many when the signal has come.
+    """
 
     def wait(received: socket.socket) -> None:
-        if _receive(received, numbers, None) and _receive(received, numbers, patience_s) is not False:
+        if _receive(received, numbers, None) and _receive(received, numbers, patience_s()) is not False:
             call()
 
     with ExitStack() as waiting, receiving_signals(at_end=waiting.close) as received:

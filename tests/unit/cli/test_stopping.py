@@ -53,7 +53,7 @@ def test_a_closed_terminal_ends_nothing_under_nohup() -> None:
 def test_an_end_is_forced_late_or_at_a_second_signal(*, signals: int, patience_s: float, is_called: bool) -> None:
     signal.signal(signal.SIGTERM, lambda _number, _frame: None)
     called = threading.Event()
-    with calling_late({signal.SIGTERM}, patience_s, called.set):
+    with calling_late({signal.SIGTERM}, lambda: patience_s, called.set):
         for _ in range(signals):
             signal.raise_signal(signal.SIGTERM)
 
@@ -63,7 +63,7 @@ def test_an_end_is_forced_late_or_at_a_second_signal(*, signals: int, patience_s
 def test_other_signals_force_no_end() -> None:
     signal.signal(signal.SIGHUP, lambda _number, _frame: None)
     called = threading.Event()
-    with calling_late({signal.SIGTERM}, 0.0, called.set):
+    with calling_late({signal.SIGTERM}, lambda: 0.0, called.set):
         signal.raise_signal(signal.SIGHUP)
 
         assert not called.wait(0.2)
@@ -71,7 +71,7 @@ def test_other_signals_force_no_end() -> None:
 
 def test_a_block_that_fails_leaves_no_thread() -> None:
     for _ in range(50):
-        with pytest.raises(ConnectionError), calling_late({signal.SIGTERM}, 60.0, threading.Event().set):
+        with pytest.raises(ConnectionError), calling_late({signal.SIGTERM}, lambda: 60.0, threading.Event().set):
             raise ConnectionError
 
         assert [thread.name for thread in threading.enumerate() if thread.name == "rowtide signals"] == []

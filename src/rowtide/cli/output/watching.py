@@ -120,6 +120,20 @@ def counted(beginning: str) -> Iterator[Callable[[str, int, int], None]]:
         yield lambda what, done, of: shown.update(task, description=what, completed=done, total=of)
 
 
+class StopRequest(threading.Event):
+    """Asks a run to end; `is_heeded` once the run has looked at it, from where on it has work to leave in order."""
+
+    is_heeded = False
+
+    def is_set(self) -> bool:
+        self.is_heeded = True
+        return super().is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.is_heeded = True
+        return super().wait(timeout)
+
+
 @contextmanager
 def stopping(
     *, reopens_log: bool = False, at_hangup: bool = True, manager: ServiceManager = NO_MANAGER
@@ -127,11 +141,11 @@ def stopping(
     """Yield the event that Ctrl-C, SIGTERM and a terminal that is closed set; not the latter under `nohup`.
 
     A step that has not ended `STOP_PATIENCE_S` later ends with the process, at a second signal at once: the next run
-    repeats it, as after a crash. `manager` is notified. With `reopens_log`, SIGHUP opens the log's file again where
-    there is no terminal that could be closed. Without `at_hangup`, it ends nothing: a service manager sends it to have
-    files read again.
+    repeats it, as after a crash. What has not looked at the event yet ends at once. `manager` is notified. With
+    `reopens_log`, SIGHUP opens the log's file again where there is no terminal that could be closed. Without
+    `at_hangup`, it ends nothing: a service manager sends it to have files read again.
     """
-    stop = threading.Event()
+    stop = StopRequest()
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
         stop.set()
@@ -143,11 +157,15 @@ def stopping(
         manager.report_stopping()
         os._exit(ExitCode.STOPPED)
 
+    def patience_s() -> float:
+        # Its modules may take longer than that to import, on a busy machine, and nobody looks at the event meanwhile.
+        return STOP_PATIENCE_S if stop.is_heeded else 0.0
+
     numbers = {signal.SIGINT, signal.SIGTERM}
     ends_at_hangup = at_hangup and (not reopens_log or has_terminal())
     if ends_at_hangup and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.add(signal.SIGHUP)
-    with calling_late(numbers, STOP_PATIENCE_S, end) if owns_process() else nullcontext():
+    with calling_late(numbers, patience_s, end) if owns_process() else nullcontext():
         for number in numbers:
             signal.signal(number, on_signal)
         if not ends_at_hangup:

@@ -90,7 +90,10 @@ def _of_relation(looking: psycopg.Connection[Any], name: str, role: str) -> Miss
         return None
     schema, table, owner, has_usage, lacking = candidates[0]
     if not has_usage:
-        return MissingGrant(f"grant usage on schema {quote(schema)} to {quote(role)}", owner)
+        # A session that had the right has planned its queries by then: it is the table that is refused to it first.
+        return MissingGrant(
+            f"grant usage on schema {quote(schema)} to {quote(role)}", owner, _join(schema, owner, role)
+        )
     privileges = "select" if "select" in lacking else ", ".join(lacking)
     granting = f"grant {privileges} on {quote_qualified(schema, table)} to {quote(role)}"
     return MissingGrant(granting, owner, _join(schema, owner, role))

@@ -6,7 +6,7 @@ synchronised within its publication's retention is deactivated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime, timedelta
 
@@ -157,6 +157,23 @@ def list_subscribed(connection: Connection, agent_id: int) -> tuple[Article, ...
         .where(subscriptions.c.agent_id == agent_id)
     )
     return tuple(decode_article(text) for text in distributor(connection).execute(query).scalars())
+
+
+def list_all_subscribed(connection: Connection) -> Mapping[int, tuple[Article, ...]]:
+    """Return the articles of all subscriptions, as their subscribers have them, by the ids of their agents."""
+    if not is_made(connection):
+        return {}
+    query = select(
+        subscriptions.c.agent_id, func.coalesce(subscriptions.c.definition, articles.c.definition)
+    ).join_from(subscriptions, articles, subscriptions.c.article_id == articles.c.article_id)
+    found: dict[int, tuple[Article, ...]] = {}
+    # Most subscribers have an article as it was published: it is decoded once.
+    known: dict[str, Article] = {}
+    for agent_id, definition in distributor(connection).execute(query):
+        if definition not in known:
+            known[definition] = decode_article(definition)
+        found[agent_id] = (*found.get(agent_id, ()), known[definition])
+    return found
 
 
 def get_subscriber_article(connection: Connection, agent_id: int, article_id: str) -> Article:

@@ -87,8 +87,9 @@ def _read_published(connection: Connection) -> tuple[_Present, ...]:
 
 def _list_subscribed(connection: Connection) -> Iterator[tuple[Subscription, Article]]:
     """Yield articles as subscribers have them."""
+    subscribed = subscription_records.list_all_subscribed(connection)
     for subscription in subscription_records.list_subscriptions(connection):
-        for article in subscription_records.list_subscribed(connection, subscription.agent_id):
+        for article in subscribed.get(subscription.agent_id, ()):
             yield subscription, article
 
 

@@ -224,7 +224,8 @@ def read_status(engine: Engine, database: str, publication: str | None = None) -
         if publication is not None:
             publication_records.get_publication(connection, publication)
         subscriptions = subscription_records.list_subscriptions(connection, publication)
-        articles = [subscription_records.list_subscribed(connection, found.agent_id) for found in subscriptions]
+        subscribed_by = subscription_records.list_all_subscribed(connection)
+        articles = [subscribed_by.get(found.agent_id, ()) for found in subscriptions]
         last = history.list_last(connection) if subscriptions else {}
         dropped = publication_records.list_dropped(connection)
         unidentified = find_unidentified(connection) if subscriptions else {}
