@@ -24,6 +24,8 @@ FLIPPED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
 """A comparison's boundary, and its opposite."""
 UNWATCHED_CALLS = ("log", "logger", "_log")
 """What is logged is for people: no test reads each line."""
+COMMUTATIVE = ("min", "max")
+"""Functions whose arguments may change places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ def list_mutants(path: str, source: str) -> list[Mutant]:
     starts = _line_starts(text)
     found = {
         (mutant.start, mutant.end, mutant.becomes): mutant
-        for name, function in _outermost_functions(tree.body, "")
+        for name, function in outermost_functions(tree.body)
         for node, becomes in _faults(function)
         for mutant in [_place(path, name, function, node, becomes, text, starts)]
         if mutant.was != becomes
@@ -69,13 +71,14 @@ def list_mutants(path: str, source: str) -> list[Mutant]:
     return [found[key] for key in sorted(found)]
 
 
-def _outermost_functions(body: list[ast.stmt], prefix: str) -> Iterator[tuple[str, ast.FunctionDef]]:
+def outermost_functions(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
+    """Yield the functions and methods that are in no other function, with their qualified names."""
     for node in body:
         match node:
             case ast.FunctionDef():
                 yield f"{prefix}{node.name}", node
             case ast.ClassDef():
-                yield from _outermost_functions(node.body, f"{prefix}{node.name}.")
+                yield from outermost_functions(node.body, f"{prefix}{node.name}.")
             case _:
                 pass
 
@@ -153,6 +156,8 @@ def _expression_faults(node: ast.expr) -> Iterator[tuple[ast.AST, str]]:
             yield node, f"({ast.unparse(ast.BinOp(left, ast.Sub(), right))})"
         case ast.BinOp(left=left, op=ast.Sub(), right=right):
             yield node, f"({ast.unparse(ast.BinOp(left, ast.Add(), right))})"
+        case ast.Call(func=ast.Name(id=name)) if name in COMMUTATIVE:
+            pass
         case ast.Call(func=func, args=[first, second, *others], keywords=keywords) if not any(
             isinstance(one, ast.Starred) for one in (first, second)
         ):

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 WITHOUT_SERVERS = "not live and not spark and not soak and not exhaustive"
 WITHOUT_SPARK = "not spark and not soak and not exhaustive"
+EVERY = "not soak"
+"""What a survivor is tried by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,21 +28,12 @@ PACKAGES = {
     ),
     "merge-session": TriedPackage(
         ("merge/session",),
-        ("unit/merge", "conformance/merge"),
+        ("unit/merge", "conformance/merge", "conformance/gateway"),
         ("unit/merge", "conformance/merge", "properties/merge", "live/merge", "scenarios/merge"),
     ),
     "delivery": TriedPackage(
         ("replication/distribution", "replication/targets"),
-        (
-            "unit/replication",
-            "live/replication/test_delivery.py",
-            "live/replication/test_conflicts.py",
-            "live/replication/test_streams.py",
-            "live/replication/test_sqlite_delivery.py",
-            "live/replication/test_schema_changes.py",
-            "live/replication/test_snapshots.py",
-            "live/replication/test_validation.py",
-        ),
+        ("unit/replication", "live/replication"),
         ("unit/replication", "properties/replication", "live/replication", "scenarios/replication"),
         WITHOUT_SPARK,
     ),

@@ -1,35 +1,46 @@
 """Tries mutants in a run of pytest that has collected its tests: each in a fork, whose functions have the fault.
 
 The run first takes every test once and notes which functions it enters. A mutant is then tried by the tests that
-enter its function, the quickest first. A fork replaces the code of one function, so neither imports nor collection
-are repeated; a program that a test starts anew does not have the fault.
+enter its function: those first that caught another of the function, or whose text has words of the fault, then those
+that caught another of the module, then the quickest. A fork replaces the code of one function, so neither imports nor
+collection are repeated; a program that a test starts anew does not have the fault.
 """
 
 from __future__ import annotations
 
+import ast
+import builtins
 import gc
+import inspect
 import json
 import os
+import re
 import select
 import signal
-import sys
-import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FunctionType
 
 import pytest
 from _pytest.runner import runtestprotocol
 
-from mutants.changes import Mutant
+from mutants.changes import Mutant, outermost_functions
 
 DOES_NOT_END = "caught: does not end within the limit"
 """A machine that has much else to do says this of sound tests, too: repeat with a higher `--limit-s`."""
 Function = tuple[str, str]
 """A module's path, and the qualified name of an outermost function."""
+CAUGHT_BY = "caught by "
+WORD = re.compile(r"[A-Za-z]\w{4,}")
+RARE = 0.05
+"""In how large a share of the tests a rare word is."""
+NOTE = "_note_entered_function"
+"""The name, among Python's built-in functions, by which a watched function says that it was entered."""
 
 
 @dataclass(slots=True)
@@ -51,6 +62,8 @@ class Trial:
     limit_s: float
     known: Path
     verdicts: dict[Mutant, str] = field(default_factory=dict)
+    entered: dict[str, Entered] = field(default_factory=dict)
+    """By the tests' names."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -60,51 +73,81 @@ class Trial:
             self.sources, {(one.path, one.function, one.function_line) for one in self.possible}
         )
         items = session.items
-        entered = self._try_sound_code(items, functions)
+        self.entered = self._try_sound_code(items, functions)
         for mutant in self.mutants:
             function = functions.get((mutant.path, mutant.function))
-            by_time = sorted(
-                (item for item in items if (mutant.path, mutant.function) in entered[item.nodeid].functions),
-                key=lambda item: entered[item.nodeid].seconds,
-            )
-            chosen = list(_within(self.limit_s / 3, by_time, entered))
+            chosen = list(_within(self.limit_s / 3, self._order(items, mutant), self.entered))
             if function is None or not chosen:
                 self._report(mutant, "unwatched")
                 continue
             self._report(mutant, self._try(mutant, function, chosen, items[0]))
         return True
 
+    def list_modules(self, mutant: Mutant) -> list[str]:
+        """Return the modules of the tests that enter a mutant's function, those first that do so oftenest."""
+        modules = Counter(
+            test.partition("::")[0]
+            for test, one in self.entered.items()
+            if (mutant.path, mutant.function) in one.functions
+        )
+        return [module for module, _ in modules.most_common()]
+
+    def _order(self, items: Sequence[pytest.Item], mutant: Mutant) -> list[pytest.Item]:
+        """Return the tests that enter a mutant's function, the likeliest to notice it first."""
+        caught = {one: verdict.removeprefix(CAUGHT_BY) for one, verdict in self.verdicts.items()}
+        of_module = {test for one, test in caught.items() if one.path == mutant.path}
+        of_function = {
+            test for one, test in caught.items() if (one.path, one.function) == (mutant.path, mutant.function)
+        }
+        words = self._rare_words(items, mutant)
+        return sorted(
+            (item for item in items if (mutant.path, mutant.function) in self.entered[item.nodeid].functions),
+            key=lambda item: (
+                item.nodeid not in of_function and not words & _words_of(item),
+                item.nodeid not in of_module,
+                self.entered[item.nodeid].seconds,
+            ),
+        )
+
+    def _rare_words(self, items: Sequence[pytest.Item], mutant: Mutant) -> set[str]:
+        """Return the words of a fault that few tests have: an error's name, a column, an option."""
+        words = {*WORD.findall(mutant.was)}
+        return {word for word in words if sum(word in _words_of(item) for item in items) <= len(items) * RARE}
+
     def _try_sound_code(
         self, items: Sequence[pytest.Item], functions: dict[Function, FunctionType]
     ) -> dict[str, Entered]:
         entered = self._read_known()
-        names = {function.__code__: name for name, function in functions.items()}
+        seen: set[Function] = set()
+        _watch_calls(self.sources, functions, seen)
         for position, item in enumerate(items):
             if item.nodeid in entered:
                 continue
             # Another test follows the last one, too: what lives as long as the session goes on.
             following = items[position + 1] if position + 1 < len(items) else items[0]
             began = time.monotonic()
-            seen: set[Function] = set()
-            with _watch_calls(names, seen):
-                reports = _run(item, following)
+            seen.clear()
+            reports = _run(item, following)
             if all(report.passed or report.skipped for report in reports):
-                entered[item.nodeid] = Entered(time.monotonic() - began, seen)
+                entered[item.nodeid] = Entered(time.monotonic() - began, {*seen})
             else:
                 print(f"fails without any fault, is left out: {item.nodeid}", flush=True)
                 entered[item.nodeid] = Entered(0.0, set())
-        self.known.write_text(
-            json.dumps({name: [one.seconds, sorted(one.functions)] for name, one in entered.items()}, indent=1)
-        )
+            self._keep_known(item.nodeid, entered[item.nodeid])
         return entered
+
+    def _keep_known(self, test: str, found: Entered) -> None:
+        """Append a line: a run that is stopped has what it noted so far."""
+        with self.known.open("a") as file:
+            file.write(f"{json.dumps([test, found.seconds, sorted(found.functions)])}\n")
 
     def _read_known(self) -> dict[str, Entered]:
         if not self.known.exists():
             return {}
-        rows = json.loads(self.known.read_text())
+        rows = map(json.loads, self.known.read_text().splitlines())
         return {
-            name: Entered(seconds, {(path, function) for path, function in functions})
-            for name, (seconds, functions) in rows.items()
+            test: Entered(seconds, {(path, function) for path, function in functions})
+            for test, seconds, functions in rows
         }
 
     def _try(self, mutant: Mutant, function: FunctionType, chosen: Sequence[pytest.Item], other: pytest.Item) -> str:
@@ -127,6 +170,13 @@ class Trial:
     def _report(self, mutant: Mutant, verdict: str) -> None:
         self.verdicts[mutant] = verdict
         print(f"{len(self.verdicts)}/{len(self.mutants)} {verdict}: {mutant}", flush=True)
+
+
+@cache
+def _words_of(item: pytest.Item) -> frozenset[str]:
+    """Return the words of a test's text."""
+    assert isinstance(item, pytest.Function)
+    return frozenset(WORD.findall(inspect.getsource(item.function)))
 
 
 def _within(limit_s: float, items: Sequence[pytest.Item], entered: dict[str, Entered]) -> Iterator[pytest.Item]:
@@ -158,7 +208,7 @@ def _run_fault(
         for position, item in enumerate(chosen):
             following = chosen[position + 1] if position + 1 < len(chosen) else other
             if not all(report.passed or report.skipped for report in _run(item, following)):
-                verdict = f"caught by {item.nodeid}"
+                verdict = f"{CAUGHT_BY}{item.nodeid}"
                 break
         os.write(writing, verdict.encode())
     finally:
@@ -204,19 +254,15 @@ def _find_code(module: CodeType, name: str) -> CodeType:
     return code
 
 
-@contextmanager
-def _watch_calls(names: dict[CodeType, Function], seen: set[Function]) -> Iterator[None]:
-    """Note which functions are called, by any thread of this process."""
-
-    def note(frame: FrameType, _event: str, _argument: object) -> None:
-        name = names.get(frame.f_code)
-        if name is not None:
-            seen.add(name)
-
-    threading.settrace(note)
-    sys.settrace(note)
-    try:
-        yield
-    finally:
-        sys.settrace(None)
-        threading.settrace(None)
+def _watch_calls(sources: Path, functions: dict[Function, FunctionType], seen: set[Function]) -> None:
+    """Have each function note that it was entered; unlike a tracer this costs no other function anything."""
+    setattr(builtins, NOTE, seen.add)
+    for path in {path for path, _ in functions}:
+        module = ast.parse((sources / path).read_text(encoding="utf-8"))
+        of_module = {name for of, name in functions if of == path}
+        for name, node in outermost_functions(module.body):
+            if name in of_module:
+                node.body[:0] = ast.parse(f"{NOTE}({(path, name)!r})").body
+        code = compile(ast.fix_missing_locations(module), str(sources / path), "exec")
+        for name in of_module:
+            functions[path, name].__code__ = _find_code(code, name)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import rowtide
-from mutants.changes import list_mutants
+from mutants.changes import list_mutants, outermost_functions
 from mutants.equivalents import EQUIVALENT
 from mutants.packages import PACKAGES
 
@@ -40,9 +40,18 @@ def test_each_kind_of_fault(body: str, expected: set[tuple[str, str]]) -> None:
     assert faults(body) == expected
 
 
-@pytest.mark.parametrize("body", ["'a text'", "log.info('event', rows=1)", "assert a < b", "a = f'{a < b}'"])
+@pytest.mark.parametrize(
+    "body", ["'a text'", "log.info('event', rows=1)", "assert a < b", "a = f'{a < b}'", "c = max(a, b)"]
+)
 def test_what_decides_nothing_has_no_fault(body: str) -> None:
     assert faults(body) == set()
+
+
+def test_functions_and_methods_have_qualified_names() -> None:
+    module = ast.parse(
+        "def f(): pass\nclass A:\n    def g(self):\n        def h(): pass\n    class B:\n        def g(self): pass"
+    )
+    assert [name for name, _ in outermost_functions(module.body)] == ["f", "A.g", "A.B.g"]
 
 
 def test_a_fault_changes_only_its_own_text() -> None:
