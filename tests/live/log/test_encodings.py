@@ -104,6 +104,23 @@ def test_undecodable_bytes_are_values_but_an_error_in_names(each_server: Embedde
         assert logged.inserted(1) == [MARKED + "stra\xdfe".encode("latin-1").hex()]
 
 
+def test_statements_with_undecodable_bytes_stop_nothing(each_server: EmbeddedServer, lake: Path) -> None:
+    with opened_in(each_server, "SQL_ASCII", lake) as logged:
+        logged.execute("create table plain (id int primary key, v text)")
+        logged.enable("plain")
+        for shift in range(2):
+            # It is cut off where a character is.
+            logged.execute(f"alter table plain add column c{shift} text default '{'x' * shift}{'ß' * 9000}'")
+        logged.execute("set client_encoding to 'SQL_ASCII'")
+        logged.session.execute(b"alter table plain add column d text default 'stra\xdfe'")
+        logged.execute("insert into plain (id) values (1)")
+        state = logged.read_log()
+        altered = [event.alteration for event in state.events if isinstance(event, Altered)]
+        assert altered[-1].statement == r"alter table plain add column d text default 'stra\xdfe'"
+        assert (altered[-1].columns[-1].missing_value, len(altered)) == (None, 3)
+        assert logged.inserted(1)[-1:] != []
+
+
 @pytest.mark.exhaustive
 def test_what_a_subscriber_cannot_hold_is_named(each_server: EmbeddedServer, logged: LoggedDatabase) -> None:
     logged.execute(

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg import sql
 
+from builders.capture.captured_databases import wait_until
 from builders.commands.command_lines import rowtide
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.merge.api import MergeReplication
 from rowtide.tracking import ChangeTracking
-from rowtide.tracking.errors import TrackedPlanCallsCode
+from rowtide.tracking.errors import TrackedPlanCallsCode, TrackingLost
 
 OWNER = "owner of indexes"
 EVIL = """
@@ -53,6 +56,7 @@ ENABLING: Mapping[str, Sequence[Sequence[str]]] = {
     "tracking": [("tracking", "enable", "app.emptied")],
     "merge": [("merge", "add-publication", "m"), ("merge", "add-article", "m", "app.emptied")],
 }
+WAITING = "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
 NAMES = ("in_index", "in_predicate", "in_statistics", "in_check", "in_bound")
 
 
@@ -190,6 +194,57 @@ def test_a_tracked_table_whose_plan_calls_code_is_not_asked(databases: tuple[str
         as_owner(url, "create index on app.item ((id + app.evil(1)))")
         with pytest.raises(TrackedPlanCallsCode):
             tracking.changed_since("app.item", (1,), anchor)
+    assert not gained(url)
+
+
+SWAPS = {
+    "view": (
+        "alter table app.a rename to moved",
+        "create view app.a as select moved.* from app.moved, (select app.evil(1) as e) x where x.e = 1",
+    ),
+    "index": ("create index on app.a ((id + app.evil(1)))",),
+}
+
+
+@pytest.mark.parametrize("swap", SWAPS)
+@pytest.mark.parametrize(("storages", "locked"), [(("row", "row"), "b"), (("row", "side"), "b"), (("row", "row"), "a")])
+@pytest.mark.parametrize("method", ["changes", "changed_since"])
+def test_what_is_swapped_while_tracking_waits_is_not_read(
+    databases: tuple[str, str], swap: str, storages: tuple[str, str], locked: str, method: str
+) -> None:
+    """The owner holds a lock that the reader waits for, and meanwhile puts something in a table's place."""
+    url, _ = databases
+    for name, storage in zip("ab", storages, strict=True):
+        as_owner(url, f"create table app.{name} (id int primary key, v text); insert into app.{name} values (1, 'v')")
+        assert rowtide("tracking", "enable", f"app.{name}", "--storage", storage, "--db", url).code == 0
+    with psycopg.connect(url, autocommit=True) as session, psycopg.connect(url) as owner:
+        tracking = ChangeTracking(session)
+        with tracking.changes("app.a") as changes:
+            anchor = changes.anchor
+        as_owner(url, "update app.a set v = 'w'")
+        owner.execute(sql.SQL("set session authorization {}").format(sql.Identifier(OWNER)))
+        owner.execute(f"lock table app.{locked} in access exclusive mode".encode())
+
+        def read() -> object:
+            if method == "changed_since":
+                return tracking.changed_since("app.a", (1,), anchor)
+            with tracking.changes("app.a", since=anchor) as changes:
+                return list(changes)
+
+        with ThreadPoolExecutor(1) as thread, suppress(TrackingLost, TrackedPlanCallsCode):
+            reading = thread.submit(read)
+            with psycopg.connect(url, autocommit=True) as other:
+                wait_until(
+                    lambda: reading.done() or other.execute(WAITING).fetchone() is not None, what="the lock is met"
+                )
+            if locked == "a":
+                for one in SWAPS[swap]:
+                    owner.execute(one.encode())
+            else:
+                with suppress(psycopg.errors.LockNotAvailable):
+                    as_owner(url, "set lock_timeout = 500; " + "; ".join(SWAPS[swap]))
+            owner.commit()
+            reading.result()
     assert not gained(url)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 
+from psycopg.errors import InvalidSchemaName, UndefinedTable
 from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import ProgrammingError
 
 from rowtide.core.anchors import Anchor
 from rowtide.core.failpoints import failpoint
@@ -17,7 +19,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified, statement
 from rowtide.tracking.changes import Change, EnumerationRequest, TrackedChanges
 from rowtide.tracking.errors import AnchorTooOld, TrackingLost
-from rowtide.tracking.options import PurgeType, TrackedTable
+from rowtide.tracking.options import PurgeType, Storage, TrackedTable
 from rowtide.tracking.postgres.queries import (
     PostgresAnchorWindow,
     PostgresChangeQuery,
@@ -32,6 +34,7 @@ from rowtide.tracking.postgres.queries import (
 from rowtide.tracking.postgres.stamps import stamps_of
 from rowtide.tracking.postgres.subjects import PostgresSubject, require_own_plans
 from rowtide.tracking.postgres.system_tables import (
+    STAMPED,
     TOMBSTONES,
     get_tracked,
     list_tracked,
@@ -43,8 +46,19 @@ from rowtide.tracking.postgres.system_tables import (
 from rowtide.tracking.postgres.verification import attach_partitions, look_at
 
 _FETCHED_ROWS = 5_000
-_BY_INDEX = text("set local enable_seqscan = off")
-"""Settings: the planner cannot estimate how few rows have recent stamps, and would scan the whole table."""
+_READING = text(
+    "select set_config('enable_seqscan', 'off', true), case when current_setting('restrict_nonsystem_relation_kind', "
+    "true) is not null then set_config('restrict_nonsystem_relation_kind', 'view', true) end"
+)
+"""Sets a transaction's settings.
+
+The planner cannot estimate how few rows have recent stamps, and would scan the whole table. A view in a table's place
+would call its owner's functions with the rights of the reader; an owner can rename the schema of a locked table.
+"""
+
+
+class _TablesMoved(Exception):
+    """A tracked table is not the one that had its name as the tables were listed."""
 
 
 @contextmanager
@@ -52,17 +66,17 @@ def enumerate_changes(engine: Engine, request: EnumerationRequest) -> Iterator[T
     """Yield the changes, in a snapshot held by another connection, so that the clock's lock is released meanwhile.
 
     A table truncated or rewritten before it is locked appears empty, even in earlier snapshots; everything is then read
-    in a later snapshot. Raises `NotTracked`, `TrackingLost`, `TrackedPlanCallsCode`, `AnchorTooOld`, `UnknownAnchor`,
-    `ServerIsStandby`.
+    in a later snapshot. So it is if another one has a table's name. Raises `NotTracked`, `TrackingLost`,
+    `TrackedPlanCallsCode`, `AnchorTooOld`, `UnknownAnchor`, `ServerIsStandby`.
     """
     with engine.connect() as writer:
         attach_partitions(writer, engine)
         while True:
             # Again from a new snapshot where a table was rewritten before it was locked; the anchor that was taken for
             # it is harmless.
-            with ExitStack() as stack:
+            with ExitStack() as stack, suppress(_TablesMoved):
                 opened = _open_window(writer, engine, request, stack)
-                if _lock_as_seen(opened):
+                if _lock_as_seen(writer, opened):
                     if request.as_texts:
                         load_texts(opened.reader)
                     # It is closed where the caller has not read to the end, before the connection is.
@@ -71,17 +85,43 @@ def enumerate_changes(engine: Engine, request: EnumerationRequest) -> Iterator[T
                     return
 
 
-def find_touched(connection: Connection, table: str, packed: Sequence[str], since: Anchor, own_bsn: int | None) -> str:
+def find_touched(
+    connection: Connection, table: str, packed: Sequence[str], since: Anchor, own_bsn: int | None
+) -> tuple[PostgresSubject, str]:
     """Return the query whether a row was written or deleted after an anchor, except by transaction `own_bsn`.
 
-    Run it on the connection that is about to write. Raises as enumerating.
+    Run it on the connection that is about to write, once it has locked the subject and `is_safe` says so. Raises as
+    enumerating.
     """
     tracked = get_tracked(connection, table)
     taken = clock.find_anchor_snapshot(connection, since)
     subject = _require(look_at(connection, tracked))
-    require_own_plans(connection, [subject])
     _check_age(connection, tracked, taken)
-    return touched(subject, packed, taken, own_bsn)
+    return subject, touched(subject, packed, taken, own_bsn)
+
+
+def locking(subjects: Iterable[PostgresSubject]) -> str:
+    """Return the statement that prevents tables from being truncated, altered or renamed."""
+    holders = (quote_qualified(*stamps_of(subject).holder) for subject in subjects)
+    return _locking([*(subject.quoted for subject in subjects), *holders])
+
+
+def _locking(names: Iterable[str]) -> str:
+    return f"lock table {', '.join(dict.fromkeys(names))} in access share mode"
+
+
+def is_safe(connection: Connection, subjects: Collection[PostgresSubject]) -> bool:
+    """Return whether locked tables are those that were looked at, in a new snapshot; no other session is waited for.
+
+    An owner could have put another relation in a table's place, or made an index, while a lock of its own was waited
+    for. Raises `TrackedPlanCallsCode`.
+    """
+    expected = {subject.quoted: subject.table.source_id for subject in subjects}
+    named = {"names": list(expected), "ids": list(expected.values())}
+    if connection.execute(text(_IS_MOVED), named).scalar():
+        return False
+    require_own_plans(connection, subjects)
+    return True
 
 
 @frozen
@@ -96,15 +136,29 @@ class _OpenedWindow:
 
 def _open_window(writer: Connection, engine: Engine, request: EnumerationRequest, stack: ExitStack) -> _OpenedWindow:
     try:
+        names = _list_read(writer)
         with clock.taking_anchors(writer):
-            return _take_window(writer, engine, request, stack)
+            return _take_window(writer, engine, request, stack, names)
     except TrackingLost as loss:
         _note(writer, loss)
         raise
 
 
-def _take_window(writer: Connection, engine: Engine, request: EnumerationRequest, stack: ExitStack) -> _OpenedWindow:
-    writer.execute(_BY_INDEX)
+def _list_read(writer: Connection) -> list[str]:
+    """Return the quoted names of the tables that have their rows' stamps."""
+    is_any = list_tracked(writer) != ()
+    found = writer.execute(text(STAMPED)).all() if is_any else ()
+    writer.commit()
+    return [quote_qualified(schema, name) for schema, name in found]
+
+
+def _take_window(
+    writer: Connection, engine: Engine, request: EnumerationRequest, stack: ExitStack, names: Collection[str]
+) -> _OpenedWindow:
+    # First, since the transaction's snapshot, in which the tables are looked at, is not taken by a lock: what a table
+    # is then, it still is as its stamps are read.
+    _lock(writer, _locking(names) if names else None)
+    writer.execute(_READING)
     tracked = [get_tracked(writer, name) for name in request.tables]
     require_tracking(writer)
     since = None if request.since is None else clock.find_anchor_snapshot(writer, request.since)
@@ -114,7 +168,12 @@ def _take_window(writer: Connection, engine: Engine, request: EnumerationRequest
     # An anchor depends on the stamps of all tables: a transaction that wrote one that is not asked for, too, needs its
     # number now.
     whole_ones = [look for look in looks.values() if isinstance(look, PostgresSubject)]
-    require_own_plans(writer, whole_ones)
+    if not {look.quoted for look in whole_ones if look.storage is Storage.ROW} <= {*names}:
+        raise _TablesMoved
+    reader = stack.enter_context(engine.connect())
+    # In a snapshot of its own: looking at tables that are not locked here may have waited for their owners.
+    require_own_plans(reader, whole_ones)
+    reader.commit()
     subjects: list[PostgresSubject] = []
     deletes, writes = [], []
     for table in tracked:
@@ -130,7 +189,7 @@ def _take_window(writer: Connection, engine: Engine, request: EnumerationRequest
     lowest = max((table.min_valid_csn for table in all_tracked), default=0)
     taken = clock.take_anchor(writer, lambda last: _stamps_since(writer, whole_ones, last), lowest_csn=lowest)
     settle_truncations(writer, taken.anchor.csn)
-    reader = _import_snapshot(writer, engine, stack)
+    reader = _import_snapshot(writer, reader)
     # Parents are named before their children, whose deletes go first.
     return _OpenedWindow(taken.anchor, reader, tuple(subjects), (*reversed(deletes), *writes))
 
@@ -156,29 +215,50 @@ def _stamps_since(connection: Connection, subjects: Sequence[PostgresSubject], l
     return found
 
 
-def _import_snapshot(writer: Connection, engine: Engine, stack: ExitStack) -> Connection:
-    """Return another connection in a transaction with the writer's snapshot."""
+def _import_snapshot(writer: Connection, reader: Connection) -> Connection:
+    """Return another connection, in a transaction with the writer's snapshot."""
     # Rows are read by another transaction with the same snapshot: the writer can then commit, and other anchors be
     # taken.
     name = writer.execute(text("select pg_export_snapshot()")).scalar_one()
-    reader = stack.enter_context(engine.connect())
     reader = reader.execution_options(isolation_level="REPEATABLE READ")
     reader.execute(text(f"set transaction snapshot '{name}'"))
-    reader.execute(_BY_INDEX)
+    reader.execute(_READING)
     return reader
 
 
-def _lock_as_seen(opened: _OpenedWindow) -> bool:
-    """Lock the tables against truncating and rewriting; return whether neither has happened since the snapshot."""
+def _lock_as_seen(writer: Connection, opened: _OpenedWindow) -> bool:
+    """Lock the tables; return whether they are as they were in the snapshot: neither truncated nor rewritten since.
+
+    Raises `TrackedPlanCallsCode`.
+    """
     if not opened.subjects:
         return True
-    holders = (quote_qualified(*stamps_of(subject).holder) for subject in opened.subjects)
-    names = ", ".join(dict.fromkeys([*(subject.quoted for subject in opened.subjects), *holders]))
     # TRUNCATE and rewrites are not transactional for earlier snapshots (PostgreSQL, "Caveats" of MVCC): once locked,
     # they can be looked for and cannot come later.
-    opened.reader.execute(statement(f"lock table {names} in access share mode"))
+    _lock(opened.reader, locking(opened.subjects))
     parts = [part for subject in opened.subjects for part in subject.table_ids]
-    return not opened.reader.execute(text(_IS_REWRITTEN), {"parts": parts}).scalar()
+    is_rewritten = opened.reader.execute(text(_IS_REWRITTEN), {"parts": parts}).scalar()
+    with writer.begin():
+        return not is_rewritten and is_safe(writer, opened.subjects)
+
+
+def _lock(connection: Connection, locks: str | None) -> None:
+    """Lock tables. Raises `_TablesMoved` if there is none of a name any more."""
+    if locks is None:
+        return
+    try:
+        connection.execute(statement(locks))
+    except ProgrammingError as error:
+        if isinstance(error.orig, (UndefinedTable, InvalidSchemaName)):
+            raise _TablesMoved from error
+        raise
+
+
+_IS_MOVED = """
+select exists (
+    select from unnest(cast(:names as text[]), cast(:ids as oid[])) looked(name, id)
+    where to_regclass(looked.name) is distinct from looked.id)
+"""
 
 
 # The catalogue is read as the snapshot has it, the function's result as it is now.

@@ -223,6 +223,14 @@ select "__sysTN", "__sysKeyType", "__sysOptions", "__sysStorage", "__sysIndex", 
        to_char("__sysLostTime" at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS')
 from {TRACKED_OBJECTS}
 """
+STAMPED = f"""
+select n.nspname::text, c.relname::text
+from {TRACKED_OBJECTS} t join pg_class c on c.oid = t."__sysTableId" join pg_namespace n on n.oid = c.relnamespace
+where t."__sysStorage" = '{Storage.ROW}' and t."__sysLostTime" is null and c.relkind in ('r', 'p')
+  and n.nspname || '.' || c.relname = t."__sysTN"
+order by t."__sysTN"
+"""
+"""Schema and name of the tables with their own rows' stamps, those that are called as they were."""
 
 
 def _tracked(row: Row[Any]) -> TrackedTable:

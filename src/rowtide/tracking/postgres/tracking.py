@@ -254,10 +254,13 @@ class PostgresTracking:
     def changed_since(self, table: str, key: Sequence[object], anchor: Anchor) -> bool:
         with self._reading() as own:
             packed = queries.pack_texts(own, table, key)
-            query = enumeration.find_touched(own, table, packed, anchor, self.transaction_bsn)
-        with translated():
-            row = self._connection.execute(query.encode()).fetchone()
-        return row is not None and bool(row[0])
+            while True:
+                subject, query = enumeration.find_touched(own, table, packed, anchor, self.transaction_bsn)
+                with self._connection.transaction():
+                    self._connection.execute(enumeration.locking([subject]).encode())
+                    if enumeration.is_safe(own, [subject]):
+                        row = self._connection.execute(query.encode()).fetchone()
+                        return row is not None and bool(row[0])
 
     @contextmanager
     def transaction(self, context: UUID | None, seen: Anchor | None) -> Iterator[OwnTransaction]:

@@ -6,6 +6,7 @@ Layouts: PostgreSQL documentation, "Logical Replication Message Formats", protoc
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -311,7 +312,24 @@ def of_row(row: Mapping[str, bytes | None], xid: int) -> Announced | None:
     name = kind.decode(errors="backslashreplace")
     is_named = name in _OF_LOG_LAYER
     written = membership.ControlRow(xid, written_at.decode()) if is_named and written_at is not None else None
-    return Announced(name, content.decode(), written)
+    return Announced(name, _as_json(content), written)
+
+
+_UNDECODABLE = re.compile("[\udc80-\udcff]")
+_MISSING_VALUE = re.compile(r'("missing_value"\s*:\s*)"((?:[^"\\]|\\.)*)"')
+
+
+def _as_json(content: bytes) -> str:
+    """Return an announcement's JSON. Bytes that are not UTF-8 (a SQL_ASCII database) are escaped as they are in names.
+
+    A column's first value has none in place of them: another value is worse than one that is not known.
+    """
+    text = content.decode(errors="surrogateescape")
+    if _UNDECODABLE.search(text) is None:
+        return text
+    text = _MISSING_VALUE.sub(lambda found: f"{found[1]}null" if _UNDECODABLE.search(found[2]) else found[0], text)
+    # Two backslashes: in JSON one escapes the next character.
+    return _UNDECODABLE.sub(lambda found: rf"\\x{ord(found[0]) - 0xDC00:02x}", text)
 
 
 def read_event(announced: Announced, lsn: CommitLsn, time: datetime) -> membership.Event | None:

@@ -12,6 +12,7 @@ from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.core.records import RECORD
 from rowtide.log.log_source import Undecodable
 from rowtide.log.membership import (
+    Altered,
     Announcement,
     ControlRow,
     Disabled,
@@ -94,6 +95,25 @@ def test_the_id_of_a_transaction_is_compared_in_full() -> None:
     assert reader.decode(_transaction(200, row, xid=7)).events == (Disabled(CommitLsn(200), "m1"),)
 
 
+def test_bytes_that_are_not_utf_8_are_escaped_as_in_names() -> None:
+    """A SQL_ASCII database has any bytes, and cuts a long statement within a character."""
+    column = (
+        '{"number" : %d, "name" : "%s", "type_text" : "text", "type_code" : 25, "type_modifier" : -1, '
+        '"base_type_text" : null, "is_nullable" : true, "is_generated" : false, "default" : null, "missing_value" : %s}'
+    )
+    columns = [column % (1, "stra\udcdfe", "null"), column % (2, "b", '"\\"\udcfc"'), column % (3, "c", '"straße"')]
+    content = (
+        '{"source_id" : 1, "schema" : "s", "table" : "t", "command" : "ALTER TABLE", "rewrites_values" : false, '
+        '"statement" : "add \\"missing_value\\" : \\"\udcc3", '
+        f'"columns" : [{", ".join(columns)}]}}'
+    ).encode(errors="surrogateescape")
+    (altered,) = _events(*_transaction(100, CONTROL, announce("ddl", content)))
+    assert isinstance(altered, Altered)
+    assert altered.alteration.statement == r'add "missing_value" : "\xc3'
+    names = [(each.name, each.missing_value) for each in altered.alteration.columns]
+    assert names == [(r"stra\xdfe", None), ("b", None), ("c", "straße")]
+
+
 @pytest.mark.parametrize(("schema", "name"), [("public", "control"), ("rowtide", "controls"), ("Rowtide", "control")])
 def test_a_table_of_another_name_announces_nothing(schema: str, name: str) -> None:
     alike = wire.relation(CONTROL_ID, ["id", "kind", "content", "xid"], schema=schema, name=name)
@@ -121,7 +141,7 @@ BROKEN: dict[str, tuple[str, str | bytes | None, str, str]] = {
     "no JSON": ("enable", "m1", "kind enable", "its content is not as agreed"),
     "no member": ("enable", "{}", "kind enable", "its content is not as agreed"),
     "no alteration": ("ddl", '{"source_id": 1}', "kind ddl", "its content is not as agreed"),
-    "no text": ("disable", b"\xff", "kind unknown", "its content is not as agreed"),
+    "no text": ("disable", b"\xff", "kind disable", "its content is not as agreed"),
     "no content": ("disable", None, "kind unknown", "it has no kind or no content"),
     "a kind of later": ("merge", "{}", "kind merge", "this version of rowtide does not know that kind"),
 }
