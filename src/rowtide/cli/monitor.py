@@ -17,7 +17,7 @@ from rowtide.core.exports import naming_extras
 from rowtide.core.options import Option
 from rowtide.events.catalogue import ConfigurationNotReadAgain
 from rowtide.events.configuration import LogOptions
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.monitor.web.access import AccessOptions
 from rowtide.systemd import ServiceManager
 
@@ -58,8 +58,8 @@ def serve(
         from rowtide.monitor.databases import OperatorUrls, find_audit_days, find_operator_urls, name_databases
         from rowtide.monitor.ring import Ring, state_folder
         from rowtide.monitor.serving import serving
+        from rowtide.monitor.web.access import make_access
         from rowtide.monitor.web.operating import Operating
-        from rowtide.monitor.web.tokens import make_access
 
     read = configuration()
     given = db or [url for url in (os.environ.get("ROWTIDE_DB", ""),) if url] or [*read.databases]

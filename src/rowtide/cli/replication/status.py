@@ -11,8 +11,8 @@ from rowtide.cli.options import Db, Listed, ListingFormat, SomePublication, Wide
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
+from rowtide.replication.articles.requests import CommandRange
 from rowtide.replication.conflicts import ConflictWinner
-from rowtide.replication.inspection.compare_options import CommandRange
 from rowtide.replication.subscription_settings import PublicationName, SomeSubscriber, SubscriberUrl
 
 app = CommandTable()

@@ -15,12 +15,12 @@ from rowtide.core.options import takes
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import DatabaseKind
 from rowtide.log.catalogue import find_source
+from rowtide.replication.articles.requests import CommandRange, CompareOptions, RowValidation
 from rowtide.replication.distributor import definitions, history, publication_records, tracers
 from rowtide.replication.distributor.definitions import ReplicationHandle
 from rowtide.replication.distributor.history import HistoricError, HistoricState
 from rowtide.replication.distributor.tracers import TracerArrival
 from rowtide.replication.inspection import listings
-from rowtide.replication.inspection.compare_options import CommandRange, CompareOptions, RowValidation
 from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
 from rowtide.replication.status import SubscriptionStatus, read_status
 

@@ -97,7 +97,7 @@ class PostgresSession(ABC):
         self._is_complete = False
         """Whether the metadata are known to have a format that this build reads, and its form."""
         self._is_log_known = False
-        """Whether the log has no other entries than those of `logged`, as far as is known."""
+        """Whether the log has no other entries than those of `logged`, by what is known."""
         self.logged: tuple[Article, ...] = ()
         self.stored = StoredTables()
         self.staging = Staging()
@@ -129,7 +129,7 @@ class PostgresSession(ABC):
         self.connection.close()
 
     def forget_log(self) -> None:
-        """Ask again what the log has."""
+        """Read again what the log has."""
         self._is_log_known = self.is_ahead = False
 
     def failing(self) -> AbstractContextManager[None]:
@@ -373,7 +373,7 @@ class PostgresSession(ABC):
         """Return our error for one of the server's."""
         found = failure(error, subject, self.name)
         if isinstance(found, NodeBusy):
-            # Whoever was in the way may have written merged rows, and so entries of the log.
+            # The transaction that held the lock may have written merged rows, and so entries of the log.
             self._is_log_known, self.meets_locks = False, True
             if isinstance(error, psycopg.errors.LockNotAvailable):
                 return NodeBusy(self.name, f"{found.reason}; locks are held by {name_holders(self.session)}")

@@ -36,7 +36,7 @@ from rowtide.replication.targets.postgres.new_snapshot import renew_constraints
 from rowtide.replication.targets.postgres.recovery import TakenOver, open_agent
 from rowtide.replication.targets.postgres.restorations import Until
 from rowtide.replication.targets.postgres.schema import alterations
-from rowtide.replication.targets.postgres.written_tables import WrittenTables
+from rowtide.replication.targets.postgres.writing_rights import WrittenTables
 
 _CHARACTER_NOT_HELD = "22P05"
 _UNSUPPORTED = "0A000"
