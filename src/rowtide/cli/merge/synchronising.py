@@ -121,14 +121,7 @@ def sync(
     if device.url is not None:
         if subscriber is None or all_subscribers.is_wanted or dry_run or upgrade:
             raise click.BadParameter("it goes with --subscriber alone", param_hint="--url")
-        with (
-            logging_beside(log),
-            _exchanging() as on_progress,
-            opening(device.url, subscriber, publication, device.code) as opened,
-        ):
-            summary = opened.sync(
-                exchange=exchange, replace=device.replace_file, on_progress=on_progress, limits=limits
-            )
+        summary = _sync_device(device, device.url, subscriber, publication, exchange, limits, log)
         _print_exchanged(summary, form)
         return
     device.require_url()
@@ -156,6 +149,24 @@ def sync(
             raise click.exceptions.Exit(_FAILED)
     if any(outcome.refused for outcome in outcomes):
         raise click.exceptions.Exit(_ROWS_REFUSED)
+
+
+def _sync_device(
+    device: DeviceOptions,
+    url: str,
+    subscriber: str,
+    publication: str | None,
+    exchange: ExchangeType,
+    limits: DeviceLimits,
+    log: LogOptions,
+) -> Summary:
+    """Synchronise a device through a gateway, registered first where a code is given."""
+    with (
+        logging_beside(log),
+        _exchanging() as on_progress,
+        opening(url, subscriber, publication, device.code) as opened,
+    ):
+        return opened.sync(exchange=exchange, replace=device.replace_file, on_progress=on_progress, limits=limits)
 
 
 def _require_subscribers(

@@ -340,6 +340,7 @@ def synchronise_following(
             if pairing.leaving:
                 finish_drops(hub, pairing.publication)
             return summary
+    # Raises `DefinitionsDiffer` if the schema was changed once more.
     return synchronise(hub, subscriber, pairing, on_progress, exchange)
 
 

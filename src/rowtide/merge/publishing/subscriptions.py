@@ -188,6 +188,7 @@ def _adopt(subscriber: Node, snapshot: snapshots.SubscriberSnapshot) -> Sequence
 def _take_over(tables: Sequence[PreparedTable], publication: Publication, request: ExistingSubscription) -> None:
     for table in tables:
         table.track(publication)
+    # Rows that refer to others are deleted before these.
     for table in reversed(tables):
         table.delete(request.existing, publication.publisher)
     for table in tables:

@@ -36,13 +36,16 @@ from rowtide.monitor.views.database import (
     summarize,
 )
 from rowtide.monitor.views.judgements import MERGE_STATES, CheckView, Judgement, worst_of
-from rowtide.monitor.views.merge import MergeSubscriptionView, MergeView, count_states, list_worst
-from rowtide.monitor.views.replication import (
+from rowtide.monitor.views.subscriptions import (
     SUBSCRIPTION_STATES,
+    MergeSubscriptionView,
+    MergeView,
     MonitorState,
     PublicationView,
     Quality,
     SubscriptionView,
+    count_states,
+    list_worst,
 )
 from rowtide.monitor.views.way import Hop, HopKind
 

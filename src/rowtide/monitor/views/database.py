@@ -34,8 +34,14 @@ from rowtide.monitor.views.capture import (
     view_targets,
 )
 from rowtide.monitor.views.judgements import WORST_FIRST, CheckView, Judgement, judge, list_checks, worst_of
-from rowtide.monitor.views.merge import MergeView, view_merges
-from rowtide.monitor.views.replication import PublicationView, SubscriptionView, group_publications, view_subscriptions
+from rowtide.monitor.views.subscriptions import (
+    MergeView,
+    PublicationView,
+    SubscriptionView,
+    group_publications,
+    view_merges,
+    view_subscriptions,
+)
 from rowtide.monitor.views.way import Hop, HopKind, find_way
 from rowtide.replication.status import DeliveryStatus
 

@@ -10,8 +10,7 @@ from rowtide.diagnosis import Area, State
 from rowtide.monitor.series import GaugeSeries
 from rowtide.monitor.views.capture import CaptureView, LogView, TargetView
 from rowtide.monitor.views.judgements import Judgement, worst_of
-from rowtide.monitor.views.merge import MergeView, count_states
-from rowtide.monitor.views.replication import SubscriptionView
+from rowtide.monitor.views.subscriptions import MergeView, SubscriptionView, count_states
 
 
 class HopKind(StrEnum):

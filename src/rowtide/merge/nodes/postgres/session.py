@@ -160,6 +160,7 @@ class PostgresSession(ABC):
             self.accept(*written)
         return [
             [dict(zip(query.columns, row, strict=True)) for row in rows]
+            # Behind them are the answers about the format.
             for query, rows in zip(queries, answers, strict=False)
         ]
 
@@ -265,6 +266,7 @@ class PostgresSession(ABC):
             finally:
                 self.staging.forget()
                 self.session.roll_back()
+                # The log was applied in the transaction that is undone.
                 self.forget_log()
 
     def apply_log(self) -> None:
