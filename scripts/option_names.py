@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import click
 
-from rowtide.cli.app import app
+from rowtide.cli.commands import app
 from rowtide.cli.parameters import CliOption
 
 PAGE = '''"""The options that the configuration file may give, as `scripts/option_names.py` finds them in the commands.

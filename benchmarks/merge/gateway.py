@@ -149,20 +149,8 @@ def _measure_sessions(served: _Served, folder: Path, many: int) -> Table:
         _insert_at_device(path, 400_000, _REFUSED, "|| 'longer'")
         measure("20 refused rows")
     source.execute("drop trigger shorter on item")
-    rates = {}
-    with served.device(folder / "local.db", "local") as device:
-        ways: Sequence[tuple[str, Path, Callable[[], object]]] = (
-            ("direct", direct, partial(merge.sync, _PUBLICATION, f"sqlite:///{direct}")),
-            ("gateway", device.path, device.sync),
-        )
-        for way, at, sync in ways:
-            for _ in range(2):
-                sync()
-            _insert_at_device(at, 10_000_000 if way == "direct" else 20_000_000, many)
-            began = time.perf_counter()
-            sync()
-            rates[way] = many / (time.perf_counter() - began)
-            rows.append((f"{many:,} rows up, {way}", f"{many / rates[way]:.2f}", "", "", f"{rates[way]:,.0f}"))
+    rates = _measure_uploads(served, folder, direct, many)
+    rows += [(f"{many:,} rows up, {way}", f"{many / rate:.2f}", "", "", f"{rate:,.0f}") for way, rate in rates.items()]
     goals = (
         at_most(f"gateway, the first, of {DOCUMENTS:,} rows: requests", 5, first),
         *(at_most(f"gateway, {what}: requests", 1, seconds[what][1]) for what in seconds),
@@ -179,6 +167,24 @@ def _measure_sessions(served: _Served, folder: Path, many: int) -> Table:
         "at the hub: 47,000 bytes of 1,000 rows each way cannot be compressed. The acknowledgement is deferred."
     )
     return Table("sessions over HTTP", ("session", "s", "requests", "bytes", "rows/s"), tuple(rows), goals, remark)
+
+
+def _measure_uploads(served: _Served, folder: Path, direct: Path, many: int) -> dict[str, float]:
+    """Return the rows a second that a device and a direct subscriber upload on this machine."""
+    rates = {}
+    with served.device(folder / "local.db", "local") as device:
+        ways: Sequence[tuple[str, Path, Callable[[], object]]] = (
+            ("direct", direct, partial(served.merge.sync, _PUBLICATION, f"sqlite:///{direct}")),
+            ("gateway", device.path, device.sync),
+        )
+        for way, at, sync in ways:
+            for _ in range(2):
+                sync()
+            _insert_at_device(at, 10_000_000 if way == "direct" else 20_000_000, many)
+            began = time.perf_counter()
+            sync()
+            rates[way] = many / (time.perf_counter() - began)
+    return rates
 
 
 def _describe_pouchdb() -> Iterator[tuple[str, ...]]:

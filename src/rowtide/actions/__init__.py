@@ -8,7 +8,7 @@ from rowtide.core.exports import exporting
 
 if TYPE_CHECKING:
     from rowtide.actions.entries import ActionEntry, ActionKind, ActionOutcome, ActionRequest, Channel
-    from rowtide.actions.handle import Actions
+    from rowtide.actions.performing import Actions
 
 __all__ = ["ActionEntry", "ActionKind", "ActionOutcome", "ActionRequest", "Actions", "Channel"]
 
@@ -17,7 +17,7 @@ _HOMES = {
     "ActionKind": "rowtide.actions.entries",
     "ActionOutcome": "rowtide.actions.entries",
     "ActionRequest": "rowtide.actions.entries",
-    "Actions": "rowtide.actions.handle",
+    "Actions": "rowtide.actions.performing",
     "Channel": "rowtide.actions.entries",
 }
 

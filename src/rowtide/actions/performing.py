@@ -1,11 +1,15 @@
-"""What each action does, and doing it: its entry is committed before it, its result after it."""
+"""The actions on a database, `rowtide.connect(url).actions`: what each does, and doing it once.
+
+An action's entry is committed before it, its result after it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+from rowtide.actions import errors
 from rowtide.actions.entries import (
     PAUSED,
     RESUMED,
@@ -17,7 +21,9 @@ from rowtide.actions.entries import (
     ActionOutcome,
     ActionRequest,
     BegunAction,
+    Channel,
     journal_of,
+    normalize_id,
     say_commented,
     say_compared,
     say_copied_again,
@@ -30,7 +36,6 @@ from rowtide.actions.entries import (
     say_started,
     say_stopped,
 )
-from rowtide.actions.errors import ActionIdTaken, ActionIncomplete, ActionNotRecorded, ActionResultNotRecorded
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.redaction import redact
@@ -58,7 +63,7 @@ def perform(
         with _ending(journal, url, request) as said:
             said.append(run())
     except RowtideError as error:
-        if isinstance(error, ActionResultNotRecorded):
+        if isinstance(error, errors.ActionResultNotRecorded):
             raise
     return journal.find_entry(url, request.action_id)
 
@@ -82,7 +87,7 @@ def _begin(journal: ActionJournal, url: str, request: ActionRequest, keep_days: 
     try:
         return journal.begin(url, request, keep_days)
     except journal.UNWRITABLE as error:
-        raise ActionNotRecorded(request.action, error.filled_fact, error.filled_hint) from error
+        raise errors.ActionNotRecorded(request.action, error.filled_fact, error.filled_hint) from error
 
 
 @contextmanager
@@ -107,7 +112,7 @@ def _end(
     try:
         journal.end(url, request.action_id, outcome, redact(result), number)
     except RowtideError as error:
-        raise ActionResultNotRecorded(request.action, outcome, request.action_id, str(error)) from error
+        raise errors.ActionResultNotRecorded(request.action, outcome, request.action_id, str(error)) from error
 
 
 def _describe(error: BaseException) -> str:
@@ -117,7 +122,7 @@ def _describe(error: BaseException) -> str:
 
 def _require_same(entry: ActionEntry, request: ActionRequest) -> ActionEntry:
     if (entry.action, entry.subject) != (request.action, request.subject):
-        raise ActionIdTaken(entry.action_id, entry.action, entry.subject)
+        raise errors.ActionIdTaken(entry.action_id, entry.action, entry.subject)
     return entry
 
 
@@ -135,9 +140,9 @@ def prepare(url: str, kind: ActionKind, arguments: Arguments, actor: str) -> Cal
     given = {name: value for name, value in arguments.items() if value not in (None, "")}
     needed = [*(name for name in SUBJECTS[kind] if name not in _OPTIONAL or kind in _OF_ONE), *_NEEDED.get(kind, ())]
     if missing := [name for name in needed if name not in given]:
-        raise ActionIncomplete(kind, f"{', '.join(missing)} is missing")
+        raise errors.ActionIncomplete(kind, f"{', '.join(missing)} is missing")
     if unknown := given.keys() - {*SUBJECTS[kind], *_NEEDED.get(kind, ()), *_OPTIONS.get(kind, ())}:
-        raise ActionIncomplete(kind, f"it takes no {', '.join(sorted(unknown))}")
+        raise errors.ActionIncomplete(kind, f"it takes no {', '.join(sorted(unknown))}")
     return lambda: _DOING[kind](url, {**given, _ACTOR: actor})
 
 
@@ -163,8 +168,8 @@ def _post_tracer_token(url: str, given: Arguments) -> str:
 
 def _validate(url: str, given: Arguments) -> str:
     from rowtide.replication.api import TransactionalReplication
+    from rowtide.replication.articles.requests import RowValidation
     from rowtide.replication.errors.conflicts import ValidationFailed
-    from rowtide.replication.inspection.compare_options import RowValidation
     from rowtide.replication.inspection.comparing import FAILED
 
     publication = given["publication"]
@@ -243,7 +248,7 @@ def _resolve(url: str, given: Arguments) -> str:
 
 def _resolve_merge(url: str, given: Arguments) -> str:
     from rowtide.merge.api import MergeReplication
-    from rowtide.merge.conflicts.row_contests import Winner
+    from rowtide.merge.conflicts.resolvers import Winner
 
     is_written = MergeReplication(url).resolve(
         given["conflict"],
@@ -314,3 +319,59 @@ _DOING: Mapping[ActionKind, Callable[[str, Arguments], str]] = {
     ActionKind.DECIDE: _decide,
     ActionKind.COMMENT: _comment,
 }
+
+
+MOST_LISTED = 1000
+
+
+class Actions:
+    """Actions that are done once, with an entry in the audit that has what became of each."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def list_entries(self, *, limit: int = MOST_LISTED) -> Sequence[ActionEntry]:
+        """Return the last entries of the audit, newest first; none where nothing was done yet."""
+        return journal_of(self.url).list_entries(self.url, limit)
+
+    def purge(self, days: int) -> int:
+        """Delete the entries that are older than so many days; return how many.
+
+        Those older than `keep_days` of `perform`, 365 days by default, are deleted with the next action anyway.
+        """
+        return journal_of(self.url).purge(self.url, days)
+
+    def find_entry(self, action_id: str) -> ActionEntry | None:
+        """Return the entry of an action's id. Raises `ActionIdInvalid`."""
+        return journal_of(self.url).find_entry(self.url, normalize_id(action_id))
+
+    def perform(
+        self,
+        action: ActionKind | str,
+        arguments: Mapping[str, Any],
+        *,
+        actor: str,
+        channel: Channel = Channel.API,
+        action_id: str | None = None,
+        keep_days: int = RETENTION_DAYS,
+    ) -> ActionEntry | None:
+        """Do an action as the command of that name does it, and return its entry, which has its result.
+
+        `arguments` are the command's, by their names: `{"publication": "shop"}`. An id, a UUID, that was used before
+        is not done again: its entry is returned. An error of the action is in its entry. Entries that are older than
+        `keep_days` are deleted. None: rowtide does nothing in this database. Raises `ActionUnknown`,
+        `ActionIncomplete`, `ActionIdInvalid`, `ActionIdTaken`, `ActionNotRecorded` of a database that cannot be
+        written, and connection errors.
+        """
+
+        kind = parse_kind(action)
+        run = prepare(self.url, kind, arguments, actor)
+        request = ActionRequest.make(kind, arguments, actor=actor, channel=channel, action_id=action_id)
+        return perform(self.url, request, run, keep_days=keep_days)
+
+
+def parse_kind(name: ActionKind | str) -> ActionKind:
+    """Return the action of a name. Raises `ActionUnknown`."""
+    if name not in set(ActionKind):
+        raise errors.ActionUnknown(name, ", ".join(ActionKind))
+    return ActionKind(name)

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from rowtide.core.values import frozen
 from rowtide.events.catalogue import WorkerHangs
-from rowtide.events.emission import emit, listening
-from rowtide.events.event import Emitted, Scope, current_scope, scope
+from rowtide.events.event import Emitted, Scope, current_scope, emit, listening, scope
 
 HANGS_AFTER_S = 7200.0
 """Longer than a job of Spark takes, for which its thread waits without being scheduled."""

@@ -18,8 +18,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.exports import hide_pandas
 from rowtide.databases.passwords import register_accesses
 from rowtide.databases.urls import parse_url
-from rowtide.events.emission import use_log
-from rowtide.events.event import Emitted, scope
+from rowtide.events.event import Emitted, scope, use_log
 from rowtide.log.log_source import BatchWanted, ReadingPace, SelectableEvent
 from rowtide.log.opening import open_log_reader
 from rowtide.log.reader import LogReader

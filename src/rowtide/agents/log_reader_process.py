@@ -30,8 +30,7 @@ from rowtide.agents.runs import OnRetry, report_retry
 from rowtide.core.errors import Remedy, Retryable
 from rowtide.databases.passwords import list_accesses
 from rowtide.events.catalogue import LogReaderKilled
-from rowtide.events.emission import deliver, emit
-from rowtide.events.event import Emitted, scope
+from rowtide.events.event import Emitted, deliver, emit, scope
 from rowtide.log.log_source import BatchWanted
 from rowtide.log.store.entries import EntryExchange, EntryWritten
 from rowtide.storage.store import Traffic

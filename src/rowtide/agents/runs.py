@@ -13,8 +13,7 @@ from rowtide.agents.hangs import running_step
 from rowtide.core.errors import Remedy, RowtideError, describe
 from rowtide.core.values import frozen
 from rowtide.events.catalogue import AgentRetries, JobBroken
-from rowtide.events.emission import emit
-from rowtide.events.event import format_places, inheriting
+from rowtide.events.event import emit, format_places, inheriting
 
 
 class RunOutcome(StrEnum):

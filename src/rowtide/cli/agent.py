@@ -12,12 +12,11 @@ import click
 
 from rowtide.agents.hangs import HangWatch, noting_events
 from rowtide.agents.supervisor import Supervisor, Task, Tasks, has_terminal
-from rowtide.cdc.scans.pace import USUAL, CaptureOptions, EngineSetting
-from rowtide.cli.cdc.running import EngineOption, MaxLatency, RewriteWidened
+from rowtide.cdc.scans.pace import CaptureOptions
 from rowtide.cli.configured import configuration, label_of, load
 from rowtide.cli.exit_codes import ExitCode
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.options import HideKeys, Master, SharedStorage, SparkConf, Upgrade, spark_request, upgrade_first
+from rowtide.cli.options import ClusterOptions, HideKeys, Upgrade, upgrade_first
 from rowtide.cli.output.metrics import MetricsOptions, measuring, publishing
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.watching import watching
@@ -29,8 +28,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.passwords import DatabaseAccess, EnvironmentPassword, PasswordSource
 from rowtide.events.catalogue import ProcessReported
 from rowtide.events.configuration import LogOptions
-from rowtide.events.emission import emit
-from rowtide.events.event import Level
+from rowtide.events.event import Level, emit
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
 from rowtide.lake.spark_settings import SparkRequest
@@ -144,13 +142,9 @@ OneDatabase = Annotated[
 @app.command(epilog="Example: rowtide agent run --db postgresql://localhost/shop")
 def run(
     db: OneDatabase = None,
-    engine: EngineOption = EngineSetting.AUTO,
     *,
-    rewrite_widened: RewriteWidened = False,
-    max_latency: MaxLatency = USUAL.max_latency_s,
-    master: Master = None,
-    spark_conf: SparkConf,
-    shared_storage: SharedStorage = False,
+    capture: CaptureOptions,
+    spark: ClusterOptions,
     upgrade: Upgrade = False,
     _hide_keys: HideKeys = False,
     log: LogOptions,
@@ -165,9 +159,7 @@ def run(
     processes of its own, which are started again when they end; SIGHUP reads the file again, where there is no
     terminal. Subscriptions of other databases are delivered by `rowtide replication run`.
     """
-    request = spark_request(master, spark_conf, shared_storage=shared_storage)
-    capture = CaptureOptions(engine, rewrite_widened, max_latency)
-    options = RunOptions(capture, request, log, are_hidden(), notes.level, notes.is_debugging, upgrades=upgrade)
+    options = RunOptions(capture, spark.request, log, are_hidden(), notes.level, notes.is_debugging, upgrades=upgrade)
     read = configuration()
     names = [name for name, settings in read.databases.items() if db in (None, str(settings.url))]
     if db is None and not names:

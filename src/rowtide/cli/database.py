@@ -245,7 +245,7 @@ def _report(done: str, one: DeclaredObject) -> None:
 )
 def audit(
     db: AnyDb,
-    limit: Annotated[int, Option(help="At most so many.", min=1, max=MOST_ROWS)] = 1000,
+    limit: Annotated[int, Option(help="The most that are listed.", min=1, max=MOST_ROWS)] = 1000,
     *,
     keep_days: Annotated[
         int | None,

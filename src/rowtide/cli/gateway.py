@@ -77,7 +77,7 @@ def serve(
     hub's database answers. The section [gateway] of the configuration file has its options.
     """
     with naming_extras():
-        import rowtide.errors  # noqa: F401 - devices are told any error
+        import rowtide.errors  # noqa: F401 - devices get any error
         from rowtide.core.addresses import Address
         from rowtide.gateway.hubs import name_hubs
         from rowtide.gateway.jwt_identity import make_issuer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from inspect import cleandoc
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rowtide.cli.commands import COMMANDS
 from rowtide.cli.configured import audit_days_of, configuration, defaults_for, section_of
 from rowtide.cli.parameters import CliOption, parameters_of, taking_options
 
@@ -37,7 +36,7 @@ _NOT_ARGUMENTS = frozenset({"db", "form", "wide", "yes", "dry_run", "hide_keys",
 
 
 def name_actor() -> str:
-    """Return who runs this command, as far as the machine knows."""
+    """Return who runs this command: the user and the host."""
     import getpass
     import socket
 
@@ -199,11 +198,11 @@ class CliGroup(click.Group):
 
 
 class FeatureGroup(CliGroup):
-    """The commands of a feature, in the modules that `COMMANDS` names."""
+    """The commands of a feature, by the modules that have them."""
 
-    def __init__(self, name: str, help_text: str) -> None:
+    def __init__(self, name: str, help_text: str, modules: Mapping[str, Sequence[str]]) -> None:
         table = CommandTable()
-        for module, commands in COMMANDS[name].items():
+        for module, commands in modules.items():
             for command in commands:
                 table.import_on_use(command, f"rowtide.cli.{module}")
         super().__init__(name, help_text, table)

@@ -23,8 +23,7 @@ from rowtide.cli.exit_codes import ExitCode, code_of, code_of_usage, runs_on
 from rowtide.core.errors import RowtideError, describe
 from rowtide.core.exports import hide_pandas, naming_extras
 from rowtide.core.redaction import MASK, are_hidden, hiding, redact
-from rowtide.events.emission import log_nothing, use_log
-from rowtide.events.event import Emitted, Level
+from rowtide.events.event import Emitted, Level, log_nothing, use_log
 
 # A command as a process: its output streams, and how it ends. Standard output and error are opened again, so that a
 # closed pipe or a full disk is detected at each write, whether by `print`, rich or logging. SIGPIPE stays ignored: it
@@ -210,7 +209,7 @@ def telling(level: Level, *, is_debugging: bool) -> Iterator[None]:
 
 def _print_event(emitted: Emitted) -> None:
     from rowtide.cli.output.rows import notes
-    from rowtide.events.rendering import record_of, write_text
+    from rowtide.events.event import record_of, write_text
 
     notes.print(write_text(record_of(emitted)), soft_wrap=True)
 
@@ -298,7 +297,7 @@ def _run(arguments: Sequence[str]) -> None:
     if asked is None:
         read_log_early(arguments)
     # Not before the log is read: it imports the parser of command lines.
-    from rowtide.cli.app import app
+    from rowtide.cli.commands import app
 
     if asked is not None:
         from rowtide.cli.ungrouped import complete

@@ -10,14 +10,14 @@ from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import MonitoredDb
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.watching import watching
-from rowtide.configuration.settings import MonitorValues
+from rowtide.configuration.settings import Configuration, MonitorValues
 from rowtide.core.addresses import Address
 from rowtide.core.errors import RowtideError
 from rowtide.core.exports import naming_extras
 from rowtide.core.options import Option
 from rowtide.events.catalogue import ConfigurationNotReadAgain
 from rowtide.events.configuration import LogOptions
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.monitor.web.access import AccessOptions
 from rowtide.systemd import ServiceManager
 
@@ -58,8 +58,8 @@ def serve(
         from rowtide.monitor.databases import OperatorUrls, find_audit_days, find_operator_urls, name_databases
         from rowtide.monitor.ring import Ring, state_folder
         from rowtide.monitor.serving import serving
+        from rowtide.monitor.web.access import make_access
         from rowtide.monitor.web.operating import Operating
-        from rowtide.monitor.web.tokens import make_access
 
     read = configuration()
     given = db or [url for url in (os.environ.get("ROWTIDE_DB", ""),) if url] or [*read.databases]
@@ -92,14 +92,19 @@ def serve(
         while not stop.wait(_BEAT_S):
             if served.is_alive():
                 manager.beat()
-            try:
-                found = changing.read_again()
-            except RowtideError as error:
-                emit(ConfigurationNotReadAgain(error))
-            else:
-                if found is not None:
-                    operator_urls.replace(find_operator_urls(databases, found.databases))
-                    audit_days.update(find_audit_days(databases, found.databases))
+            found = _read_again(changing)
+            if found is not None:
+                operator_urls.replace(find_operator_urls(databases, found.databases))
+                audit_days.update(find_audit_days(databases, found.databases))
+
+
+def _read_again(changing: ChangingFile) -> Configuration | None:
+    """Return the configuration if the file has changed; one that cannot be read leaves the present one in force."""
+    try:
+        return changing.read_again()
+    except RowtideError as error:
+        emit(ConfigurationNotReadAgain(error))
+        return None
 
 
 @app.command(epilog="Example: rowtide monitor alerts > /etc/prometheus/rowtide.yml")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import field
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
@@ -13,6 +14,7 @@ from rowtide.cli.groups import CommandTable
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.core.errors import RowtideError
 from rowtide.core.options import Argument, Option
+from rowtide.core.values import frozen
 from rowtide.databases.urls import lasting
 from rowtide.lake.errors import SparkSettingInvalid
 from rowtide.lake.spark_settings import SparkRequest, parse_setting
@@ -130,17 +132,6 @@ def _is_confirmed() -> bool:
         return False
 
 
-Master = Annotated[
-    str | None,
-    Option(
-        "--master",
-        metavar="URL",
-        help="Where Spark runs: spark://host:7077, yarn, k8s://...; default: what Spark is given, or local[*].",
-        show_default=False,
-    ),
-]
-
-
 def parsed(settings: list[str]) -> list[str]:
     """Refuse what is no setting of Spark's."""
     try:
@@ -151,25 +142,51 @@ def parsed(settings: list[str]) -> list[str]:
     return settings
 
 
-SparkConf = Annotated[
-    list[str],
-    Option(
-        "--spark-conf",
-        metavar="K=V",
-        help="A setting of Spark; may be repeated.",
-        show_default=False,
-        check=parsed,
-    ),
-]
-SharedStorage = Annotated[
-    bool,
-    Option("--shared-storage", help="Spark's workers have this machine's lake and log store, at the same paths."),
-]
+@frozen(kw_only=True)
+class SparkOptions:
+    """Where Spark runs, and with which settings."""
+
+    master: Annotated[
+        str | None,
+        Option(
+            "--master",
+            metavar="URL",
+            help="Where Spark runs: spark://host:7077, yarn, k8s://...; default: what Spark is given, or local[*].",
+            show_default=False,
+        ),
+    ] = None
+    spark_conf: Annotated[
+        list[str],
+        Option(
+            "--spark-conf",
+            metavar="K=V",
+            help="A setting of Spark; may be repeated.",
+            show_default=False,
+            check=parsed,
+        ),
+    ] = field(default_factory=list)
+
+    @property
+    def request(self) -> SparkRequest:
+        """What is asked of Spark."""
+        return SparkRequest(self.master, dict(map(parse_setting, self.spark_conf)))
 
 
-def spark_request(master: str | None, conf: Sequence[str], *, shared_storage: bool) -> SparkRequest:
-    """Return what the options ask of Spark."""
-    return SparkRequest(master, dict(map(parse_setting, conf)), shared_storage)
+@frozen(kw_only=True)
+class ClusterOptions(SparkOptions):
+    """Where Spark runs, of a command whose tasks read the lake or the log store themselves."""
+
+    shared_storage: Annotated[
+        bool,
+        Option("--shared-storage", help="Spark's workers have this machine's lake and log store, at the same paths."),
+    ] = False
+
+    @property
+    def request(self) -> SparkRequest:
+        """What is asked of Spark."""
+        return SparkRequest(
+            self.master, dict(map(parse_setting, self.spark_conf)), has_shared_storage=self.shared_storage
+        )
 
 
 SomePublication = Annotated[str | None, Argument(metavar="PUBLICATION", help="default: all")]

@@ -27,13 +27,13 @@ from rowtide.merge.catalogue import get_publication, list_publications
 from rowtide.merge.conflicts.records import (
     ConflictNote as MergeNote,
     ConflictsMark,
-    KeptConflict as MergeConflict,
+    MergeConflict,
     describe_conflict,
     list_conflicts,
     list_notes,
     read_conflicts_mark,
 )
-from rowtide.merge.conflicts.row_contests import Winner
+from rowtide.merge.conflicts.resolvers import Winner
 from rowtide.merge.errors.rows import ConflictUnknown
 from rowtide.merge.nodes.connecting import open_node
 from rowtide.replication.conflicts import ConflictWinner, Row

@@ -22,7 +22,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.delta.replay import LAST_CHECKPOINT, LOG, LogFiles, checkpoint_path, commit_path, read_commit, version_of
 from rowtide.delta.snapshot import Location, Snapshot, Tail, open_snapshot, read_hint
 from rowtide.events.catalogue import CheckpointFailed
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.storage.places import is_object_url
 from rowtide.storage.store import KEPT_FOR, Missing, delete_all
 

@@ -20,21 +20,9 @@ from rich.console import Console
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.demo import processes
 from rowtide.demo.checker import Checker, Figures, Span
 from rowtide.demo.errors import ProcessSilent, TooFewReads
-from rowtide.demo.processes import (
-    CLIENTS,
-    DEPOSIT,
-    KEYS,
-    SCALE,
-    SHORT_LIVED_JAVA,
-    TARGETED,
-    WITHDRAWAL,
-    Child,
-    Directory,
-    Workload,
-    open_directory,
-)
 from rowtide.demo.proof import (
     NEEDED_READS,
     Read,
@@ -126,7 +114,11 @@ class DemoRun:
 
 
 def watch_run(
-    workload: Workload, checker: Checker, seconds: int, is_followed: Callable[[Read], bool], show: Callable[[str], None]
+    workload: processes.Workload,
+    checker: Checker,
+    seconds: int,
+    is_followed: Callable[[Read], bool],
+    show: Callable[[str], None],
 ) -> DemoRun:
     """Run pgbench for at least `seconds`, until enough consistent reads are done, and the last of them is followed.
 
@@ -159,8 +151,8 @@ class _Watch:
 
     def __init__(
         self,
-        workload: Workload,
-        pgbench: Child,
+        workload: processes.Workload,
+        pgbench: processes.Child,
         before: int,
         watch_capture: Callable[[], None],
         show: Callable[[str], None],
@@ -234,7 +226,7 @@ TARGETS = {"current": "current", "history": "history"}
 class DemoOutcome:
     """What the report needs."""
 
-    directory: Directory
+    directory: processes.Directory
     server_version: str
     run: DemoRun
     comparisons: Sequence[TableProof]
@@ -248,14 +240,14 @@ def run_demo(*, seconds: int, keep: Path | None, console: Console) -> DemoOutcom
     Raises `JavaMissing`, the errors of the parts, and those of `demo.errors` if a guarantee of rowtide is violated.
     """
     require_java()
-    with ended_by_signals(), open_directory(keep) as directory, ExitStack() as running, undisturbed_end():
+    with ended_by_signals(), processes.open_directory(keep) as directory, ExitStack() as running, undisturbed_end():
         return _Story(directory, running, DemoProgress(console)).tell(seconds)
 
 
 class _Story:
     """The steps, in order; started processes are added to `running`."""
 
-    def __init__(self, directory: Directory, running: ExitStack, progress: DemoProgress) -> None:
+    def __init__(self, directory: processes.Directory, running: ExitStack, progress: DemoProgress) -> None:
         self._directory = directory
         self._running = running
         self._progress = progress
@@ -280,59 +272,67 @@ class _Story:
             self._running.close()
         return DemoOutcome(self._directory, version, run, comparisons, figures, time.monotonic() - self._begun_at)
 
-    def _start_source(self) -> tuple[EmbeddedServer, Workload]:
+    def _start_source(self) -> tuple[EmbeddedServer, processes.Workload]:
         with self._progress.step("Starting an embedded PostgreSQL 18"):
             server = self._running.enter_context(EmbeddedServer.start(self._directory.postgres))
-            return server, self._running.enter_context(Workload.open(server, self._directory))
+            return server, self._running.enter_context(processes.Workload.open(server, self._directory))
 
-    def _prepare_source(self, server: EmbeddedServer, workload: Workload) -> None:
-        with self._progress.step(f"Filling pgbench's tables, scale {SCALE}: {SCALE * 100_000:,} accounts"):
+    def _prepare_source(self, server: EmbeddedServer, workload: processes.Workload) -> None:
+        with self._progress.step(
+            f"Filling pgbench's tables, scale {processes.SCALE}: {processes.SCALE * 100_000:,} accounts"
+        ):
             workload.initialize()
-        with self._progress.step(f"Enabling change data capture on {', '.join(KEYS)}"):
+        with self._progress.step(f"Enabling change data capture on {', '.join(processes.KEYS)}"):
             cdc = connect(server.url()).cdc
             cdc.enable_db(str(self._directory.lake))
-            for table in KEYS:
+            for table in processes.KEYS:
                 cdc.enable_table(table)
 
     def _define_targets(self, server: EmbeddedServer) -> Targets:
         targets = connect(server.url()).targets
         for name, kind in TARGETS.items():
             path = str(self._directory.targets / name)
-            targets.add(name, [instance_of(TARGETED)], kind=kind, path=path)
+            targets.add(name, [instance_of(processes.TARGETED)], kind=kind, path=path)
         return targets
 
-    def _start_agent(self, server: EmbeddedServer, checker: Checker) -> Child:
+    def _start_agent(self, server: EmbeddedServer, checker: Checker) -> processes.Child:
         with self._progress.step("Starting rowtide agent run: it copies the rows that are there, and captures"):
             command = [sys.executable, "-m", "rowtide", "agent", "run", "--master", "local[*]", "--db", server.url()]
-            agent = self._running.enter_context(Child("agent", command, self._directory, environment=SHORT_LIVED_JAVA))
+            agent = self._running.enter_context(
+                processes.Child("agent", command, self._directory, environment=processes.SHORT_LIVED_JAVA)
+            )
             checker.on_tick = agent.require_alive
             checker.await_capture()
         return agent
 
-    def _warm_up(self, workload: Workload, checker: Checker) -> None:
-        with self._progress.step(f"Booking {DEPOSIT:+} by hand, and reading it from the lake"):
-            _read_up_to(checker, workload.book(DEPOSIT), None)
+    def _warm_up(self, workload: processes.Workload, checker: Checker) -> None:
+        with self._progress.step(f"Booking {processes.DEPOSIT:+} by hand, and reading it from the lake"):
+            _read_up_to(checker, workload.book(processes.DEPOSIT), None)
 
-    def _run_workload(self, workload: Workload, checker: Checker, targets: Targets, seconds: int) -> DemoRun:
+    def _run_workload(self, workload: processes.Workload, checker: Checker, targets: Targets, seconds: int) -> DemoRun:
         def is_followed(read: Read) -> bool:
             """Return whether the targets began before a read: then there are changes for them."""
             begun = [targets.read_position(name).lsn for name in TARGETS]
             return all(lsn is not None and lsn.value < read.lsn for lsn in begun)
 
-        with self._progress.step(f"Running pgbench's TPC-B, {CLIENTS} clients, at least {seconds} s") as show:
+        with self._progress.step(f"Running pgbench's TPC-B, {processes.CLIENTS} clients, at least {seconds} s") as show:
             return watch_run(workload, checker, seconds, is_followed, show)
 
     def _catch_up(
-        self, workload: Workload, checker: Checker, targets: Targets, last: Read
+        self, workload: processes.Workload, checker: Checker, targets: Targets, last: Read
     ) -> Mapping[str, TargetVersion]:
-        with self._progress.step(f"Booking {WITHDRAWAL:+} by hand, and letting capture catch up"):
-            mark = workload.book(WITHDRAWAL)
+        with self._progress.step(f"Booking {processes.WITHDRAWAL:+} by hand, and letting capture catch up"):
+            mark = workload.book(processes.WITHDRAWAL)
             _read_up_to(checker, mark, last)
-        with self._progress.step(f"Letting the current and the history table of {TARGETED} catch up"):
+        with self._progress.step(f"Letting the current and the history table of {processes.TARGETED} catch up"):
             return {name: _await_target(checker, targets, name, mark) for name in TARGETS}
 
     def _prove(
-        self, workload: Workload, checker: Checker, versions: Mapping[str, TargetVersion], reads: Sequence[Read]
+        self,
+        workload: processes.Workload,
+        checker: Checker,
+        versions: Mapping[str, TargetVersion],
+        reads: Sequence[Read],
     ) -> list[TableProof]:
         final = self._directory.final
         with self._progress.step("Comparing initial rows + captured changes with the source, row by row"):
@@ -351,7 +351,7 @@ def _await_target(checker: Checker, targets: Targets, name: str, mark: int) -> T
     while time.monotonic() < deadline:
         checker.on_tick()
         position = targets.read_position(name)
-        table = position.tables.get(instance_of(TARGETED))
+        table = position.tables.get(instance_of(processes.TARGETED))
         if position.lsn is not None and position.lsn.value >= mark and table is not None and table.version is not None:
             return TargetVersion(table.location, table.version)
         time.sleep(_POLL_S)

@@ -8,8 +8,7 @@ from rowtide.core.exports import exporting
 
 if TYPE_CHECKING:
     from rowtide.events.configuration import LogFormat, LogOptions, configure_logging
-    from rowtide.events.emission import listening
-    from rowtide.events.event import Emitted, Event, Level, Scope
+    from rowtide.events.event import Emitted, Event, Level, Scope, listening
 
 __all__ = ["Emitted", "Event", "Level", "LogFormat", "LogOptions", "Scope", "configure_logging", "listening"]
 
@@ -21,7 +20,7 @@ _HOMES = {
     "LogOptions": "rowtide.events.configuration",
     "Scope": "rowtide.events.event",
     "configure_logging": "rowtide.events.configuration",
-    "listening": "rowtide.events.emission",
+    "listening": "rowtide.events.event",
 }
 
 if not TYPE_CHECKING:

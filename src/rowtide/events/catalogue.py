@@ -76,7 +76,7 @@ class JobEnded(Event):
 
 @frozen
 class JobFailed(Event):
-    """A run of a job has failed; the other jobs go on."""
+    """A run of a job has failed; the other jobs continue."""
 
     level = Level.ERROR
     retries: Count
@@ -216,7 +216,7 @@ class CopyAdvanced(Event):
 
 @frozen
 class CopyFailed(Event):
-    """The copy of a captured table was given up; capture continues."""
+    """The copy of a captured table has ended with an error; capture continues."""
 
     level = Level.WARNING
     instance: str
@@ -367,7 +367,7 @@ class CommitBelowCheckpoint(Event):
 
 @frozen
 class TableNotFenced(Event):
-    """A table cannot be read, and is left out of what a new holder of the lake fences."""
+    """A table cannot be read, and is omitted from what a new holder of the lake fences."""
 
     level = Level.WARNING
     error: RowtideError
@@ -398,7 +398,7 @@ class TargetApplied(Event):
 
 @frozen
 class TargetTableStopped(Event):
-    """A table of a target cannot be applied; its other tables go on."""
+    """A table of a target cannot be applied; its other tables continue."""
 
     level = Level.WARNING
     error: RowtideError
@@ -521,7 +521,7 @@ class CommandSkipped(Event):
 
 @frozen
 class ArticleLeft(Event):
-    """A subscription goes on without a table, or copies it again."""
+    """A subscription continues without a table, or copies it again."""
 
     level = Level.WARNING
     publication: str
@@ -541,7 +541,7 @@ class DeliveredByOther(Event):
 
 @frozen
 class OriginNotSet(Event):
-    """A session at a subscriber has no replication origin, by which others tell its changes from local ones."""
+    """A session at a subscriber has no replication origin, by which others distinguish its changes from local ones."""
 
     level = Level.WARNING
     error: RowtideError
@@ -644,7 +644,7 @@ class SynchronisationFailed(Event):
 
 @frozen
 class LogResumed(Event):
-    """The log's file can be written again; so many lines are missing before this one."""
+    """The log's file can be written again; it lacks `missing` lines before this one."""
 
     level = Level.WARNING
     missing: Count
@@ -671,7 +671,7 @@ class DatabaseNotPolled(Event):
 
 @frozen
 class DatabasePolledAgain(Event):
-    """A database can be polled again, which it could not for so long."""
+    """A database can be polled again, which it could not for `seconds`."""
 
     level = Level.INFO
     seconds: Seconds
@@ -762,7 +762,7 @@ class GatewayAnswered(Event):
 
 @frozen
 class GatewayBroken(Event):
-    """A request met an error that is not rowtide's: a fault. The device was told `incident` alone."""
+    """A request met an error that is not rowtide's: a fault. The device got `incident` alone."""
 
     level = Level.ERROR
     incident: str

@@ -20,9 +20,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.options import Option, WordsRead
 from rowtide.core.values import frozen
 from rowtide.events.catalogue import LogResumed
-from rowtide.events.emission import Listener, emitted_now, use_log
-from rowtide.events.event import Emitted, Level
-from rowtide.events.rendering import record_of, write_json, write_text
+from rowtide.events.event import Emitted, Level, Listener, emitted_now, record_of, use_log, write_json, write_text
 
 
 class LogNotWritable(RowtideError, number=1180):

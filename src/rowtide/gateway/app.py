@@ -25,8 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.events.catalogue import GatewayAnswered, GatewayBroken
-from rowtide.events.emission import emit
-from rowtide.events.event import format_places
+from rowtide.events.event import emit, format_places
 from rowtide.gateway.answering import Answering, DeviceRequest
 from rowtide.gateway.errors import (
     BodyTooLarge,

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
         Waiting,
     )
     from rowtide.merge.conflicts.outcome_changes import ResolutionPreview, ResolvedRow
-    from rowtide.merge.conflicts.records import ConflictNote, DescribedConflict, KeptConflict, VersionWriter
-    from rowtide.merge.conflicts.row_contests import Winner
+    from rowtide.merge.conflicts.records import ConflictNote, DescribedConflict, MergeConflict, VersionWriter
+    from rowtide.merge.conflicts.resolvers import Winner
     from rowtide.merge.devices.registered import MergeDevice
     from rowtide.merge.fan_out import SyncAllProgress, SyncOutcome, Unreachable
     from rowtide.merge.inspection.handle import EnumeratedChange, MergeGeneration, RowMetadata
@@ -95,9 +95,9 @@ __all__ = [
     "FileKind",
     "FilterType",
     "JoinFilter",
-    "KeptConflict",
     "MergeArticle",
     "MergeArticleChanges",
+    "MergeConflict",
     "MergeDevice",
     "MergeFilter",
     "MergeGeneration",
@@ -178,7 +178,7 @@ _HOMES = {
     "FilterType": "rowtide.merge.articles",
     "JoinFilter": "rowtide.merge.articles",
     "DescribedConflict": "rowtide.merge.conflicts.records",
-    "KeptConflict": "rowtide.merge.conflicts.records",
+    "MergeConflict": "rowtide.merge.conflicts.records",
     "VersionWriter": "rowtide.merge.conflicts.records",
     "MergeArticle": "rowtide.merge.inspection.listings",
     "MergeArticleChanges": "rowtide.merge.publishing.requests",
@@ -238,7 +238,7 @@ _HOMES = {
     "UnsentColumn": "rowtide.merge.nodes.node_tables",
     "UploadOptions": "rowtide.merge.articles",
     "Waiting": "rowtide.merge.articles",
-    "Winner": "rowtide.merge.conflicts.row_contests",
+    "Winner": "rowtide.merge.conflicts.resolvers",
 }
 
 if not TYPE_CHECKING:

@@ -23,7 +23,7 @@ from rowtide.merge.conflicts.outcome_changes import (
     resolve_conflict,
 )
 from rowtide.merge.conflicts.records import ConflictNote, add_note, get_conflict, list_notes
-from rowtide.merge.conflicts.row_contests import Winner
+from rowtide.merge.conflicts.resolvers import Winner
 from rowtide.merge.devices.credentials import is_behind_gateway
 from rowtide.merge.devices.handle import MergeDevices
 from rowtide.merge.errors.publishing import ArticleTableNotFound
@@ -301,7 +301,7 @@ class MergeReplication(MergePublishing, MergeDevices, MergeInspection):
         found, on_outcome = list[SyncOutcome](), counting(targets, on_progress)
         here = targets
         if spark is not None:
-            from rowtide.merge.spark_fan_out import can_be_a_task, synchronise_in_tasks
+            from rowtide.merge.fan_out import can_be_a_task, synchronise_in_tasks
 
             tasks = [target for target in targets if can_be_a_task(self.url, target)]
             here = tuple(target for target in targets if target not in tasks)

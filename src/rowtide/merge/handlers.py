@@ -17,8 +17,7 @@ from typing import TypeVar
 
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
-from rowtide.merge.conflicts.resolvers import PYTHON, by_priority
-from rowtide.merge.conflicts.row_contests import Contest, Custom, Verdict, Winner
+from rowtide.merge.conflicts.resolvers import PYTHON, Contest, Custom, Verdict, Winner, by_priority
 from rowtide.merge.errors.nodes import HandlerFailed
 from rowtide.merge.errors.publishing import ResolverUnknown
 from rowtide.merge.versions.changes import Row
@@ -182,7 +181,7 @@ class ArticleHandler:
         return action, None
 
     def commit(self) -> None:
-        """Tell the handler that the upload is complete."""
+        """Call the handler at the end of the upload."""
         self._ask("commit_handler", self.handler.commit_handler)
 
     def _resolve_updates(self, contest: Contest, publisher: Values, subscriber: Values) -> Verdict:

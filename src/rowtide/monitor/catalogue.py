@@ -547,7 +547,7 @@ AGENT_METRICS: tuple[Metric, ...] = (
     _VALIDATION_FAILED,
     *_OF_GATEWAYS,
 )
-"""What commands tell of themselves, with `--metrics-listen` and `--metrics-file`."""
+"""What commands report of themselves, with `--metrics-listen` and `--metrics-file`."""
 
 BUILD_INFO = Metric(
     "rowtide_build_info", _GAUGE, "", "1, with the versions of rowtide and Python.", ("version", "python")

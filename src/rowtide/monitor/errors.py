@@ -76,7 +76,7 @@ class AccessOpen(Invalid, number=1223):
 class MetricsOpen(Invalid, number=1164):
     """Metrics of a command, which ask nobody who they are, would be served where other machines reach them."""
 
-    fact = "metrics would be served on {host}, where whoever reaches the port reads names of tables and subscribers"
+    fact = "metrics would be served on {host}, where every client can read names of tables and subscribers"
     hint = "Listen on 127.0.0.1 or write --metrics-file; on a network that is closed to others, give --metrics-open."
     host: str
 

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from rowtide.conflicts.handle import Inbox
 
 FRESH_S = 10.0
-"""What was read so long ago is not read again."""
+"""The age up to which a reading is used again."""
 _FIRST_S = 4.0
-"""A page waits so long for the first reading."""
+"""The timeout of a page for the first reading."""
 MOST_PREVIEWED = 20
 
 
@@ -57,8 +57,8 @@ class ConflictIndex:
     """Conflicts as pages ask for them: made once for each reading, since each of thousands costs time.
 
     `listed` has those of a state, or of `ANY`, oldest first, and `causes` their groups; `by_cause` has those of each
-    cause. `texts` is what a search looks at, by conflict_id: no value of a row, of which the search would tell whoever
-    may not see it.
+    cause. `texts` is what a search looks at, by conflict_id: no value of a row, which a search would disclose to
+    viewers who may not see it.
     """
 
     listed: Mapping[str, Sequence[InboxConflict]]

@@ -17,8 +17,7 @@ from rowtide.diagnosis import Code, State
 from rowtide.diagnosis.merge import MergeFacts
 from rowtide.diagnosis.result import Unread, of_error
 from rowtide.events.catalogue import DatabaseNotPolled, DatabasePolledAgain, PollBroken
-from rowtide.events.emission import emit
-from rowtide.events.event import format_places, scope
+from rowtide.events.event import emit, format_places, scope
 from rowtide.monitor.catalogue import METRICS
 from rowtide.monitor.databases import NamedUrl
 from rowtide.monitor.errors import PollFailed

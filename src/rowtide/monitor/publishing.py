@@ -11,14 +11,14 @@ from socket import socket
 from rowtide.core.addresses import Address
 from rowtide.core.errors import RowtideError
 from rowtide.events.catalogue import MetricsNotWritten
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.listening import bound_to
 from rowtide.monitor.agent_figures import AgentFigures
 from rowtide.monitor.exposition import render_agent
 
 EVERY_S = 15.0
 _ANSWER_S = 10.0
-"""A client that is silent for so long is disconnected."""
+"""The timeout of a client that sends nothing."""
 _LOOK_S = 0.1
 """How soon the server notices that it is to end."""
 
@@ -72,7 +72,7 @@ class _Server(ThreadingHTTPServer):
         self.socket = bound
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore a client that has gone: the next scrape asks again."""
+        """Ignore a client that has gone: the next scrape repeats the request."""
 
 
 @contextmanager

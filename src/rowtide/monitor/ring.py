@@ -24,8 +24,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.file_access import PRIVATE_FILE, make_place
 from rowtide.diagnosis import State
 from rowtide.events.catalogue import CountersReset, SampleNotKept, SamplesReplaced
-from rowtide.events.emission import emit
-from rowtide.events.event import scope
+from rowtide.events.event import emit, scope
 from rowtide.monitor.errors import MonitorRuns, SamplesForeign, SamplesNewer, StateFolderUnknown
 from rowtide.monitor.series import GaugeSeries, Point
 from rowtide.monitor.tallies import Tallies
@@ -34,7 +33,7 @@ from rowtide.monitor.views import StateChange
 KEPT = timedelta(hours=24)
 CHANGES_KEPT = timedelta(hours=1)
 FINE = timedelta(hours=1)
-"""For so long every sample is kept, then one a minute."""
+"""The age up to which every sample is kept; then one a minute."""
 MOST_BYTES = 256 << 20
 _NAME = "monitor.db"
 _FORMAT = 1
@@ -96,6 +95,7 @@ class Ring:
         path = folder / _NAME
         try:
             make_place(folder)
+            # The lock is on a file of its own: a damaged database is moved aside, and its lock would go with it.
             lock = _lock(path.with_name(f"{_NAME}.lock"), path)
         except OSError as error:
             raise FileNotWritable(str(path), error.strerror or str(error)) from error
@@ -130,7 +130,7 @@ class Ring:
             return Tallies()
 
     def save(self, database: str, system: str, tallies: Tallies, at: datetime, values: Values) -> None:
-        """Keep a poll: its samples, and the counters after it. If the disk is full, polls go on without."""
+        """Keep a poll: its samples, and the counters after it. If the disk is full, polls continue without."""
         self._keep(database, lambda: self._put(database, system, tallies, at, values))
 
     def add_changes(self, database: str, changes: Sequence[StateChange]) -> None:
@@ -168,7 +168,7 @@ class Ring:
     def list_points(
         self, database: str, series: Collection[GaugeSeries], since: datetime, *, most: int = 288
     ) -> Mapping[GaugeSeries, tuple[Point, ...]]:
-        """Return series of a database since a time, oldest first, each with at most so many points.
+        """Return series of a database since a time, oldest first, each with at most `most` points.
 
         All are read at once, and thinned evenly in time: a day is a point every five minutes. What was not known at a
         time is a point without a value; while the database could not be read there is none.
@@ -222,6 +222,7 @@ class Ring:
         )
 
     def _halve(self, database: str) -> None:
+        # The older half gives its pages to the next polls; the file itself does not shrink.
         query = "select at from samples where database = ? order by at"
         times = [at for (at,) in self._connection.execute(query, (database,))]
         if times:
@@ -246,6 +247,7 @@ def _state(value: str | None) -> State | None:
 
 def _lock(lock_path: Path, path: Path) -> int:
     """Return the descriptor that holds the lock, with this process's number in the file. Raises `MonitorRuns`."""
+    # Not truncated before the lock is had: another monitor's number is read from the file.
     descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -263,21 +265,25 @@ def _open(path: Path) -> sqlite3.Connection:
         return _connect(path)
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError):
+            # It cannot be opened or written; that does not make it a damaged one.
             raise FileNotWritable(str(path), str(error)) from error
         aside = path.with_name(f"{path.name}.damaged")
         os.replace(path, aside)
         emit(SamplesReplaced(str(path), str(aside), str(error)))
+        # These belong to the file that was moved. SQLite would take them for the new one's.
         for name in (f"{path.name}-wal", f"{path.name}-shm"):
             path.with_name(name).unlink(missing_ok=True)
         return _connect(path)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
+    # SQLite would make a file that others can read.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE))
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
     try:
         _require_own(path, connection)
         connection.execute("pragma journal_mode = wal")
+        # With write-ahead log a power cut may lose the last polls, and damages nothing.
         connection.execute("pragma synchronous = normal")
         connection.execute(f"pragma max_page_count = {MOST_BYTES // _PAGE_BYTES}")
     except BaseException:

@@ -42,7 +42,7 @@ class CountedEvent:
 
 @frozen
 class Events:
-    """The last events of a kind, oldest first; `stream` tells kinds of one metric apart.
+    """The last events of a kind, oldest first; `stream` distinguishes kinds of one metric.
 
     Without any, the database has none; what could not be read is no observation. The amount of the last one may still
     grow.

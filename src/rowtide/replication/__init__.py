@@ -19,10 +19,14 @@ if TYPE_CHECKING:
     from rowtide.replication.articles.requests import (
         ArticleChange,
         ArticleRequest,
+        CommandRange,
+        CompareOptions,
         MovedPartitions,
         NewArticle,
         NewPublication,
         PublicationThresholds,
+        RowRepair,
+        RowValidation,
     )
     from rowtide.replication.conflicts import (
         ConflictOutcome,
@@ -46,10 +50,9 @@ if TYPE_CHECKING:
     from rowtide.replication.distributor.publication_records import Thresholds
     from rowtide.replication.distributor.subscription_records import Subscription
     from rowtide.replication.distributor.tracers import TracerArrival
-    from rowtide.replication.inspection.compare_options import CommandRange, CompareOptions, RowRepair, RowValidation
     from rowtide.replication.inspection.comparing import ArticleValidation
     from rowtide.replication.inspection.differences import RowDifference
-    from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
+    from rowtide.replication.inspection.handle import ListedArticle, ListedPublication, ListedSubscription
     from rowtide.replication.inspection.row_places import BrowsedCommand, RowPlace
     from rowtide.replication.kept_conflicts import ConflictComment, KeptConflicts, UnreadSubscriber
     from rowtide.replication.publishing.handle import ReplicationRehearsal
@@ -156,8 +159,8 @@ _HOMES = {
     "BrowsedCommand": "rowtide.replication.inspection.row_places",
     "CallFormat": "rowtide.replication.articles.call_formats",
     "Command": "rowtide.replication.articles.call_formats",
-    "CommandRange": "rowtide.replication.inspection.compare_options",
-    "CompareOptions": "rowtide.replication.inspection.compare_options",
+    "CommandRange": "rowtide.replication.articles.requests",
+    "CompareOptions": "rowtide.replication.articles.requests",
     "ConflictComment": "rowtide.replication.kept_conflicts",
     "ConflictOutcome": "rowtide.replication.conflicts",
     "ConflictState": "rowtide.replication.conflicts",
@@ -175,9 +178,9 @@ _HOMES = {
     "KeptConflicts": "rowtide.replication.kept_conflicts",
     "ListedConflicts": "rowtide.replication.conflicts",
     "KeyUpdates": "rowtide.replication.articles.call_formats",
-    "ListedArticle": "rowtide.replication.inspection.listings",
-    "ListedPublication": "rowtide.replication.inspection.listings",
-    "ListedSubscription": "rowtide.replication.inspection.listings",
+    "ListedArticle": "rowtide.replication.inspection.handle",
+    "ListedPublication": "rowtide.replication.inspection.handle",
+    "ListedSubscription": "rowtide.replication.inspection.handle",
     "LogEnding": "rowtide.replication.publishing.publications",
     "MovedPartitions": "rowtide.replication.articles.requests",
     "NewArticle": "rowtide.replication.articles.requests",
@@ -193,8 +196,8 @@ _HOMES = {
     "Resolver": "rowtide.replication.conflicts",
     "RowDifference": "rowtide.replication.inspection.differences",
     "RowPlace": "rowtide.replication.inspection.row_places",
-    "RowRepair": "rowtide.replication.inspection.compare_options",
-    "RowValidation": "rowtide.replication.inspection.compare_options",
+    "RowRepair": "rowtide.replication.articles.requests",
+    "RowValidation": "rowtide.replication.articles.requests",
     "RunAs": "rowtide.databases.source_table",
     "ScriptedChange": "rowtide.replication.running.custom_scripts",
     "SettingsChanges": "rowtide.replication.subscription_settings",

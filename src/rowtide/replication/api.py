@@ -21,13 +21,12 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
 from rowtide.events.event import scope
 from rowtide.replication.articles.articles import ArticleType
-from rowtide.replication.articles.requests import ArticleChange, NewPublication, PublicationThresholds
+from rowtide.replication.articles.requests import ArticleChange, NewPublication, PublicationThresholds, RowRepair
 from rowtide.replication.conflicts import ConflictWinner
 from rowtide.replication.distributor import publication_records, subscription_records, tracers
 from rowtide.replication.distributor.definitions import read_source
 from rowtide.replication.distributor.publication_records import CustomScript, Thresholds
 from rowtide.replication.distributor.subscription_records import APPLICATION_NAME
-from rowtide.replication.inspection.compare_options import RowRepair
 from rowtide.replication.inspection.handle import ReplicationInspection
 from rowtide.replication.publishing.handle import ArticlePublishing, ReplicationRehearsal
 from rowtide.replication.subscription_settings import (

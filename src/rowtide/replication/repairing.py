@@ -25,12 +25,12 @@ from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.requests import RowRepair
 from rowtide.replication.articles.schema_changes import bound
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distributor import history
 from rowtide.replication.distributor.history import RepairedRow
 from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.inspection.compare_options import RowRepair
 from rowtide.replication.inspection.comparing import SubscriberComparison, Wanted, compare_all, open_publisher
 from rowtide.replication.inspection.differences import (
     DifferingRow,
@@ -266,7 +266,7 @@ class _Repairing:
     def _apply(
         self, transaction: RepairTransaction, changes: Mapping[RowCorrection, Repair]
     ) -> Iterator[RowCorrection]:
-        """Make changes, again and again as long as one makes way for another; yield those that are made."""
+        """Make changes, repeatedly while one makes way for another; yield those that are made."""
         waiting = sorted(changes, key=lambda change: change.operation is not Operation.DELETE)
         for _ in range(_PASSES):
             reasons = {change: transaction.try_change(change) for change in waiting}

@@ -75,7 +75,7 @@ class DeliveryLimits:
         str | None,
         Option(
             metavar="N:N",
-            help='Leave out commands with these errors: 2601, 2627, 547, 515, 20598 or SQLSTATEs; "": none.',
+            help='Skip commands with these errors: 2601, 2627, 547, 515, 20598 or SQLSTATEs; "": none.',
             sql_server="-SkipErrors",
         ),
     ] = None

@@ -19,7 +19,7 @@ from rowtide.core.errors import ExtraMissing
 from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.events.catalogue import StoreSlow
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.storage.errors import StoreForked
 from rowtide.storage.places import ObjectUrl, Provider, allows_http, choose_settings
 

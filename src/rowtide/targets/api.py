@@ -31,7 +31,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
 from rowtide.events.catalogue import ColumnsNotFollowed, JobFailed, TargetApplied
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.lake.errors import SparkLost
 from rowtide.lake.session import build_session, for_reading
 from rowtide.log.errors import DatabaseCopied, DatabaseNotEnabled, LeaseHeld, LeaseLost

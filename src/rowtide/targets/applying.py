@@ -27,7 +27,7 @@ from rowtide.delta.errors import AppendNotFound
 from rowtide.delta.writing.changes import Below
 from rowtide.delta.writing.commits import Committer
 from rowtide.events.catalogue import TargetTableRestored, TargetTableStopped
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.lake import tables
 from rowtide.lake.errors import SparkLost
 from rowtide.lake.tables import COMPACTION_INTERVAL, Compacted, SmallTable, append_small, compact, delete_rows

@@ -18,7 +18,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.events.catalogue import TargetTableStopped
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.lake.session import for_reading
 from rowtide.log.errors import LeaseLost
 from rowtide.targets.applying import SetTable, SetVersion, TableVersion

@@ -37,7 +37,7 @@ from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.source_table import SourceTable
 from rowtide.events.catalogue import InstanceMade, InstanceNotEnded
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.log.postgres.membership import MembershipChange, run_membership_changes
 from rowtide.targets.definitions import Target, find_target, for_instance, own_names
 from rowtide.targets.errors import ColumnsGated, ColumnsLeftOut, ColumnsNotCopied, ColumnsNotFollowed

@@ -16,7 +16,7 @@ from rowtide.cdc.system_tables import find_base, read_snapshots
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.errors import LakeWriteFailed
 from rowtide.events.catalogue import DroppedValuesStay
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.lake.jars import describe, lack_named
 from rowtide.lake.session import for_reading, spark_watched
 from rowtide.lake.sql_text import select_from

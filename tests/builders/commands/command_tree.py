@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from rowtide.cli.app import app
+from rowtide.cli.commands import app
 
 VALUES = {
     "publication": "shop",

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from rowtide.cli.app import app
+from rowtide.cli.commands import app
 
 GROUPS = ("cdc", "agent", "replication")
 _WORDS = {

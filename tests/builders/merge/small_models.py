@@ -28,8 +28,18 @@ from builders.merge.small_worlds import (
     first_world,
 )
 from rowtide.merge.articles import Article
-from rowtide.merge.conflicts.resolvers import Answered, find_resolver
-from rowtide.merge.conflicts.row_contests import Contest, Custom, Resolver, Winner, combine, decide, resolve, winner_of
+from rowtide.merge.conflicts.resolvers import (
+    Answered,
+    Contest,
+    Custom,
+    Resolver,
+    Winner,
+    combine,
+    decide,
+    find_resolver,
+    resolve,
+    winner_of,
+)
 from rowtide.merge.session.exchange import accepted
 from rowtide.merge.session.hub.decisions import instead
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write

@@ -20,7 +20,7 @@ from builders.merge_machines.merge_machines import REGIONS
 from rowtide.core.errors import RowtideError
 from rowtide.merge.articles import Partition
 from rowtide.merge.catalogue import read_nickname
-from rowtide.merge.conflicts.row_contests import Winner
+from rowtide.merge.conflicts.resolvers import Winner
 from rowtide.merge.errors.nodes import NodeRestored
 from rowtide.merge.errors.rows import ChangedSince, ConflictOfSubscriber, ParentInInbox, RowsRefused, StillReferenced
 from rowtide.merge.nodes.connecting import open_node

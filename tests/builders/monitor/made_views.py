@@ -31,7 +31,7 @@ from rowtide.monitor.views import (
     SubscriptionView,
     TargetView,
 )
-from rowtide.monitor.views.replication import group_publications
+from rowtide.monitor.views.subscriptions import group_publications
 from rowtide.monitor.views.way import find_way
 
 NOW = datetime.now(UTC)

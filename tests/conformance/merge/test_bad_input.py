@@ -20,7 +20,7 @@ from builders.merge.merged_databases import (
 )
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.merge.conflicts.row_contests import Winner
+from rowtide.merge.conflicts.resolvers import Winner
 from rowtide.merge.errors.nodes import NodeBusy, NodeRestored
 from rowtide.merge.errors.publishing import (
     ArticleTableNotFound,

@@ -12,7 +12,7 @@ from builders.merge.merged_databases import SERVER, Member, Merge, Values
 from fixtures.merged import live_if_a_server, open_members
 from rowtide.merge.articles import ExchangeType, FilterType, Partition, UnseenChildren
 from rowtide.merge.conflicts.records import ConflictType
-from rowtide.merge.conflicts.row_contests import Winner
+from rowtide.merge.conflicts.resolvers import Winner
 
 CUSTOMER = "create table customer (id integer primary key, region text)"
 ORDERS = "create table orders (id integer primary key, cid integer default 9 references customer (id) {action}, v text)"

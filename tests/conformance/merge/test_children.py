@@ -8,7 +8,7 @@ import pytest
 
 from builders.merge.merged_databases import Member, Merge
 from builders.merge_machines.merge_machine_base import require_foreign_keys
-from rowtide.merge.conflicts.row_contests import Winner
+from rowtide.merge.conflicts.resolvers import Winner
 from rowtide.merge.errors.publishing import KeyNotNumbered
 from rowtide.merge.errors.rows import ParentInInbox
 

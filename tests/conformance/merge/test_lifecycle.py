@@ -14,7 +14,7 @@ from builders.commands.hints import run_printed
 from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.conflicts.records import ConflictType
-from rowtide.merge.conflicts.row_contests import Winner
+from rowtide.merge.conflicts.resolvers import Winner
 from rowtide.merge.definitions import article_history, genhistory, sessions, subscriptions
 from rowtide.merge.errors.nodes import NodeRestored
 from rowtide.merge.errors.rows import ConflictOfSubscriber, ConflictUnknown, RowsRefused

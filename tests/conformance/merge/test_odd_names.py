@@ -9,7 +9,7 @@ import pytest
 from builders.merge.merged_databases import SERVER, Merge, ServerMember
 from builders.merge_machines.merge_machine_base import require_foreign_keys
 from rowtide.merge.articles import FilterType, Partition, PartitionOptions
-from rowtide.merge.conflicts.row_contests import Winner
+from rowtide.merge.conflicts.resolvers import Winner
 from rowtide.merge.publishing.requests import Existing
 
 SHOP = "p%s \"ub' é"

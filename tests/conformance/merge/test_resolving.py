@@ -12,8 +12,8 @@ from builders.commands.command_lines import rowtide
 from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.conflicts import InboxState
 from rowtide.handle import connect
-from rowtide.merge.conflicts.records import ConflictType, KeptConflict
-from rowtide.merge.conflicts.row_contests import Winner
+from rowtide.merge.conflicts.records import ConflictType, MergeConflict
+from rowtide.merge.conflicts.resolvers import Winner
 from rowtide.merge.errors.rows import ChangedSince, StillReferenced
 
 ITEM = "create table item (id integer primary key, name varchar(20), qty integer, note varchar(20))"
@@ -26,16 +26,16 @@ def begin(merged: Merge, **options: object) -> None:
     merged.begin(ITEM, FIRST, item=options)
 
 
-def only_conflict(merged: Merge) -> KeptConflict:
+def only_conflict(merged: Merge) -> MergeConflict:
     [conflict] = merged.merge.list_conflicts(PUBLICATION)
     return conflict
 
 
-def resolve(merged: Merge, winner: Winner, conflict: KeptConflict, *, over: bool = False) -> bool:
+def resolve(merged: Merge, winner: Winner, conflict: MergeConflict, *, over: bool = False) -> bool:
     return merged.merge.resolve(conflict.conflict_id, winner, over_later_changes=over)
 
 
-def contend(merged: Merge, hub: str, device: str) -> KeptConflict:
+def contend(merged: Merge, hub: str, device: str) -> MergeConflict:
     """Both ends change the row; return the conflict."""
     merged.hub.execute(hub)
     merged.subscribers[0].execute(device)
@@ -43,7 +43,7 @@ def contend(merged: Merge, hub: str, device: str) -> KeptConflict:
     return only_conflict(merged)
 
 
-def of_names(merged: Merge) -> KeptConflict:
+def of_names(merged: Merge) -> MergeConflict:
     return contend(merged, "update item set name = 'hub'", "update item set name = 'dev'")
 
 

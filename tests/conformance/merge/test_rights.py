@@ -9,7 +9,7 @@ import pytest
 from builders.merge.merged_databases import PUBLICATION, SERVER, Member, Merge, ServerMember
 from rowtide.merge.articles import FilterType, Partition, PartitionOptions
 from rowtide.merge.conflicts.records import ConflictType
-from rowtide.merge.conflicts.row_contests import Winner
+from rowtide.merge.conflicts.resolvers import Winner
 
 CUSTOMER = "create table customer (id integer primary key, region varchar(10), name varchar(20))"
 ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note varchar(20))"

@@ -6,7 +6,7 @@ import pytest
 
 from builders.merge.merged_databases import PUBLICATION, FileMember, Merge, ServerMember
 from rowtide.merge.articles import Partition
-from rowtide.merge.conflicts.row_contests import Winner
+from rowtide.merge.conflicts.resolvers import Winner
 
 ITEM = "create table item (id integer primary key, name varchar(20), qty integer)"
 ROWS = "insert into item (id, name, qty) values (1, 'a', 1), (2, 'b', 2)"

@@ -19,13 +19,13 @@ from rowtide.cli.output.watching import stopping
 from rowtide.events import Level, LogFormat, LogOptions, configure_logging
 from rowtide.events.catalogue import JobFailed, JobStarted, StoreSlow, TableJoined
 from rowtide.events.configuration import LOOK_S, LogFile, LogNotWritable, reopen_log
-from rowtide.events.emission import emit, use_log
+from rowtide.events.event import emit, use_log
 
 WRITER = """
 import sys
 from rowtide.events import LogFormat, LogOptions, configure_logging
 from rowtide.events.catalogue import TableJoined
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 configure_logging(LogOptions(LogFormat.JSON, destination=sys.argv[1]))
 sys.stdin.readline()
 for number in range(300):
@@ -234,7 +234,7 @@ from rowtide.cli import app as tree
 from rowtide.cli.output.watching import watching
 from rowtide.events import LogFormat, LogOptions
 from rowtide.events.catalogue import TableJoined
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 def run(arguments):
     with watching("Beginning ...", LogOptions(LogFormat(arguments[0])), "postgresql://host/shop", "capture"):
         for number in range(int(arguments[1])):

@@ -27,8 +27,7 @@ from builders.monitor.page_servers import PageServer, serving_pages
 from rowtide.events import Emitted, listening
 from rowtide.events.catalogue import TokensNotRead
 from rowtide.monitor.tallies import Tallies
-from rowtide.monitor.web.access import COOKIE, Access, AccessOptions
-from rowtide.monitor.web.tokens import make_access
+from rowtide.monitor.web.access import COOKIE, Access, AccessOptions, make_access
 
 TOKEN = "anna-token-0123456789"
 SECTIONS = ("", "/capture", "/replication", "/merge", "/conflicts", "/check", "/errors")

@@ -12,8 +12,7 @@ import pytest
 
 from builders.monitor.scrapes import ANY_PORT, scrape, scrape_until
 from rowtide.diagnosis import State
-from rowtide.events.emission import listening
-from rowtide.events.event import Emitted
+from rowtide.events.event import Emitted, listening
 from rowtide.handle import connect
 from rowtide.monitor.databases import NamedUrl, name_databases
 from rowtide.monitor.exposition import render

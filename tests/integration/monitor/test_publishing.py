@@ -18,7 +18,7 @@ from rowtide.cli.output.metrics import MetricsOptions, measuring
 from rowtide.core.addresses import Address
 from rowtide.core.errors import FileNotWritable
 from rowtide.events.catalogue import MetricsNotWritten, RowsCaptured
-from rowtide.events.emission import emit, listening
+from rowtide.events.event import emit, listening
 from rowtide.listening import ListeningFailed
 from rowtide.monitor.agent_figures import AgentCounter
 from rowtide.monitor.errors import MetricsOpen

@@ -24,8 +24,7 @@ from fixtures.captured import open_logged
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.events.catalogue import ActionEnded
-from rowtide.events.emission import listening
-from rowtide.events.event import Emitted
+from rowtide.events.event import Emitted, listening
 from rowtide.handle import connect
 from rowtide.monitor.labels import without_users
 from rowtide.monitor.web import actions

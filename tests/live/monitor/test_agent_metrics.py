@@ -16,7 +16,7 @@ from builders.monitor.scrapes import Scrape, scrape_until
 from builders.replication.replicated_databases import ReplicatedDatabase
 from rowtide.cli.output.metrics import MetricsOptions, measuring
 from rowtide.core.addresses import Address
-from rowtide.events.emission import listening
+from rowtide.events.event import listening
 from rowtide.monitor.agent_figures import AgentCounter
 from rowtide.monitor.publishing import serving_figures
 

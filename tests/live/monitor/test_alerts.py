@@ -19,7 +19,7 @@ from builders.monitor.scrapes import MERGED, do_everything, monitoring
 from builders.replication.replicated_databases import ReplicatedDatabase
 from builders.small_disks import fill, small_disk
 from rowtide.handle import connect
-from rowtide.merge.conflicts.row_contests import Winner
+from rowtide.merge.conflicts.resolvers import Winner
 from rowtide.replication.errors.delivery import RowNotFound
 
 EXPRESSIONS = {alert.name: alert.expression for alert in list_alerts()}

@@ -13,7 +13,7 @@ from rowtide.core.operations import Operation
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat, Command
-from rowtide.replication.inspection.compare_options import CompareOptions
+from rowtide.replication.articles.requests import CompareOptions
 from rowtide.replication.inspection.comparing import SubscriberComparison, find_wanted, open_comparison
 from rowtide.replication.inspection.differences import RowDifference
 from rowtide.replication.inspection.rows_at_position import add_to_buckets

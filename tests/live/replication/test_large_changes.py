@@ -18,14 +18,15 @@ from builders.replication.replicated_files import ReplicatedFile
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log import log_source, reader
-from rowtide.replication.distribution import agent, calls_from_log
+from rowtide.replication.distribution import agent
+from rowtide.replication.distribution.calls import from_log
 from rowtide.replication.targets.sqlite.files import SubscriberFile
 
 LIMITS = (
     (log_source, "LARGE_MESSAGE_BYTES"),
     (reader, "LARGE_MESSAGE_BYTES"),
     (reader, "MAX_BATCH_BYTES"),
-    (calls_from_log, "MAX_BATCH_BYTES"),
+    (from_log, "MAX_BATCH_BYTES"),
 )
 COPIES = 8
 """How often the log reader and delivery have a large value in memory at most, beside what they are themselves."""

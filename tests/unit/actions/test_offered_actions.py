@@ -9,7 +9,7 @@ import pytest
 
 from rowtide.actions.entries import SUBJECTS, ActionKind, ActionRequest, Channel, DeviceAction
 from rowtide.actions.performing import prepare
-from rowtide.cli.app import app
+from rowtide.cli.commands import app
 from rowtide.cli.groups import _AUDITED, _OF_DEVICES
 from rowtide.monitor.web.offered import OFFERED, accepted, command_of, kind_of, path_of
 

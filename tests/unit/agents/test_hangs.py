@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from rowtide.agents.hangs import HangWatch, noting_events, running_step
 from rowtide.agents.runs import run_agent
 from rowtide.events.catalogue import JobStarted, WorkerHangs
-from rowtide.events.emission import emit, listening
-from rowtide.events.event import Emitted, scope
+from rowtide.events.event import Emitted, emit, listening, scope
 
 HANGS_AFTER_S = 100.0
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rowtide.cli.app import app
+from rowtide.cli.commands import app
 
 ROOT = Path(__file__).parents[3]
 INDEX = ROOT / "docs" / "README.md"

@@ -31,7 +31,8 @@ def documented_errors(module: str) -> Iterator[tuple[str, str]]:
 
 def used_names(module: str) -> set[str]:
     """Return the names that a module uses, for more than to import them."""
-    return {node.id for node in ast.walk(parse(module)) if isinstance(node, ast.Name)}
+    names = {node.id for node in ast.walk(parse(module)) if isinstance(node, ast.Name)}
+    return names | {node.attr for node in ast.walk(parse(module)) if isinstance(node, ast.Attribute)}
 
 
 @pytest.mark.parametrize("feature", ["cdc", "merge", "replication", "tracking"])

@@ -12,7 +12,7 @@ import rowtide
 from rowtide.cdc import NewInstance
 from rowtide.cdc.api import ChangeDataCapture
 from rowtide.cdc.definitions import metadata
-from rowtide.cli.app import app
+from rowtide.cli.commands import app
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import Option

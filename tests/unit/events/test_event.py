@@ -10,8 +10,7 @@ import pytest
 
 from rowtide.events import Emitted, Event, Level, catalogue, listening
 from rowtide.events.catalogue import JobStarted, StoreSlow, TableJoined
-from rowtide.events.emission import emit, use_log
-from rowtide.events.event import Scope, inheriting, process_scope, scope
+from rowtide.events.event import Scope, emit, inheriting, process_scope, scope, use_log
 
 ALL = [one for one in vars(catalogue).values() if isinstance(one, type) and issubclass(one, Event) and one is not Event]
 """Not `__subclasses__`: classes with slots are made twice, and the first ones go when garbage is collected."""

@@ -20,8 +20,7 @@ from rowtide.events.catalogue import (
     JobStarted,
     TableJoined,
 )
-from rowtide.events.event import Emitted, Event, Scope
-from rowtide.events.rendering import record_of, write_json, write_message, write_text
+from rowtide.events.event import Emitted, Event, Scope, record_of, write_json, write_message, write_text
 from rowtide.merge.errors.rows import RowsRefused
 from rowtide.replication.errors.delivery import CommandRefused, SchemaChanged, SubscriptionsFailed
 

@@ -19,11 +19,13 @@ from rowtide.monitor.web.access import (
     Access,
     AccessOptions,
     Role,
+    TokenFile,
     Viewer,
+    make_access,
     parse_network,
+    parse_tokens,
     require_closed,
 )
-from rowtide.monitor.web.tokens import TokenFile, make_access, parse_tokens
 
 ANNA, BEN = "anna-token-0123456789", "ben-token-0123456789"
 TOKENS = {ANNA: "anna", BEN: "ben"}

@@ -9,8 +9,7 @@ from builders.monitor.made_views import make_capture, make_consumer, make_databa
 from rowtide.diagnosis.result import format_duration
 from rowtide.monitor.series import Point
 from rowtide.monitor.views import CleanupView
-from rowtide.monitor.web.charts import HEIGHT, WIDTH, draw_line
-from rowtide.monitor.web.states import draw_interval, state_of_instance
+from rowtide.monitor.web.charts import HEIGHT, WIDTH, draw_interval, draw_line, state_of_instance
 
 END = datetime(2026, 11, 30, 12, tzinfo=UTC)
 BEGIN = END - timedelta(hours=24)

@@ -27,7 +27,7 @@ from rowtide.monitor.views import (
     make_overview,
     make_view,
 )
-from rowtide.monitor.views.replication import group_publications
+from rowtide.monitor.views.subscriptions import group_publications
 from rowtide.monitor.views.way import find_way
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)

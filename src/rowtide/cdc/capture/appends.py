@@ -54,7 +54,7 @@ from rowtide.delta.replay import AddFile
 from rowtide.delta.snapshot import Location
 from rowtide.delta.writing.commits import PriorVersion
 from rowtide.events.catalogue import DisabledRowsStay
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.lake import tables
 from rowtide.lake.stores import calls_at_once, locate
 from rowtide.lake.tables import writing

@@ -29,8 +29,7 @@ from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.postgres.quoting import quote_literal
 from rowtide.databases.source_table import SourceTable
 from rowtide.events.catalogue import JoiningFailed, TableJoined, TableNotJoined
-from rowtide.events.emission import emit
-from rowtide.events.event import inheriting
+from rowtide.events.event import emit, inheriting
 from rowtide.log.membership import Announcement
 from rowtide.log.postgres.ddl_triggers import announced_content
 

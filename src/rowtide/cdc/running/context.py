@@ -34,7 +34,7 @@ from rowtide.events.catalogue import (
     ScansNotRecorded,
     TableMended,
 )
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.storage.store import Traffic, read_traffic
 
 if TYPE_CHECKING:

@@ -41,8 +41,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
 from rowtide.events.catalogue import JobEnded, JobFailed, JobStarted, RunsNotRecorded
-from rowtide.events.emission import emit
-from rowtide.events.event import scope
+from rowtide.events.event import emit, scope
 from rowtide.lake.errors import SparkLost
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 

@@ -32,8 +32,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.delta.checkpoints import is_checkpoint_due, maintain_log
 from rowtide.delta.snapshot import Location, Tail
 from rowtide.events.catalogue import CopiesRetry, UpkeepEnded, UpkeepFailed
-from rowtide.events.emission import emit
-from rowtide.events.event import inheriting
+from rowtide.events.event import emit, inheriting
 from rowtide.lake.tables import Compacted, compact, vacuum
 from rowtide.log.errors import LeaseHeld, LeaseLost
 from rowtide.log.postgres.lease import AdvisoryLease

@@ -8,10 +8,10 @@ cycles rest as long as keeps the requests below `REQUESTS_A_SECOND`, up to a lon
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 from rowtide.cdc.errors.capturing import MaxLatencyInvalid
-from rowtide.core.options import read_words
+from rowtide.core.options import Option, read_words
 from rowtide.core.values import frozen
 
 LONGEST_REST_S = 1.0
@@ -125,6 +125,24 @@ class EngineSetting(StrEnum):
     SPARK = "spark"
 
 
+EngineOption = Annotated[
+    EngineSetting,
+    Option(
+        "--engine",
+        envvar="ROWTIDE_ENGINE",
+        help="auto: Spark converts only large ranges of the log; spark: all of them.",
+    ),
+]
+RewritesWidened = Annotated[
+    bool,
+    Option(
+        "--rewrite-widened",
+        help="In this run, rewrite tables whose columns get wider types, and those with Delta's type widening: "
+        "see enable-db --widened, which lasts.",
+    ),
+]
+
+
 @frozen
 class CaptureOptions:
     """The engine; with `rewrites_widened`, tables whose columns get wider types are rewritten, whatever the settings
@@ -133,9 +151,18 @@ class CaptureOptions:
     `max_latency_s`: in a bucket cycles come later the more tables change, to save requests, but not by more.
     """
 
-    engine: EngineSetting = EngineSetting.AUTO
-    rewrites_widened: bool = False
-    max_latency_s: float = USUAL_LATENCY_S
+    engine: EngineOption = EngineSetting.AUTO
+    rewrites_widened: RewritesWidened = False
+    max_latency_s: Annotated[
+        float,
+        Option(
+            "--max-latency",
+            help="In this run, in a bucket: how many seconds later changes may be published to save requests, when "
+            "many tables change.",
+            min=0,
+            max=LONGEST_LATENCY_S,
+        ),
+    ] = USUAL_LATENCY_S
 
     def __post_init__(self) -> None:
         read_words(self)

@@ -39,8 +39,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.delta.errors import AppendNotFound
 from rowtide.delta.writing.commits import Committer
 from rowtide.events import catalogue as events
-from rowtide.events.emission import emit
-from rowtide.events.event import format_places
+from rowtide.events.event import emit, format_places
 from rowtide.lake import tables
 from rowtide.lake.tables import SmallTable, append_small
 from rowtide.log.errors import LeaseLost

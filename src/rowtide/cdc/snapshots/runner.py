@@ -32,8 +32,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated
 from rowtide.delta.writing.commits import Committer
 from rowtide.events import catalogue as events
-from rowtide.events.emission import emit
-from rowtide.events.event import format_places, inheriting
+from rowtide.events.event import emit, format_places, inheriting
 from rowtide.log.errors import LeaseLost
 from rowtide.log.membership import Announcement
 from rowtide.log.postgres.control import announce_step

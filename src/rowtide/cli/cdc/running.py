@@ -15,24 +15,10 @@ import click
 
 from rowtide.actions.entries import say_lost
 from rowtide.cdc.requests import RepeatedSnapshot, RowsPerSecond
-from rowtide.cdc.scans.pace import LONGEST_LATENCY_S, USUAL, CaptureOptions, EngineSetting
+from rowtide.cdc.scans.pace import CaptureOptions, EngineOption, EngineSetting, RewritesWidened
+from rowtide.cli import options
 from rowtide.cli.configured import label_of
 from rowtide.cli.groups import CommandTable, record_done, report_done
-from rowtide.cli.options import (
-    Db,
-    HideKeys,
-    ListingFormat,
-    Master,
-    Reason,
-    SharedStorage,
-    SparkConf,
-    Upgrade,
-    Wide,
-    Yes,
-    confirm_loss,
-    spark_request,
-    upgrade_first,
-)
 from rowtide.cli.output.metrics import MetricsOptions, measuring
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed, print_wait
 from rowtide.cli.output.watching import watching
@@ -40,64 +26,33 @@ from rowtide.cli.parameters import parse_bound
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import MOST_ROWS, Argument, Option
+from rowtide.core.values import frozen
 from rowtide.events.catalogue import AgentRetries
 from rowtide.events.configuration import LogOptions
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
 
 if TYPE_CHECKING:
     from rowtide.cdc.following.follower import StreamPosition
+    from rowtide.cdc.following.row_events import EventFormat
     from rowtide.cdc.following.sinks import Sink
 
 
 app = CommandTable()
 
-EngineOption = Annotated[
-    EngineSetting,
-    Option(
-        "--engine",
-        envvar="ROWTIDE_ENGINE",
-        help="auto: Spark converts only large ranges of the log; spark: all of them.",
-    ),
-]
-
-RewriteWidened = Annotated[
-    bool,
-    Option(
-        "--rewrite-widened",
-        help="In this run, rewrite tables whose columns get wider types, and those with Delta's type widening: "
-        "see enable-db --widened, which lasts.",
-    ),
-]
-
-MaxLatency = Annotated[
-    float,
-    Option(
-        "--max-latency",
-        help="In this run, in a bucket: how many seconds later changes may be published to save requests, when many "
-        "tables change.",
-        min=0,
-        max=LONGEST_LATENCY_S,
-    ),
-]
-
 
 @app.command(epilog="Example: rowtide cdc run --once --db postgresql://localhost/shop")
 def run(
-    db: Db,
+    db: options.Db,
     *,
     once: Annotated[
         bool, Option("--once", help="Stop when everything committed before is published.", from_file=False)
     ] = False,
-    engine: EngineOption = EngineSetting.AUTO,
-    rewrite_widened: RewriteWidened = False,
-    max_latency: MaxLatency = USUAL.max_latency_s,
-    master: Master = None,
-    spark_conf: SparkConf,
-    shared_storage: SharedStorage = False,
-    upgrade: Upgrade = False,
-    _hide_keys: HideKeys = False,
+    capture: CaptureOptions,
+    spark: options.ClusterOptions,
+    upgrade: options.Upgrade = False,
+    _hide_keys: options.HideKeys = False,
     log: LogOptions,
     metrics: MetricsOptions,
 ) -> None:
@@ -106,32 +61,28 @@ def run(
     Uses the capture job's parameters as of the start (`rowtide cdc jobs`): with continuous=0 it ends after one poll.
     With --once, only maxtrans applies.
     """
-    request = spark_request(master, spark_conf, shared_storage=shared_storage)
     with (
-        requesting(request),
+        requesting(spark.request),
         measuring(metrics, label_of(db), "capture"),
         watching("Starting the log reader ...", log, db, "capture", once=once) as stop,
     ):
         if upgrade:
-            upgrade_first(db)
-        options = CaptureOptions(engine, rewrite_widened, max_latency)
-        connect(db).cdc.run(once=once, options=options, stop=stop)
+            options.upgrade_first(db)
+        connect(db).cdc.run(once=once, options=capture, stop=stop)
 
 
 @app.command(epilog="Example: rowtide cdc scan --maxtrans 500 --maxscans 10 --db postgresql://localhost/shop")
 def scan(
-    db: Db,
+    db: options.Db,
     maxtrans: Annotated[int | None, Option(help="Transactions per scan; default: no limit.", max=MOST_ROWS)] = None,
     maxscans: Annotated[
         int | None, Option(help="Scans at most; default: until all is captured.", max=MOST_ROWS)
     ] = None,
     engine: EngineOption = EngineSetting.AUTO,
     *,
-    rewrite_widened: RewriteWidened = False,
-    master: Master = None,
-    spark_conf: SparkConf,
-    shared_storage: SharedStorage = False,
-    _hide_keys: HideKeys = False,
+    rewrite_widened: RewritesWidened = False,
+    spark: options.ClusterOptions,
+    _hide_keys: options.HideKeys = False,
     log: LogOptions,
     metrics: MetricsOptions,
 ) -> None:
@@ -139,9 +90,8 @@ def scan(
 
     Ends when everything committed before is published, or after the given number of scans.
     """
-    request = spark_request(master, spark_conf, shared_storage=shared_storage)
     with (
-        requesting(request),
+        requesting(spark.request),
         measuring(metrics, label_of(db), "capture"),
         watching("Starting the log reader ...", log, db, "capture", once=True) as stop,
     ):
@@ -155,8 +105,8 @@ def scan(
 
 @app.command(epilog="Example: rowtide cdc reinitialize --difference --yes --db postgresql://localhost/shop")
 def reinitialize(
-    db: Db,
-    reason: Reason = "reinitialized by hand",
+    db: options.Db,
+    reason: options.Reason = "reinitialized by hand",
     *,
     difference: Annotated[
         bool,
@@ -166,33 +116,33 @@ def reinitialize(
             "consumers continue, and ranges over the gap stay complete. For instances with a key and a snapshot.",
         ),
     ] = False,
-    yes: Yes = False,
-    _hide_keys: HideKeys = False,
+    yes: options.Yes = False,
+    _hide_keys: options.HideKeys = False,
 ) -> None:
     """Continue after a gap with a new slot, and record the gap. Reports what is lost, and asks."""
     cdc = connect(db).cdc
     if difference:
         gap = cdc.find_gap()
-        confirm_loss(gap, yes=yes)
+        options.confirm_loss(gap, yes=yes)
         bridged = cdc.bridge_gap(reason, restart=gap.restarted, on_wait=print_wait)
         report_done(f"Reconciled: {bridged.rows:,} row changes at LSN {bridged.lsn}. `rowtide cdc run` publishes them.")
         return
-    confirm_loss(cdc.find_loss(), yes=yes)
+    options.confirm_loss(cdc.find_loss(), yes=yes)
     record_done(say_lost(cdc.reinitialize(reason, on_wait=print_wait)))
     notes.print("Reinitialized. `rowtide cdc run` continues, in the next epoch.")
 
 
 @app.command(epilog="Example: rowtide cdc skip-transaction 0/16B3748 --yes --db postgresql://localhost/shop")
 def skip_transaction(
-    db: Db,
+    db: options.Db,
     lsn: Annotated[str, Argument(help="The LSN that RT-2121 or RT-2150 names.")],
     *,
-    yes: Yes = False,
+    yes: options.Yes = False,
 ) -> None:
     """Skip a transaction that cannot be read, and record the gap. Reports what is lost, and asks."""
     cdc, skipped = connect(db).cdc, CommitLsn.parse(lsn)
     unreadable = cdc.find_unreadable(skipped)
-    confirm_loss(
+    options.confirm_loss(
         f"every change of the transaction that commits at LSN {skipped}; a change of {unreadable.subject} in it "
         f"cannot be read: {unreadable.reason}. Ranges that contain {skipped} will be refused",
         yes=yes,
@@ -216,7 +166,7 @@ Named = Annotated[str | None, Option(metavar="TABLE", help="That of a table or c
 
 
 @app.command(epilog="Example: rowtide cdc resnapshot public.orders --db postgresql://localhost/shop")
-def resnapshot(db: Db, wanted: RepeatedSnapshot) -> None:
+def resnapshot(db: options.Db, wanted: RepeatedSnapshot) -> None:
     """Copy a captured table again: after a gap, after DDL that changed values, or to repair some rows.
 
     `rowtide cdc run` copies it, while changes are captured. What was copied before stays until then.
@@ -227,7 +177,7 @@ def resnapshot(db: Db, wanted: RepeatedSnapshot) -> None:
 
 @app.command(epilog="Example: rowtide cdc snapshots --pause public.orders --db postgresql://localhost/shop")
 def snapshots(
-    db: Db,
+    db: options.Db,
     pause: Named = None,
     resume: Named = None,
     cancel: Named = None,
@@ -235,9 +185,9 @@ def snapshots(
         str | None, Option(metavar="TABLE", help="Change the rate to --rows-per-second, or to none.")
     ] = None,
     rows_per_second: RowsPerSecond = None,
-    form: ListingFormat = OutputFormat.TABLE,
+    form: options.ListingFormat = OutputFormat.TABLE,
     *,
-    wide: Wide = False,
+    wide: options.Wide = False,
 ) -> None:
     """List the snapshots of captured tables and how far they are, or pause, resume, cancel or limit one.
 
@@ -277,11 +227,44 @@ class FollowFormat(StrEnum):
     CLOUDEVENTS = "cloudevents"
 
 
+@frozen(kw_only=True)
+class EventOutput:
+    """Where the events of a stream go: to an address, into files, or to standard output."""
+
+    post: Annotated[str | None, Option(metavar="URL", help="POST the events, instead of printing them.")] = None
+    header_env: Annotated[
+        list[str] | None,
+        Option(metavar="NAME=VARIABLE", help="Header of each POST, and the variable that has its value."),
+    ] = None
+    out: Annotated[
+        Path | None, Option(metavar="DIR", help="Write files of events there, instead of printing them.")
+    ] = None
+    file_mb: Annotated[int, Option(min=1, help="A file is complete at this size, in megabytes.")] = 64
+    file_seconds: Annotated[int, Option(min=1, help="... or at this age.")] = 60
+
+    def require_one(self) -> None:
+        """Refuse two places at once, and an address that cannot be one."""
+        if self.post is not None and self.out is not None:
+            raise click.BadParameter("events go to --post or to --out", param_hint="--out")
+        if self.post is not None:
+            _require_address(self.post)
+
+    def open(self, form: EventFormat, headers: dict[str, str], stop: threading.Event) -> Sink:
+        """Open what takes the events."""
+        from rowtide.cdc.following.sinks import EventEndpoint, Filing, Posting, Printing, Rotation
+
+        if self.post is not None:
+            return Posting(EventEndpoint(self.post, headers), form, stop, _report_retry)
+        if self.out is not None:
+            return Filing(self.out, Rotation(self.file_mb * _MEGABYTE, self.file_seconds))
+        return Printing(sys.stdout)
+
+
 @app.command(
     epilog="Example: rowtide cdc follow public_orders public_items --format debezium --db postgresql://localhost/shop"
 )
 def follow(
-    db: Db,
+    db: options.Db,
     instances: Annotated[
         list[str] | None, Argument(metavar="INSTANCE", help="capture instances; default: all of the consumer")
     ] = None,
@@ -293,20 +276,11 @@ def follow(
         str | None,
         Option("--from", metavar="LSN|TIME", help="First LSN, or a time to begin after; default: now."),
     ] = None,
-    post: Annotated[str | None, Option(metavar="URL", help="POST the events, instead of printing them.")] = None,
-    header_env: Annotated[
-        list[str] | None,
-        Option(metavar="NAME=VARIABLE", help="Header of each POST, and the variable that has its value."),
-    ] = None,
-    out: Annotated[
-        Path | None, Option(metavar="DIR", help="Write files of events there, instead of printing them.")
-    ] = None,
-    file_mb: Annotated[int, Option(min=1, help="A file is complete at this size, in megabytes.")] = 64,
-    file_seconds: Annotated[int, Option(min=1, help="... or at this age.")] = 60,
+    *,
+    output: EventOutput,
     idle_timeout: Annotated[
         float | None, Option(min=0, help="End after this many seconds without an event; default: never.")
     ] = None,
-    *,
     log: LogOptions,
     metrics: MetricsOptions,
 ) -> None:
@@ -315,33 +289,22 @@ def follow(
     With --consumer every event comes at least once, also after a kill: what is printed, in a complete file or answered
     with 2xx is acknowledged. Without, the stream begins at --from and its position is kept nowhere.
     """
-    _require_usage(instances, consumer, start, post, out)
+    if not instances and consumer is None:
+        raise click.BadParameter("name instances, or a consumer", param_hint="INSTANCE...")
+    if consumer is not None and start is not None:
+        raise click.BadParameter("a consumer begins at what it acknowledged", param_hint="--from")
+    output.require_one()
     from rowtide.agents.runs import run_agent
     from rowtide.cdc.following.follower import Follower
     from rowtide.cdc.following.row_events import EventFormat
 
     event_format, position = EventFormat(form), _open_position(db, instances or [], consumer, start)
-    headers = _read_headers(header_env or [])
+    # Before the metrics' server is opened: a variable that is not set is an error of usage.
+    headers = _read_headers(output.header_env or [])
     with measuring(metrics, label_of(db), "follow"), watching("Following ...", log, db, "follow") as stop:
-        if post is not None:
-            sink = _open_posting(post, headers, event_format, stop)
-        else:
-            sink = _open_output(out, file_mb, file_seconds)
+        sink = output.open(event_format, headers, stop)
         follower = Follower(db, position, sink, event_format, stop, idle_timeout)
         run_agent(follower.open, stop=stop, idle_s=0)
-
-
-def _require_usage(
-    instances: list[str] | None, consumer: str | None, start: str | None, post: str | None, out: Path | None
-) -> None:
-    if not instances and consumer is None:
-        raise click.BadParameter("name instances, or a consumer", param_hint="INSTANCE...")
-    if consumer is not None and start is not None:
-        raise click.BadParameter("a consumer begins at what it acknowledged", param_hint="--from")
-    if post is not None and out is not None:
-        raise click.BadParameter("events go to --post or to --out", param_hint="--out")
-    if post is not None:
-        _require_address(post)
 
 
 def _require_address(url: str) -> None:
@@ -378,19 +341,6 @@ def _open_position(db: str, instances: list[str], consumer: str | None, start: s
     if consumer is not None:
         return ConsumerPosition(open_engine(db), consumer, instances)
     return OwnPosition(instances, parse_bound(start) if start is not None else None)
-
-
-def _open_output(out: Path | None, file_mb: int, file_seconds: int) -> Sink:
-    from rowtide.cdc.following.sinks import Filing, Printing, Rotation
-
-    return Filing(out, Rotation(file_mb * _MEGABYTE, file_seconds)) if out is not None else Printing(sys.stdout)
-
-
-def _open_posting(url: str, headers: dict[str, str], form: FollowFormat | str, stop: threading.Event) -> Sink:
-    from rowtide.cdc.following.row_events import EventFormat
-    from rowtide.cdc.following.sinks import EventEndpoint, Posting
-
-    return Posting(EventEndpoint(url, headers), EventFormat(form), stop, _report_retry)
 
 
 def _report_retry(error: RowtideError, pause_s: float) -> None:

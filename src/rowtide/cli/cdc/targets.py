@@ -10,17 +10,7 @@ import click
 from rowtide.catalogs.entries import CatalogueKind
 from rowtide.cli.configured import label_of
 from rowtide.cli.groups import CommandTable
-from rowtide.cli.options import (
-    Db,
-    HideKeys,
-    Listed,
-    ListingFormat,
-    Master,
-    SharedStorage,
-    SparkConf,
-    listing,
-    spark_request,
-)
+from rowtide.cli.options import ClusterOptions, Db, HideKeys, Listed, ListingFormat, SparkOptions, listing
 from rowtide.cli.output.metrics import MetricsOptions, measuring
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.cli.output.watching import watching
@@ -72,9 +62,7 @@ def apply(
     once: Annotated[
         bool, Option("--once", help="Stop when what is published now is applied.", from_file=False)
     ] = False,
-    master: Master = None,
-    spark_conf: SparkConf,
-    shared_storage: SharedStorage = False,
+    spark: ClusterOptions,
     _hide_keys: HideKeys = False,
     log: LogOptions,
     metrics: MetricsOptions,
@@ -85,8 +73,7 @@ def apply(
     """
     from rowtide.targets.api import describe_version
 
-    request = spark_request(master, spark_conf, shared_storage=shared_storage)
-    with requesting(request), measuring(metrics, label_of(db), "targets"):
+    with requesting(spark.request), measuring(metrics, label_of(db), "targets"):
         database = connect(db)
         if once:
             applied = database.targets.apply(name)
@@ -145,8 +132,7 @@ def register_catalog(
     form: ListingFormat = OutputFormat.TABLE,
     *,
     dry_run: Annotated[bool, Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
-    master: Master = None,
-    spark_conf: SparkConf,
+    spark: SparkOptions,
 ) -> None:
     """Register change tables, base tables and targets in a catalogue, and correct what is registered already.
 
@@ -159,7 +145,7 @@ def register_catalog(
     """
     from rowtide.catalogs.registration import RegisteredTable
 
-    with requesting(spark_request(master, spark_conf, shared_storage=False)):
+    with requesting(spark.request):
         done = connect(db).register_catalog(catalogue_kind, place, namespace, dry_run=dry_run)
     print_listed(RegisteredTable, done.tables, form, _LISTED)
     if not dry_run:

@@ -12,7 +12,7 @@ from rowtide.cli.output.rows import OutputFormat, as_json, notes, print_facts, p
 from rowtide.cli.output.tables import show_fact
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
-from rowtide.merge.conflicts.row_contests import Winner
+from rowtide.merge.conflicts.resolvers import Winner
 from rowtide.merge.publishing.requests import PublicationName, SubscriberUrl
 
 app = CommandTable()
@@ -97,9 +97,9 @@ def conflicts(
 
     NULL stands for a deleted row.
     """
-    from rowtide.merge.conflicts.records import KeptConflict
+    from rowtide.merge.conflicts.records import MergeConflict
 
-    return KeptConflict, connect(db).merge.list_conflicts(publication, article)
+    return MergeConflict, connect(db).merge.list_conflicts(publication, article)
 
 
 @app.command(epilog="Example: rowtide merge resolve 0f3c… --winner subscriber --db postgresql://localhost/shop")

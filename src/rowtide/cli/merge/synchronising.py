@@ -10,29 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from rowtide.cli import options
 from rowtide.cli.configured import label_of
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.merge.devices import DeviceCode, GatewayUrl, ReplacesFile, opening, require_db
-from rowtide.cli.options import (
-    HideKeys,
-    HubDb,
-    ListingFormat,
-    Master,
-    SomeHubDb,
-    SomePublication,
-    SomeSubscriber,
-    SparkConf,
-    Upgrade,
-    Wide,
-    spark_request,
-    upgrade_first,
-)
 from rowtide.cli.output.metrics import MetricsFile, measuring
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed, print_rows
 from rowtide.cli.output.watching import logging_beside, progress
 from rowtide.cli.parameters import parse_time
 from rowtide.core.errors import RowtideError
 from rowtide.core.options import Option
+from rowtide.core.values import frozen
 from rowtide.events.configuration import LogOptions
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
@@ -77,31 +65,49 @@ class SyncEngine(StrEnum):
     SPARK = "spark"
 
 
+@frozen(kw_only=True)
+class AllSubscribers:
+    """Whether all subscribers are synchronised, how many at a time, and by what."""
+
+    is_wanted: Annotated[
+        bool, Option("--all", help="All subscribers of the publication, or of all publications of this hub.")
+    ] = False
+    workers: Annotated[int, Option("--workers", help="--all: subscribers at a time.", min=1, max=1000)] = 4
+    engine: Annotated[
+        SyncEngine, Option("--engine", help="--all: spark: Spark's workers synchronise subscribers that are servers.")
+    ] = SyncEngine.THREADS
+
+
+@frozen(kw_only=True)
+class DeviceOptions:
+    """The gateway by which a device reaches its hub, and what it begins with there."""
+
+    url: GatewayUrl = None
+    code: DeviceCode = None
+    replace_file: ReplacesFile = False
+
+    def require_url(self) -> None:
+        """Refuse what goes with a gateway alone."""
+        if self.url is None and (self.code is not None or self.replace_file):
+            raise click.BadParameter("only with --url", param_hint="--code" if self.code is not None else "--replace")
+
+
 @app.command(epilog="Example: rowtide merge sync shop --subscriber sqlite:///field.db --db postgresql://localhost/shop")
 def sync(
-    db: SomeHubDb = None,
-    publication: SomePublication = None,
-    subscriber: SomeSubscriber = None,
-    form: ListingFormat = OutputFormat.TABLE,
+    db: options.SomeHubDb = None,
+    publication: options.SomePublication = None,
+    subscriber: options.SomeSubscriber = None,
+    form: options.ListingFormat = OutputFormat.TABLE,
     *,
-    all_subscribers: Annotated[
-        bool, Option("--all", help="All subscribers of the publication, or of all publications of this hub.")
-    ] = False,
-    workers: Annotated[int, Option(help="--all: subscribers at a time.", min=1, max=1000)] = 4,
+    all_subscribers: AllSubscribers,
     dry_run: Annotated[
         bool, Option("--dry-run", help="List what would be sent, conflict and be refused; change nothing.")
     ] = False,
     exchange: Exchange = ExchangeType.BOTH,
-    url: GatewayUrl = None,
-    code: DeviceCode = None,
-    replace_file: ReplacesFile = False,
-    engine: Annotated[
-        SyncEngine, Option(help="--all: spark: Spark's workers synchronise subscribers that are servers.")
-    ] = SyncEngine.THREADS,
-    master: Master = None,
-    spark_conf: SparkConf,
-    upgrade: Upgrade = False,
-    _hide_keys: HideKeys = False,
+    device: DeviceOptions,
+    spark: options.SparkOptions,
+    upgrade: options.Upgrade = False,
+    _hide_keys: options.HideKeys = False,
     limits: DeviceLimits,
     log: LogOptions,
     metrics: MetricsFile,
@@ -112,28 +118,22 @@ def sync(
     were refused; with --all 1 if any subscriber failed, which does not stop the others. With --url the subscriber is a
     device that reaches its hub by a gateway; a file that is not there is made.
     """
-    if url is not None:
-        if subscriber is None or all_subscribers or dry_run or upgrade:
+    if device.url is not None:
+        if subscriber is None or all_subscribers.is_wanted or dry_run or upgrade:
             raise click.BadParameter("it goes with --subscriber alone", param_hint="--url")
-        with (
-            logging_beside(log),
-            _exchanging() as on_progress,
-            opening(url, subscriber, publication, code) as device,
-        ):
-            summary = device.sync(exchange=exchange, replace=replace_file, on_progress=on_progress, limits=limits)
+        summary = _sync_device(device, device.url, subscriber, publication, exchange, limits, log)
         _print_exchanged(summary, form)
         return
-    if code is not None or replace_file:
-        raise click.BadParameter("only with --url", param_hint="--code" if code is not None else "--replace")
+    device.require_url()
     db = require_db(db)
-    _require_subscribers(publication, subscriber, exchange, is_all=all_subscribers)
+    _require_subscribers(publication, subscriber, exchange, is_all=all_subscribers.is_wanted)
     if dry_run and upgrade:
         raise click.BadParameter("not with --dry-run", param_hint="--upgrade")
     if dry_run:
         _print_dry_run(db, publication, subscriber, form)
         return
     if upgrade:
-        upgrade_first(db, None if subscriber is None else (subscriber,))
+        options.upgrade_first(db, None if subscriber is None else (subscriber,))
     if publication is not None and subscriber is not None:
         with measuring(metrics, label_of(db), "merge"), logging_beside(log), _exchanging() as on_progress:
             summary = connect(db).merge.sync(
@@ -141,15 +141,32 @@ def sync(
             )
         _print_exchanged(summary, form)
         return
-    request = spark_request(master, spark_conf, shared_storage=False)
     with measuring(metrics, label_of(db), "merge"):
-        with requesting(request), logging_beside(log):
-            outcomes = _sync_all(db, publication, workers, engine, limits)
+        with requesting(spark.request), logging_beside(log):
+            outcomes = _sync_all(db, publication, all_subscribers, limits)
         _print_outcomes(outcomes, form)
         if any(outcome.error is not None for outcome in outcomes):
             raise click.exceptions.Exit(_FAILED)
     if any(outcome.refused for outcome in outcomes):
         raise click.exceptions.Exit(_ROWS_REFUSED)
+
+
+def _sync_device(
+    device: DeviceOptions,
+    url: str,
+    subscriber: str,
+    publication: str | None,
+    exchange: ExchangeType,
+    limits: DeviceLimits,
+    log: LogOptions,
+) -> Summary:
+    """Synchronise a device through a gateway, registered first where a code is given."""
+    with (
+        logging_beside(log),
+        _exchanging() as on_progress,
+        opening(url, subscriber, publication, device.code) as opened,
+    ):
+        return opened.sync(exchange=exchange, replace=device.replace_file, on_progress=on_progress, limits=limits)
 
 
 def _require_subscribers(
@@ -174,12 +191,12 @@ def _print_dry_run(db: str, publication: str | None, subscriber: str | None, for
     " --db postgresql://localhost/shop"
 )
 def resync(
-    db: HubDb,
+    db: options.HubDb,
     wanted: RepeatedDownload,
     since: Annotated[str, Option(metavar="start|validation|TIME", help="Since when.")] = "start",
-    form: ListingFormat = OutputFormat.TABLE,
+    form: options.ListingFormat = OutputFormat.TABLE,
     *,
-    _hide_keys: HideKeys = False,
+    _hide_keys: options.HideKeys = False,
     limits: DeviceLimits,
 ) -> None:
     """Download again what the publisher changed since a time, and write it (SQL Server: sp_resyncmergesubscription).
@@ -199,11 +216,11 @@ def resync(
     " --db postgresql://localhost/shop"
 )
 def change_subscription(
-    db: HubDb,
+    db: options.HubDb,
     change: PartitionChange,
-    form: ListingFormat = OutputFormat.TABLE,
+    form: options.ListingFormat = OutputFormat.TABLE,
     *,
-    _hide_keys: HideKeys = False,
+    _hide_keys: options.HideKeys = False,
     limits: DeviceLimits,
 ) -> None:
     """Move a subscriber to another partition, losing nothing (SQL Server: sp_changemergesubscription).
@@ -217,7 +234,7 @@ def change_subscription(
 
 
 def _sync_all(
-    db: str, publication: str | None, workers: int, engine: SyncEngine, limits: DeviceLimits
+    db: str, publication: str | None, all_subscribers: AllSubscribers, limits: DeviceLimits
 ) -> Sequence[SyncOutcome]:
     failed = 0
 
@@ -228,14 +245,14 @@ def _sync_all(
         return [f"{done:,} of {total:,} subscriptions synchronised, {failed:,} failed"]
 
     spark = None
-    if engine is SyncEngine.SPARK:
+    if all_subscribers.engine is SyncEngine.SPARK:
         from rowtide.lake.session import build_session
 
         spark = build_session()
     with progress("Synchronising ...", describe) as report:
         return connect(db).merge.sync_all(
             publication,
-            workers=workers,
+            workers=all_subscribers.workers,
             spark=spark,
             limits=limits,
             on_progress=lambda outcome, done, total: report((outcome, done, total)),
@@ -258,16 +275,16 @@ def _print_outcomes(outcomes: Sequence[SyncOutcome], form: OutputFormat) -> None
 )
 def pending(
     publication: PublicationName,
-    db: SomeHubDb = None,
-    subscriber: SomeSubscriber = None,
-    form: ListingFormat = OutputFormat.TABLE,
+    db: options.SomeHubDb = None,
+    subscriber: options.SomeSubscriber = None,
+    form: options.ListingFormat = OutputFormat.TABLE,
     *,
     url: GatewayUrl = None,
     rows: Annotated[bool, Option("--rows", help="List the rows instead of counting them.")] = False,
     conflicts: Annotated[
         bool, Option("--conflicts", help="Count what would conflict and be refused; --rows does so, too.")
     ] = False,
-    wide: Wide = False,
+    wide: options.Wide = False,
 ) -> None:
     """List what the next synchronisation will send, of one subscriber or all (SQL Server: sp_showpendingchanges).
 

@@ -16,7 +16,7 @@ from rowtide.core.exports import naming_extras
 from rowtide.core.options import Option
 from rowtide.core.values import frozen
 from rowtide.events.catalogue import MetricsNotWritten
-from rowtide.events.emission import emit, listening
+from rowtide.events.event import emit, listening
 from rowtide.listening import is_loopback
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def publishing(
 def sending(send: Callable[[AgentFigures], None], database: str, job: str) -> Iterator[None]:
     """Count what a process does during the block, and send the figures when they have changed, and at the end.
 
-    Where nobody receives any more, `send` raises `OSError`: the process goes on.
+    Where the receiver has ended, `send` raises `OSError`: the process continues.
     """
     with naming_extras():
         from rowtide.monitor.agent_figures import AgentCounter

@@ -23,9 +23,17 @@ from rowtide.core.errors import RowtideError
 from rowtide.databases.urls import parse_url
 from rowtide.events.catalogue import AgentFailed, AgentStarted, AgentStopped, SubscriptionStopped
 from rowtide.events.configuration import LogOptions, configure_logging, reopen_log
-from rowtide.events.emission import emit, listening, log_nothing, use_log
-from rowtide.events.event import Emitted, Level, process_scope
-from rowtide.events.rendering import record_of, write_text
+from rowtide.events.event import (
+    Emitted,
+    Level,
+    emit,
+    listening,
+    log_nothing,
+    process_scope,
+    record_of,
+    use_log,
+    write_text,
+)
 from rowtide.systemd import NO_MANAGER, ServiceManager
 
 INTERVAL_S = 10.0

@@ -17,7 +17,7 @@ from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.cli.output.watching import counted
 from rowtide.core.options import Argument, Option, values_of
 from rowtide.handle import connect
-from rowtide.replication.inspection.compare_options import CompareOptions, DeleteExtra, RowRepair, RowValidation
+from rowtide.replication.articles.requests import CompareOptions, DeleteExtra, RowRepair, RowValidation
 
 if TYPE_CHECKING:
     from rowtide.replication.inspection.comparing import ArticleValidation

@@ -11,8 +11,8 @@ from rowtide.cli.options import Db, Listed, ListingFormat, SomePublication, Wide
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
+from rowtide.replication.articles.requests import CommandRange
 from rowtide.replication.conflicts import ConflictWinner
-from rowtide.replication.inspection.compare_options import CommandRange
 from rowtide.replication.subscription_settings import PublicationName, SomeSubscriber, SubscriberUrl
 
 app = CommandTable()
@@ -123,7 +123,7 @@ def tracer_tokens(db: Db, publication: PublicationName) -> Listed:
 @listing(app, epilog="Example: rowtide replication publications --db postgresql://localhost/shop")
 def publications(db: Db) -> Listed:
     """List the publications (SQL Server: sp_helppublication)."""
-    from rowtide.replication.inspection.listings import ListedPublication
+    from rowtide.replication.inspection.handle import ListedPublication
 
     return ListedPublication, connect(db).replication.list_publications()
 
@@ -135,7 +135,7 @@ def publications(db: Db) -> Listed:
 )
 def articles(db: Db, publication: SomePublication = None) -> Listed:
     """List published tables, with their columns, row filters and commands (SQL Server: sp_helparticle)."""
-    from rowtide.replication.inspection.listings import ListedArticle
+    from rowtide.replication.inspection.handle import ListedArticle
 
     return ListedArticle, connect(db).replication.list_articles(publication)
 
@@ -153,7 +153,7 @@ def subscriptions(db: Db, publication: SomePublication = None) -> Listed:
     Queued are undelivered commands in the log store, including those that a row filter will exclude; sizes are of
     whole segments, and `oldest` is when the first was read. Does not connect to subscribers.
     """
-    from rowtide.replication.inspection.listings import ListedSubscription
+    from rowtide.replication.inspection.handle import ListedSubscription
 
     return ListedSubscription, connect(db).replication.list_subscriptions(publication)
 

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from rowtide.actions.entries import PAUSED, RESUMED, say_copied_again
 from rowtide.cli.configured import label_of
 from rowtide.cli.groups import CommandTable, record_done, report_done
 from rowtide.cli.options import (
+    ClusterOptions,
     Db,
     HideKeys,
     IgnoreSubscriber,
     ListingFormat,
-    Master,
     Reason,
-    SharedStorage,
     SomePublication,
-    SparkConf,
     Upgrade,
     Yes,
     confirm_loss,
-    spark_request,
     upgrade_first,
 )
 from rowtide.cli.output.metrics import MetricsOptions, measuring
@@ -223,10 +220,6 @@ def change_publication(db: Db, wanted: PublicationThresholds) -> None:
     notes.print(f"Changes of {wanted.publication} that wait are a warning {latency}, and at {share} of the retention.")
 
 
-if TYPE_CHECKING:
-    pass
-
-
 @app.command(
     epilog="Example: rowtide replication deliver-backlogs --master spark://host:7077 --shared-storage --db …/shop"
 )
@@ -234,17 +227,14 @@ def deliver_backlogs(
     db: Db,
     publication: Annotated[str | None, Argument(metavar="PUBLICATION", help="default: all")] = None,
     *,
-    master: Master = None,
-    spark_conf: SparkConf,
-    shared_storage: SharedStorage = False,
+    spark: ClusterOptions,
     _hide_keys: HideKeys = False,
 ) -> None:
     """Deliver large backlogs from the log store, one Spark task per subscription.
 
     For many subscribers, or after a long stop. `rowtide replication run` continues from there, and delivers to files.
     """
-    request = spark_request(master, spark_conf, shared_storage=shared_storage)
-    with requesting(request), notes.status("Delivering ..."):
+    with requesting(spark.request), notes.status("Delivering ..."):
         delivered = connect(db).replication.deliver_backlogs(publication)
     for backlog in delivered:
         line = (

@@ -25,7 +25,7 @@ from psycopg.waiting import Ready
 
 from rowtide.databases.postgres.denied import find_grant
 from rowtide.events.catalogue import SilentSessionEnded
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

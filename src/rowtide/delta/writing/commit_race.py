@@ -22,7 +22,7 @@ from rowtide.delta.features import find_unappendable, find_unnameable
 from rowtide.delta.replay import LOG, LogFiles, commit_info, commit_path, format_commit, read_commit
 from rowtide.delta.snapshot import Location, Snapshot, Tail, open_snapshot, open_tail, read_hint
 from rowtide.events.catalogue import CommitBelowCheckpoint, TableNotFenced
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.storage.store import Clock, Missing, is_fresh, read_clock
 
 FENCE = "rowtide.lease"

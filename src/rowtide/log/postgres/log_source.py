@@ -20,7 +20,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import RightMissing, WritesRefused, translated
 from rowtide.databases.postgres.silence import watched_of
 from rowtide.events.catalogue import HeartbeatNotWritten, MarkNotVerified
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, MarkUnverified, SlotInUse, StreamEnded
 from rowtide.log.log_source import ChangeNotReceivable, Decoded, Messages, ReceivedMessages, Undecodable
 from rowtide.log.membership import AlteredColumn, ControlRow, SecretWanted

@@ -12,7 +12,7 @@ from rowtide.core.lsn import CommitLsn, format_log_position
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import ServerIsStandby, UnexpectedSqlError, translated
 from rowtide.events.catalogue import ResentNotVerified
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.log.errors import WAY_AFTER_PROMOTION, HistoryDiverged, ManifestCorrupt, ServerPromoted, SlotInUse
 from rowtide.log.membership import ControlRow, Heartbeat
 from rowtide.log.postgres import slot

@@ -24,7 +24,7 @@ from rowtide.databases.postgres.connect import require_replication_right
 from rowtide.databases.postgres.errors import NoFreeSlot, ServerIsStandby, WalLevelNotLogical, translated
 from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.events.catalogue import WaitNotReported
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.log.errors import PublicationAltered, SlotAdvanced, SlotInvalidated, SlotMissing
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.state import ManifestState

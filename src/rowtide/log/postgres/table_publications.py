@@ -21,7 +21,7 @@ from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, 
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.source_table import SourceTable
 from rowtide.events.catalogue import TablePublicationNotChanged
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.log.catalogue import SCHEMA, publications_table
 from rowtide.log.postgres.slot import publication_options
 from rowtide.log.source_definition import SourceDefinition

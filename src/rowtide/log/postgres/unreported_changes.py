@@ -12,7 +12,7 @@ from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, 
 from rowtide.databases.postgres.quoting import quote_literal, statement
 from rowtide.databases.source_table import SourceTable
 from rowtide.events.catalogue import PartitionsNotAttached
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.log.catalogue import LOG, dropped_table
 from rowtide.log.membership import AlteredColumn, Announcement
 from rowtide.log.postgres.ddl_triggers import ALTERED_COLUMNS, announced_content

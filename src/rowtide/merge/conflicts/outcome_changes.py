@@ -22,7 +22,7 @@ from rowtide.merge.conflicts.lost_rows import Lost, describe_lost, keep_lost
 from rowtide.merge.conflicts.records import (
     ConflictRecord,
     ConflictType,
-    KeptConflict,
+    MergeConflict,
     add_note,
     as_kept,
     encode_presence,
@@ -31,16 +31,9 @@ from rowtide.merge.conflicts.records import (
     identify,
     record,
 )
-from rowtide.merge.conflicts.row_contests import Winner
+from rowtide.merge.conflicts.resolvers import Winner
 from rowtide.merge.definitions import conflicts_info, partition_mappings, subscriptions
-from rowtide.merge.errors.rows import (
-    ChangedSince,
-    ConflictNotAtHub,
-    ConflictOfSubscriber,
-    MergeConflictSettled,
-    ParentInInbox,
-    StillReferenced,
-)
+from rowtide.merge.errors import rows as errors
 from rowtide.merge.nodes.node import Node, transact_at
 from rowtide.merge.nodes.rows import read_known
 from rowtide.merge.partitions.filters import RowFilter, bind_articles
@@ -203,12 +196,12 @@ def _open(
     conflict = get_conflict(hub, conflict_id)
     publication = get_publication(hub.connection, conflict.publication)
     if publication.publisher != read_nickname(hub.connection):
-        raise ConflictNotAtHub(conflict_id)
+        raise errors.ConflictNotAtHub(conflict_id)
     if conflict.conflict_type in _NOT_TAKEN_THERE:
-        raise ConflictOfSubscriber(conflict_id)
+        raise errors.ConflictOfSubscriber(conflict_id)
     if conflict.resolved_time is not None and not request.again:
         decider = find_decider(hub.connection, conflict_id) or "somebody"
-        raise MergeConflictSettled(conflict_id, decider, f"{conflict.resolved_time:%Y-%m-%d %H:%M:%S} UTC")
+        raise errors.MergeConflictSettled(conflict_id, decider, f"{conflict.resolved_time:%Y-%m-%d %H:%M:%S} UTC")
     listed = list_articles(hub.connection, publication.pubid)
     articles = {each.nickname: each for each in listed}
     return _Resolution(hub, publication, articles, conflict, request, [] if rows is None else rows)
@@ -218,7 +211,7 @@ def _open(
 class _StoredConflict:
     """A conflict's row at the hub: its article, the row as it is, and how it was left."""
 
-    conflict: KeptConflict
+    conflict: MergeConflict
     article: Article
     present: Row | None
 
@@ -248,7 +241,7 @@ class _Resolution:
     hub: Node
     publication: Publication
     articles: Mapping[int, Article]
-    conflict: KeptConflict
+    conflict: MergeConflict
     request: ResolutionRequest
     rows: list[ResolvedRow] = field(default_factory=list)
 
@@ -260,7 +253,7 @@ class _Resolution:
             add_note(self.hub, [self.conflict.conflict_id], self.request.decided_by, winner=chosen)
         return is_written
 
-    def _settle(self, conflict: KeptConflict) -> bool:
+    def _settle(self, conflict: MergeConflict) -> bool:
         loser = Winner.PUBLISHER if conflict.origin == self.publication.publisher else Winner.SUBSCRIBER
         if self.request.winner is loser:
             is_written = self._let_loser_win(conflict)
@@ -278,7 +271,7 @@ class _Resolution:
             self._turn_back(child, conflict)
         return self._turn_back(conflict)
 
-    def _let_loser_win(self, conflict: KeptConflict, parent: KeptConflict | None = None) -> bool:
+    def _let_loser_win(self, conflict: MergeConflict, parent: MergeConflict | None = None) -> bool:
         stored = self._read(conflict)
         wanted = _values_of(conflict.losing_row)
         if wanted is not None:
@@ -293,7 +286,7 @@ class _Resolution:
         self._conclude(conflict, parent, settled_row=self._encoded(stored), replaced_row=gave_way)
         return is_written
 
-    def _turn_back(self, conflict: KeptConflict, parent: KeptConflict | None = None) -> bool:
+    def _turn_back(self, conflict: MergeConflict, parent: MergeConflict | None = None) -> bool:
         """Write what gave way to the losing version."""
         stored = self._read(conflict)
         assert conflict.replaced_row is not None
@@ -305,7 +298,7 @@ class _Resolution:
         self._conclude(conflict, parent, settled_row=self._encoded(stored), replaced_row=None)
         return is_written
 
-    def _leave(self, conflict: KeptConflict) -> bool:
+    def _leave(self, conflict: MergeConflict) -> bool:
         """Let a row stay as it is; what the hub did not take is undone at the subscriber."""
         # The subscriber still has the version that the hub has rejected. A change of the hub's own replaces it there.
         is_undone = conflict.conflict_type not in _SETTLED
@@ -339,12 +332,12 @@ class _Resolution:
     def _article_of(self, row: ResolvedRow) -> Article:
         return find_article(self.publication, list(self.articles.values()), row.table)
 
-    def _read(self, conflict: KeptConflict) -> _StoredConflict:
+    def _read(self, conflict: MergeConflict) -> _StoredConflict:
         article = find_article(self.publication, list(self.articles.values()), conflict.article)
         present = self.hub.rows.read(article, [conflict.rowguid]).get(conflict.rowguid)
         return _StoredConflict(conflict, article, present)
 
-    def _known(self, article: Article, conflict: KeptConflict) -> KnownVersion | None:
+    def _known(self, article: Article, conflict: MergeConflict) -> KnownVersion | None:
         return self.hub.versions.read_known(article, [conflict.rowguid]).get(conflict.rowguid)
 
     def _encoded(self, stored: _StoredConflict) -> str:
@@ -359,7 +352,7 @@ class _Resolution:
             # The publisher's row of an update that it refused was not always kept.
             is_unknown = conflict.conflict_type == ConflictType.UPLOAD_UPDATE_FAILED and stored.settled is None
             later = "it may have changed" if is_unknown else restored.later
-            raise ChangedSince(conflict.conflict_id, conflict.article, conflict.rowguid, later)
+            raise errors.ChangedSince(conflict.conflict_id, conflict.article, conflict.rowguid, later)
         if restored.row is not None:
             # Columns that the table did not have then get their defaults.
             article = article.only([each.name for each in article.columns if each.name in restored.row])
@@ -401,7 +394,7 @@ class _Resolution:
                 continue
             key = self.hub.rows.read(parent.only(reference.parent_columns), [rowguid]).get(rowguid)
             if key is None:
-                raise ParentInInbox(conflict.conflict_id, article.name, parent.name, rowguid)
+                raise errors.ParentInInbox(conflict.conflict_id, article.name, parent.name, rowguid)
             changed.update((name, value) for name, value in zip(reference.columns, key, strict=True) if name in changed)
         return changed
 
@@ -427,7 +420,7 @@ class _Resolution:
                 if reference.parent != article.nickname or None in key:
                     continue
                 if self.hub.rows.read_referencing(child, reference.columns, [key]).keys() - {rowguid}:
-                    raise StillReferenced(stored.conflict.conflict_id, article.name, rowguid, child.name)
+                    raise errors.StillReferenced(stored.conflict.conflict_id, article.name, rowguid, child.name)
 
     def _record_replaced(self, stored: _StoredConflict, known: KnownVersion | None, restored: Restored) -> None:
         """Record what was at the hub, as a conflict that is resolved; choosing the publisher there brings it back."""
@@ -464,12 +457,12 @@ class _Resolution:
         resolved = conflicts_info.c.conflict_id == replaced.conflict_id
         hub.connection.execute(update(conflicts_info).where(resolved).values(resolved_time=datetime.now(UTC)))
 
-    def _conclude(self, conflict: KeptConflict, parent: KeptConflict | None = None, **values: str | None) -> None:
+    def _conclude(self, conflict: MergeConflict, parent: MergeConflict | None = None, **values: str | None) -> None:
         mine = conflicts_info.c.conflict_id == conflict.conflict_id
         resolved = {"resolved_time": datetime.now(UTC), "resolved_with": None if parent is None else parent.conflict_id}
         self.hub.connection.execute(update(conflicts_info).where(mine).values({**resolved, **values}))
 
-    def _descendants(self, conflict: KeptConflict, *, is_restored: bool) -> list[KeptConflict]:
+    def _descendants(self, conflict: MergeConflict, *, is_restored: bool) -> list[MergeConflict]:
         """Return the conflicts of rows that lost with another, parents before their children.
 
         Those that are open, or were resolved with it; with `is_restored` those that have returned with it.
@@ -477,7 +470,7 @@ class _Resolution:
         c = conflicts_info.c
         with_it = c.resolved_with == conflict.conflict_id
         chosen = with_it & c.replaced_row.is_not(None) if is_restored else c.resolved_time.is_(None) | with_it
-        found: dict[str, KeptConflict] = {}
+        found: dict[str, MergeConflict] = {}
         above = [conflict.rowguid]
         while above:
             is_child = or_(*(c.parents.contains(rowguid) for rowguid in above))
@@ -519,7 +512,7 @@ def _with_free_key(hub: Node, article: Article, row: Row, present: Row | None) -
 
 
 def _decision(
-    conflict: KeptConflict, known: KnownVersion | None, article: Article, row: Row | None, changed: Collection[str]
+    conflict: MergeConflict, known: KnownVersion | None, article: Article, row: Row | None, changed: Collection[str]
 ) -> Write:
     """Return a row as the hub's own change that includes the current version and the losing one."""
     lineage, columns = Lineage.decode(conflict.losing_lineage), None

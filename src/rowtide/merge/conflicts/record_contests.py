@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.records import ConflictType, type_of
-from rowtide.merge.conflicts.resolvers import find_resolver, priority_of
-from rowtide.merge.conflicts.row_contests import Contest, Winner, decide, weight_of, withdrawal
+from rowtide.merge.conflicts.resolvers import Contest, Winner, decide, find_resolver, priority_of, weight_of, withdrawal
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
 from rowtide.merge.versions.comparison import Conflict, NodeChange, Presence, compare
 

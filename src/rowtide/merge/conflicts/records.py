@@ -149,7 +149,7 @@ def names_lost(article: Article, lost: RowVersion, won: RowVersion | None) -> tu
 
 
 def identify_refusal(rowguid: str, losing_lineage: bytes, code: str, subid: str) -> str:
-    """Return the id, at the hub, of a subscriber's refusal of a row: it tells whose refusal it is."""
+    """Return the id, at the hub, of a subscriber's refusal of a row, which says whose refusal it is."""
     return identify(rowguid, losing_lineage, code.encode(), subid.encode())
 
 
@@ -270,7 +270,7 @@ def _encode(connection: Connection, values: Stored) -> str:
 
 
 @frozen
-class KeptConflict:
+class MergeConflict:
     """A stored conflict (SQL Server: sp_helpmergeconflictrows, sp_helpmergedeleteconflictrows).
 
     Rows are JSON objects of texts; None stands for a delete.
@@ -297,7 +297,7 @@ class KeptConflict:
     replaced_row: str | None = field(repr=False)
 
 
-def list_conflicts(node: Node, publication: str | None = None, article: str | None = None) -> Sequence[KeptConflict]:
+def list_conflicts(node: Node, publication: str | None = None, article: str | None = None) -> Sequence[MergeConflict]:
     """Return the conflicts that a node keeps, oldest first.
 
     Raises `MergePublicationUnknown`, `MergeArticleUnknown`.
@@ -328,7 +328,7 @@ def read_conflicts_mark(connection: Connection) -> ConflictsMark:
     return count, resolved, created, decided
 
 
-def get_conflict(node: Node, conflict_id: str) -> KeptConflict:
+def get_conflict(node: Node, conflict_id: str) -> MergeConflict:
     """Return a stored conflict. Raises `ConflictUnknown`."""
     names = {each.pubid: each.name for each in list_publications(node.connection)}
     found = select(conflicts_info).where(conflicts_info.c.conflict_id == conflict_id)
@@ -351,7 +351,7 @@ class VersionWriter:
 class DescribedConflict:
     """A stored conflict, and who wrote its versions, where that is known."""
 
-    conflict: KeptConflict
+    conflict: MergeConflict
     loser: VersionWriter | None
     winner: VersionWriter | None
 
@@ -362,7 +362,7 @@ def describe_conflict(node: Node, conflict_id: str) -> DescribedConflict:
     return DescribedConflict(kept, *find_writers(node, kept))
 
 
-def find_writers(node: Node, kept: KeptConflict) -> tuple[VersionWriter | None, VersionWriter | None]:
+def find_writers(node: Node, kept: MergeConflict) -> tuple[VersionWriter | None, VersionWriter | None]:
     """Return who wrote the losing and the winning version, and when, as far as the node still knows the generations.
 
     A conflict's id is a digest of both versions' last changes: of the known generations, the winner's is the one that
@@ -398,10 +398,10 @@ def _ids_of(rowguid: str, lost: NodeChange, won: NodeChange) -> tuple[str, str]:
     return identify(rowguid, lost.encode(), won.encode()), identify(rowguid, won.encode(), lost.encode())
 
 
-def as_kept(row: RowMapping, names: dict[str, str]) -> KeptConflict:
+def as_kept(row: RowMapping, names: dict[str, str]) -> MergeConflict:
     """Return a row of the table of conflicts; `names` are those of publications, by their ids."""
     resolved = row["resolved_time"]
-    return KeptConflict(
+    return MergeConflict(
         conflict_id=row["conflict_id"],
         publication=names[row["pubid"]],
         article=row["article"],

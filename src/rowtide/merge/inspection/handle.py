@@ -14,7 +14,7 @@ from sqlalchemy import select
 from rowtide.core.values import frozen
 from rowtide.merge.articles import DEFAULT_LIMITS, Article
 from rowtide.merge.catalogue import find_article, read_nickname
-from rowtide.merge.conflicts.records import DescribedConflict, KeptConflict, describe_conflict, list_conflicts
+from rowtide.merge.conflicts.records import DescribedConflict, MergeConflict, describe_conflict, list_conflicts
 from rowtide.merge.definitions import genhistory
 from rowtide.merge.documented.dialect import CONTENTS_VIEW, TOMBSTONE_VIEW
 from rowtide.merge.errors.publishing import ArticleTableNotFound
@@ -194,7 +194,7 @@ def _said(lineage: Lineage) -> str:
 class MergeInspection(MergeHandle):
     """Lists, documented tables, and the procedures of enumeration."""
 
-    def list_conflicts(self, publication: str | None = None, article: str | None = None) -> Sequence[KeptConflict]:
+    def list_conflicts(self, publication: str | None = None, article: str | None = None) -> Sequence[MergeConflict]:
         """Return the conflicts that this node keeps, oldest first.
 
         Raises `MergePublicationUnknown`, `MergeArticleUnknown`.

@@ -20,7 +20,7 @@ from rowtide.merge.articles import Article, ArticleColumn
 # Pure. A part is given as its own database writes it; `for_sqlite` and `for_postgres` write it for the other one: an
 # expression without its casts, which the subscriber's database itself then accepts or refuses, tried in a temporary
 # table. To translate all expressions takes a grammar of all SQL; and to refuse tables with such parts would refuse
-# most schemas. What a subscriber lacks is listed, and is no obstacle: the hub still checks every row. Triggers are
+# most schemas. What a subscriber lacks is listed, and prevents nothing: the hub still checks every row. Triggers are
 # not copied. What they do at one node is merged; at two nodes they would do it twice. Actions of foreign keys are for
 # a device's own programs: what the hub's actions did arrives as changes of rows.
 

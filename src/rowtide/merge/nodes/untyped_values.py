@@ -68,7 +68,7 @@ def with_classes_of(article: Article, row: Row, stored: Row | None) -> Row:
 
 
 def are_same(article: Article, one: Sequence[str | None], other: Sequence[str | None]) -> bool:
-    """Whether two rows have the same values, as far as both nodes know their classes."""
+    """Whether two rows have the same values, where both nodes know their classes."""
     if one == other:
         return True
     one, other = _without_classes(article, tuple(one)), _without_classes(article, tuple(other))

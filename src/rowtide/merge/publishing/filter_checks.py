@@ -34,7 +34,7 @@ def check_filter(hub: Node, article: Article) -> None:
 def check_join(hub: Node, child: Article, parent: Article, join: JoinFilter) -> None:
     """Raise `FilterRefused` or `JoinFilterRefused` if a join filter of a child cannot be evaluated, or is not allowed.
 
-    A promise of a unique key is compared with the parent's keys, never trusted.
+    A declaration of a unique key is compared with the parent's keys, never trusted.
     """
     name = parent_name(child, parent)
     if name == child.table.lower():

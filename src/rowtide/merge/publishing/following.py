@@ -16,6 +16,7 @@ from sqlalchemy import delete, insert
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
+from rowtide.merge import row_hashes
 from rowtide.merge.articles import Article, ExchangeType, Partition, Progress, Publication, Subscription
 from rowtide.merge.catalogue import get_publication, list_articles, list_publications, set_definition
 from rowtide.merge.definitions import schema_changes
@@ -37,17 +38,6 @@ from rowtide.merge.publishing.schema_steps import HubSchema, SchemaStep, SentSch
 from rowtide.merge.publishing.snapshots import fill_articles
 from rowtide.merge.publishing.subscriptions import take_partition
 from rowtide.merge.publishing.vertical_partitions import restrict
-from rowtide.merge.row_hashes import (
-    BATCH_ROWS,
-    GONE,
-    HashBatch,
-    Hashes,
-    drop_hashes,
-    hash_rows,
-    key_of,
-    read_hashes,
-    rowguid_of,
-)
 from rowtide.merge.session.device_half import DeviceHalf
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.pairing import (
@@ -183,7 +173,7 @@ class _Following:
         # What is left to the user is not there yet.
         # A table without triggers is to be filled again, and its rows may have no rowguids.
         is_hashed_again = _is_hashed_otherwise(before, after) and not by_hand and find_lost(subscriber, before) is None
-        known = read_hashes(subscriber.connection, before) if is_hashed_again else {}
+        known = row_hashes.read_hashes(subscriber.connection, before) if is_hashed_again else {}
         # Before the alteration. Afterwards a row that a program changed cannot be distinguished from one that only has
         # other columns.
         unchanged = self._find_unchanged(before, known)
@@ -215,26 +205,26 @@ class _Following:
             for omission in alteration.omissions:
                 self.on_omission(omission)
 
-    def _find_unchanged(self, article: Article, known: Hashes) -> set[str]:
+    def _find_unchanged(self, article: Article, known: row_hashes.Hashes) -> set[str]:
         """Return the rows that are as they were exchanged last."""
         found: set[str] = set()
         for batch in self.subscriber.rebuilt.rows(article) if known else ():
-            hashed = hash_rows(article, [row for _, row in batch])
+            hashed = row_hashes.hash_rows(article, [row for _, row in batch])
             found.update(
                 rowguid
                 for (rowguid, _), value in zip(batch, hashed, strict=True)
-                if known.get(key_of(rowguid)) == value
+                if known.get(row_hashes.key_of(rowguid)) == value
             )
         return found
 
-    def _hash_again(self, article: Article, known: Hashes, unchanged: set[str]) -> None:
+    def _hash_again(self, article: Article, known: row_hashes.Hashes, unchanged: set[str]) -> None:
         """Replace the hashes of rows by those of the columns that they have now."""
-        connection, batch = self.subscriber.connection, HashBatch(article)
-        drop_hashes(connection, article.nickname)
-        batch.add([(rowguid_of(key), None) for key, value in known.items() if value == GONE])
+        connection, batch = self.subscriber.connection, row_hashes.HashBatch(article)
+        row_hashes.drop_hashes(connection, article.nickname)
+        batch.add([(row_hashes.rowguid_of(key), None) for key, value in known.items() if value == row_hashes.GONE])
         for rows in self.subscriber.rebuilt.rows(article):
             batch.add([(rowguid, row) for rowguid, row in rows if rowguid in unchanged])
-            if len(batch) >= BATCH_ROWS:
+            if len(batch) >= row_hashes.BATCH_ROWS:
                 batch.put(connection)
         batch.put(connection)
 
@@ -350,6 +340,7 @@ def synchronise_following(
             if pairing.leaving:
                 finish_drops(hub, pairing.publication)
             return summary
+    # Raises `DefinitionsDiffer` if the schema was changed once more.
     return synchronise(hub, subscriber, pairing, on_progress, exchange)
 
 

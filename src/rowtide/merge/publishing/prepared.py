@@ -192,6 +192,7 @@ class PreparedTable:
     def write(self, existing: Existing, publisher: int, *, absent_is_delete: bool) -> None:
         """Write the hub's rows and metadata, and log what the subscriber's own rows change. Raises `RowsRefused`."""
         node, article, is_kept = self.subscriber, self.article, existing is Existing.KEEP
+        # These are written below, with their rows; of the others the metadata suffices.
         asked = {*self.different, *self.missing, *self._alike}
         for versions in self.snapshot.versions(article, publisher):
             node.writer.write(article, [each for each in versions if each.rowguid not in asked])
@@ -208,6 +209,7 @@ class PreparedTable:
             else:
                 self._insert(changes, publisher)
         if is_kept:
+            # One statement for all rows in which the same columns differ.
             for places, rowguids in _by_indexes(changed).items():
                 node.rebuilt.log(article, Logged.UPDATED, rowguids, places)
             node.rebuilt.log(article, Logged.INSERTED, self.own)

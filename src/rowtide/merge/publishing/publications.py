@@ -6,26 +6,8 @@ from dataclasses import replace
 from uuid import uuid4
 
 from rowtide.core.names import require_name
+from rowtide.merge import catalogue
 from rowtide.merge.articles import Article, JoinFilter, Partition, Publication
-from rowtide.merge.catalogue import (
-    find_article,
-    find_publication,
-    get_publication,
-    list_all_articles,
-    list_articles,
-    list_merged,
-    list_publications,
-    put_article,
-    put_publication,
-    read_nickname,
-    read_purged,
-    remove_article,
-    remove_publication,
-    set_definition,
-    set_publication,
-    set_run_as,
-    was_rowguid_there,
-)
 from rowtide.merge.conflicts.resolvers import require_resolver
 from rowtide.merge.errors.publishing import (
     JoinFilterRefused,
@@ -66,19 +48,19 @@ def add_publication(hub: Node, request: NewMergePublication) -> Publication:
     require_name("publication", request.name)
     hub.tables.prepare()
     with hub.transaction():
-        if find_publication(hub.connection, request.name) is not None:
+        if catalogue.find_publication(hub.connection, request.name) is not None:
             raise MergePublicationExists(request.name)
         publication = Publication(
             str(uuid4()),
             request.name,
-            read_nickname(hub.connection),
+            catalogue.read_nickname(hub.connection),
             request.retention_days,
             replicates_ddl=request.replicate_ddl,
             realigns=request.allow_partition_realignment,
             conflict_retention_days=request.conflict_retention_days,
             run_as=request.run_as,
         )
-        put_publication(hub.connection, publication)
+        catalogue.put_publication(hub.connection, publication)
     return publication
 
 
@@ -88,7 +70,7 @@ def change_publication(hub: Node, changes: MergePublicationChanges) -> Publicati
     Columns that were added while schema changes were not sent are published with the next synchronisation. Raises
     `MergePublicationUnknown`.
     """
-    publication = get_publication(hub.connection, changes.name)
+    publication = catalogue.get_publication(hub.connection, changes.name)
     days, follows, run_as = changes.retention_days, changes.replicate_ddl, changes.run_as
     publication = replace(
         publication,
@@ -97,11 +79,11 @@ def change_publication(hub: Node, changes: MergePublicationChanges) -> Publicati
         run_as=publication.run_as if run_as is None else run_as,
     )
     with hub.transaction():
-        set_publication(hub.connection, publication)
-        set_run_as(hub.connection, publication.pubid, publication.run_as)
-        for article in list_articles(hub.connection, publication.pubid) if follows else ():
+        catalogue.set_publication(hub.connection, publication)
+        catalogue.set_run_as(hub.connection, publication.pubid, publication.run_as)
+        for article in catalogue.list_articles(hub.connection, publication.pubid) if follows else ():
             # Whatever its table is now, it is to be looked at.
-            set_definition(hub.connection, publication.pubid, replace(article, fingerprint=""))
+            catalogue.set_definition(hub.connection, publication.pubid, replace(article, fingerprint=""))
     return publication
 
 
@@ -112,11 +94,11 @@ def add_article(hub: Node, publication_name: str, table: str, request: ArticleRe
     `ColumnsRefused`, `ResolverUnknown`, `ResolverRefused`, `UploadOptionsRefused`, `FilterRefused`,
     `RecordOptionsRefused`, `KeyNotNumbered`, `PartitionValueMissing`.
     """
-    publication = get_publication(hub.connection, publication_name)
-    for other in list_publications(hub.connection):
+    publication = catalogue.get_publication(hub.connection, publication_name)
+    for other in catalogue.list_publications(hub.connection):
         notice(hub, other)
     described = hub.tables.describe(table)
-    others = list_merged(hub.connection)
+    others = catalogue.list_merged(hub.connection)
     merged = find_merged(hub, described, others)
     apart = "" if merged is not None else name_apart(described, others)
     article = define_new(described, merged, request, apart)
@@ -137,8 +119,10 @@ def add_article(hub: Node, publication_name: str, table: str, request: ArticleRe
     had_rowguid = is_preserved(hub, article, is_merged=merged is not None)
     hub.tables.add_rowguid(article)
     with hub.transaction():
-        purged = read_purged(hub.connection, article.nickname) if merged is not None else b""
-        put_article(hub.connection, publication.pubid, article, purged_lineage=purged, preserve_rowguidcol=had_rowguid)
+        purged = catalogue.read_purged(hub.connection, article.nickname) if merged is not None else b""
+        catalogue.put_article(
+            hub.connection, publication.pubid, article, purged_lineage=purged, preserve_rowguidcol=had_rowguid
+        )
         hub.tables.track(article)
         if article.identity_range:
             begin_pool(hub, publication, article)
@@ -156,15 +140,15 @@ def add_filter(hub: Node, publication_name: str, child: str, join: JoinFilter) -
     Raises `MergePublicationUnknown`, `MergeArticleUnknown`, `JoinFilterRefused`, `FilterRefused`,
     `RecordLinkRefused`.
     """
-    publication = get_publication(hub.connection, publication_name)
-    listed = list_articles(hub.connection, publication.pubid)
-    of_child, of_parent = (find_article(publication, listed, name) for name in (child, join.parent))
+    publication = catalogue.get_publication(hub.connection, publication_name)
+    listed = catalogue.list_articles(hub.connection, publication.pubid)
+    of_child, of_parent = (catalogue.find_article(publication, listed, name) for name in (child, join.parent))
     join = replace(join, parent=of_parent.name)
     filtered = replace(of_child, join_filters=(*of_child.join_filters, join))
     check_join(hub, filtered, of_parent, join)
     require_records(hub, [filtered if one == of_child else one for one in listed])
     with hub.transaction():
-        set_definition(hub.connection, publication.pubid, filtered)
+        catalogue.set_definition(hub.connection, publication.pubid, filtered)
         _enter_partitions(hub, publication, filtered)
         order_articles(hub, publication)
         text = f"{filtered.qualified_name}: join {join.parent} on {join.condition}"
@@ -180,9 +164,9 @@ def change_article(hub: Node, changes: MergeArticleChanges) -> Article:
     `ResolverUnknown`, `ResolverRefused`, `RecordLinkRefused`, `KeyChanged`, `ColumnNeeded`, `UploadOptionsRefused`,
     `MergeArticleExists`. New upload options need reinitialization: see `DirectionsChanged`.
     """
-    publication = get_publication(hub.connection, changes.publication)
-    listed = list_articles(hub.connection, publication.pubid)
-    article = find_article(publication, listed, changes.article)
+    publication = catalogue.get_publication(hub.connection, changes.publication)
+    listed = catalogue.list_articles(hub.connection, publication.pubid)
+    article = catalogue.find_article(publication, listed, changes.article)
     for parent in set(changes.joins) - {join.parent for join in article.join_filters}:
         raise JoinFilterRefused(article.name, parent, "it does not follow it")
 
@@ -196,7 +180,9 @@ def change_article(hub: Node, changes: MergeArticleChanges) -> Article:
         return changed
 
     redefine(hub, article, change)
-    changed = find_article(publication, list_articles(hub.connection, publication.pubid), article.name)
+    changed = catalogue.find_article(
+        publication, catalogue.list_articles(hub.connection, publication.pubid), article.name
+    )
     with hub.transaction():
         _enter_partitions(hub, publication, changed)
     return changed
@@ -208,11 +194,11 @@ def alter_article(hub: Node, publication_name: str, name: str, clause: str) -> A
     `clause` is what follows `alter table NAME`. Raises `MergePublicationUnknown`, `MergeArticleUnknown`,
     `TableNotAltered`, `KeyChanged`, `ColumnNeeded`.
     """
-    publication = get_publication(hub.connection, publication_name)
+    publication = catalogue.get_publication(hub.connection, publication_name)
     notice(hub, publication)
-    article = find_article(publication, list_articles(hub.connection, publication.pubid), name)
+    article = catalogue.find_article(publication, catalogue.list_articles(hub.connection, publication.pubid), name)
     redefine(hub, article, clause=clause)
-    return find_article(publication, list_articles(hub.connection, publication.pubid), article.name)
+    return catalogue.find_article(publication, catalogue.list_articles(hub.connection, publication.pubid), article.name)
 
 
 def _changed(hub: Node, publication: Publication, article: Article, changes: MergeArticleChanges) -> Article:
@@ -238,9 +224,9 @@ def _changed(hub: Node, publication: Publication, article: Article, changes: Mer
     if find_handler(changed) is None:
         require_resolver(changed)
     check_filter(hub, changed)
-    listed = list_articles(hub.connection, publication.pubid)
+    listed = catalogue.list_articles(hub.connection, publication.pubid)
     for join in changed.join_filters:
-        check_join(hub, changed, find_article(publication, listed, join.parent), join)
+        check_join(hub, changed, catalogue.find_article(publication, listed, join.parent), join)
     for subscription in list_subscriptions(hub.connection, publication.pubid):
         # A subscription that lacks a value which the new filter uses could not be synchronised any more.
         require_values(publication, [changed], subscription.partition or Partition())
@@ -265,7 +251,7 @@ def add_partition(hub: Node, publication_name: str, partition: Partition) -> int
 
     Raises `MergePublicationUnknown`.
     """
-    publication = get_publication(hub.connection, publication_name)
+    publication = catalogue.get_publication(hub.connection, publication_name)
     with hub.transaction():
         return partition_membership.add_partition(hub.connection, publication.pubid, partition, is_explicit=True)
 
@@ -275,7 +261,7 @@ def drop_partition(hub: Node, publication_name: str, partition: Partition) -> bo
 
     Raises `MergePublicationUnknown`.
     """
-    publication = get_publication(hub.connection, publication_name)
+    publication = catalogue.get_publication(hub.connection, publication_name)
     with hub.transaction():
         return partition_membership.drop_partition(hub.connection, publication.pubid, partition)
 
@@ -286,16 +272,16 @@ def drop_article(hub: Node, publication_name: str, name: str) -> None:
     While there are subscriptions, it is tracked until each has uploaded what it had changed. Raises
     `MergeArticleUnknown`, `JoinFilterRefused`.
     """
-    publication = get_publication(hub.connection, publication_name)
-    listed = list_articles(hub.connection, publication.pubid)
-    article = find_article(publication, listed, name)
+    publication = catalogue.get_publication(hub.connection, publication_name)
+    listed = catalogue.list_articles(hub.connection, publication.pubid)
+    article = catalogue.find_article(publication, listed, name)
     others = [one for one in listed if one != article]
     filtered = next((one for one in others if article.name in (join.parent for join in one.join_filters)), None)
     if filtered is not None:
         raise JoinFilterRefused(filtered.name, article.name, "it is the parent, and would no longer be there")
     with hub.transaction():
         if list_subscriptions(hub.connection, publication.pubid):
-            set_definition(hub.connection, publication.pubid, replace(article, is_dropped=True))
+            catalogue.set_definition(hub.connection, publication.pubid, replace(article, is_dropped=True))
             text = f"drop article {article.qualified_name}"
             record(hub.connection, publication, article, [("drop article", None, text)])
         else:
@@ -304,7 +290,7 @@ def drop_article(hub: Node, publication_name: str, name: str) -> None:
 
 def finish_drops(hub: Node, publication: Publication) -> None:
     """Remove dropped articles from the hub once no subscriber has them any more. Idempotent."""
-    leaving = [each for each in list_all_articles(hub.connection, publication.pubid) if each.is_dropped]
+    leaving = [each for each in catalogue.list_all_articles(hub.connection, publication.pubid) if each.is_dropped]
     if not leaving:
         return
     with hub.transaction():
@@ -323,7 +309,7 @@ def drop_publication(hub: Node, name: str) -> None:
     With the last publication, all of merge's objects are dropped. Raises `MergePublicationUnknown`,
     `SubscriptionsLeft`.
     """
-    publication = get_publication(hub.connection, name)
+    publication = catalogue.get_publication(hub.connection, name)
     _require_no_subscriptions(hub, publication)
     with hub.transaction():
         forget_publication(hub, publication)
@@ -331,20 +317,20 @@ def drop_publication(hub: Node, name: str) -> None:
 
 def forget_publication(node: Node, publication: Publication) -> None:
     """Remove a publication from a node, in the caller's transaction."""
-    for article in list_all_articles(node.connection, publication.pubid):
+    for article in catalogue.list_all_articles(node.connection, publication.pubid):
         drop_from(node, publication, article)
-    remove_publication(node.connection, publication.pubid)
+    catalogue.remove_publication(node.connection, publication.pubid)
     forget_ranges(node.connection, publication.pubid)
-    if not list_publications(node.connection):
+    if not catalogue.list_publications(node.connection):
         node.tables.remove()
 
 
 def drop_from(node: Node, publication: Publication, article: Article) -> None:
     """Remove an article from a node, in the caller's transaction; its table stays."""
-    is_preserved = was_rowguid_there(node.connection, article.nickname)
-    remove_article(node.connection, publication.pubid, article.name)
+    is_preserved = catalogue.was_rowguid_there(node.connection, article.nickname)
+    catalogue.remove_article(node.connection, publication.pubid, article.name)
     # Another publication still merges the table, and needs its triggers and rowguids.
-    if article.nickname in {other.nickname for other in list_merged(node.connection)}:
+    if article.nickname in {other.nickname for other in catalogue.list_merged(node.connection)}:
         return
     if node.tables.is_there(article):
         node.tables.untrack(article)

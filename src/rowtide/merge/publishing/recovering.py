@@ -195,7 +195,7 @@ class _RecoveredTable:
         )
 
     def _untracked(self, changed: Sequence[str]) -> Sequence[str]:
-        """Leave out changes that are known already, with their columns, if the table has its triggers."""
+        """Omit changes that are known already, with their columns, if the table has its triggers."""
         if self.damage is not None:
             return changed
         known = self._read_known(changed)

@@ -79,7 +79,7 @@ def define(described: TableDescription, before: Article, *, renamed: Mapping[str
     """Return an article's definition with the columns that its table has now.
 
     Columns keep their order and numbers, new ones come last; an article with a list of columns gets none. A column that
-    was dropped and added again is a new one, as far as the catalogue tells.
+    was dropped and added again is a new one in the catalogue.
     """
     is_same_table = before.table_id == described.table_id
     found = {column.name: column for column in described.columns}
@@ -353,7 +353,7 @@ def _require_filters(hub: Node, publication: Publication, article: Article) -> N
                 check_filter(hub, child)
             for join in child.join_filters:
                 ends = {child.name, join.parent}
-                # Joins with a table that was altered, too, are checked once that is taken in.
+                # Joins with a table that was altered, too, are checked once that is recorded.
                 if article.name in ends and not ends & waiting:
                     check_join(hub, child, names[join.parent], join)
         except FilterRefused as error:

@@ -14,14 +14,8 @@ from uuid import uuid4
 
 from sqlalchemy import delete, insert, select
 
+from rowtide.merge import catalogue
 from rowtide.merge.articles import Article, Partition, Publication, Subscription
-from rowtide.merge.catalogue import (
-    find_publication,
-    get_publication,
-    list_articles,
-    put_publication,
-    read_nickname,
-)
 from rowtide.merge.definitions import snapshot_progress
 from rowtide.merge.errors.subscribing import (
     MergeSubscriptionExists,
@@ -34,22 +28,9 @@ from rowtide.merge.nodes.node_tables import TableDescription
 from rowtide.merge.nodes.table_definitions import Omission
 from rowtide.merge.partitions.filters import bind_articles
 from rowtide.merge.progress import put_subscription, read_purge
+from rowtide.merge.publishing import snapshots
 from rowtide.merge.publishing.requests import MergeSubscriptionRequest
 from rowtide.merge.publishing.schema_changes import notice, read_version
-from rowtide.merge.publishing.snapshots import (
-    FileKind,
-    PartitionSnapshot,
-    SnapshotFile,
-    SnapshotProgress,
-    SubscriberSnapshot,
-    copying,
-    put_at_subscriber,
-    read_members,
-    read_snapshot,
-    read_write,
-    store_memberships,
-    write_snapshot,
-)
 from rowtide.merge.publishing.subscriptions import begin_subscription, choose_partition
 from rowtide.merge.publishing.vertical_partitions import find_cycles, restrict
 from rowtide.merge.row_hashes import HashBatch
@@ -64,20 +45,20 @@ def make_snapshot(
     publication_name: str,
     partition: Partition,
     folder: Path,
-    on_progress: SnapshotProgress = lambda _article, _rows: None,
-) -> PartitionSnapshot:
+    on_progress: snapshots.SnapshotProgress = lambda _article, _rows: None,
+) -> snapshots.PartitionSnapshot:
     """Write what a subscriber of a partition starts with to a folder, which is created.
 
     (SQL Server: sp_adddynamicsnapshot_job.) Raises `MergePublicationUnknown`, `PartitionValueMissing`,
     `FileNotWritable`.
     """
-    publication = get_publication(hub.connection, publication_name)
+    publication = catalogue.get_publication(hub.connection, publication_name)
     notice(hub, publication)
-    articles = list_articles(hub.connection, publication.pubid)
+    articles = catalogue.list_articles(hub.connection, publication.pubid)
     chosen = choose_partition(publication, articles, partition)
     with hub.changes.enumerating() as enumeration:
-        snapshot = SubscriberSnapshot(enumeration, articles, bind_articles(articles, chosen))
-        return write_snapshot(folder, publication, chosen, snapshot, on_progress)
+        snapshot = snapshots.SubscriberSnapshot(enumeration, articles, bind_articles(articles, chosen))
+        return snapshots.write_snapshot(folder, publication, chosen, snapshot, on_progress)
 
 
 def subscribe_from_snapshot(
@@ -92,21 +73,24 @@ def subscribe_from_snapshot(
     `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable`, `SnapshotUnfit`, `SnapshotOutdated`,
     `SnapshotDamaged`, `IdentityRangeUnfit`, `AddressTaken`, `CopiedRowRefused`.
     """
-    publication = replace(get_publication(hub.connection, request.publication), run_as=request.run_as)
+    publication = replace(catalogue.get_publication(hub.connection, request.publication), run_as=request.run_as)
     notice(hub, publication)
-    articles, schema = list_articles(hub.connection, publication.pubid), read_version(hub.connection, publication)
-    snapshot = read_snapshot(folder)
+    articles, schema = (
+        catalogue.list_articles(hub.connection, publication.pubid),
+        read_version(hub.connection, publication),
+    )
+    snapshot = snapshots.read_snapshot(folder)
     _require_fit(snapshot, publication, articles, request.chosen_partition)
     _require_fresh(hub, snapshot)
     require_fit(hub, subscriber, publication, articles)
     subscriber.tables.prepare()
-    if find_publication(subscriber.connection, request.publication) is not None:
+    if catalogue.find_publication(subscriber.connection, request.publication) is not None:
         raise MergeSubscriptionExists(request.subscriber, request.publication)
     subscription = Subscription(
         subid=str(uuid4()),
         pubid=publication.pubid,
         subscriber=request.subscriber,
-        nickname=read_nickname(subscriber.connection),
+        nickname=catalogue.read_nickname(subscriber.connection),
         subscriber_type=request.subscriber_type,
         priority=request.priority,
         sent=snapshot.generation,
@@ -119,7 +103,9 @@ def subscribe_from_snapshot(
     delivery.require_place()
     with hub.transaction():
         begin_subscription(hub, publication, articles, subscription)
-    store_memberships(hub, subscription.nickname, read_members(snapshot, articles), snapshot.generation)
+    snapshots.store_memberships(
+        hub, subscription.nickname, snapshots.read_members(snapshot, articles), snapshot.generation
+    )
     found = hub.tables.describe_all(articles)
     restricted = [(article, restrict(article, found[article])) for article in articles]
     omissions = [omission for _, (_, unpublished) in restricted for omission in unpublished]
@@ -135,7 +121,10 @@ def subscribe_from_snapshot(
 
 
 def _require_fit(
-    snapshot: PartitionSnapshot, publication: Publication, articles: Sequence[Article], partition: Partition | None
+    snapshot: snapshots.PartitionSnapshot,
+    publication: Publication,
+    articles: Sequence[Article],
+    partition: Partition | None,
 ) -> None:
     if snapshot.pubid != publication.pubid:
         raise SnapshotUnfit(snapshot.folder, f"it is of another publication, {snapshot.publication}")
@@ -152,7 +141,7 @@ def _described(partition: Partition | None) -> str:
     return ", ".join(f"{name} = {value!r}" for name, value in values.items() if value is not None)
 
 
-def _require_fresh(hub: Node, snapshot: PartitionSnapshot) -> None:
+def _require_fresh(hub: Node, snapshot: snapshots.PartitionSnapshot) -> None:
     if read_purge(hub.connection).generation > snapshot.generation:
         reason = "the publisher has removed the metadata of changes made after it"
         raise SnapshotOutdated(snapshot.folder, snapshot.taken, reason)
@@ -162,7 +151,11 @@ class _Delivery:
     """The delivery of a snapshot's files to a subscriber."""
 
     def __init__(
-        self, subscriber: Node, snapshot: PartitionSnapshot, articles: Sequence[Article], on_progress: SnapshotProgress
+        self,
+        subscriber: Node,
+        snapshot: snapshots.PartitionSnapshot,
+        articles: Sequence[Article],
+        on_progress: snapshots.SnapshotProgress,
     ) -> None:
         self._subscriber = subscriber
         self._snapshot = snapshot
@@ -189,7 +182,7 @@ class _Delivery:
         for files in self._units(dict(described)):
             if not all(self._is_delivered(file.name) for file in files):
                 # Rows and the record of their file are committed together: a repeat continues with the next file.
-                with copying(self._subscriber):
+                with snapshots.copying(self._subscriber):
                     self._subscriber.writer.defer_constraints()
                     for file in files:
                         self._deliver(file)
@@ -200,11 +193,11 @@ class _Delivery:
     def conclude(self, publication: Publication, at_subscriber: Subscription) -> None:
         """Make a subscriber of what was filled: from now on writes are tracked."""
         with self._subscriber.transaction():
-            put_publication(self._subscriber.connection, publication)
+            catalogue.put_publication(self._subscriber.connection, publication)
             for article in self._articles.values():
                 there = article.at_subscriber(at_subscriber.subscriber_type)
                 included = bytes.fromhex(self._snapshot.included[article.name])
-                put_at_subscriber(self._subscriber, publication, there, included)
+                snapshots.put_at_subscriber(self._subscriber, publication, there, included)
                 self._subscriber.tables.track(there)
             put_subscription(self._subscriber.connection, at_subscriber)
             # Atomically with the subscription: a repeat finds either an unfinished delivery or a subscriber.
@@ -221,29 +214,31 @@ class _Delivery:
         self._record(_TABLES)
         return omissions
 
-    def _units(self, described: Mapping[Article, TableDescription]) -> Iterator[Sequence[SnapshotFile]]:
+    def _units(self, described: Mapping[Article, TableDescription]) -> Iterator[Sequence[snapshots.SnapshotFile]]:
         """Yield the files of each transaction: those of tables that reference each other, or themselves, together."""
-        files = [file for file in self._snapshot.files if file.kind is FileKind.ROWS]
+        files = [file for file in self._snapshot.files if file.kind is snapshots.FileKind.ROWS]
         for circle in find_cycles(described):
             names = {article.name for article in circle.articles}
             listed = [file for file in files if file.article in names]
             yield from [listed] if circle.is_cycle else [[file] for file in listed]
-        yield from ([file] for file in self._snapshot.files if file.kind is FileKind.VERSIONS)
+        yield from ([file] for file in self._snapshot.files if file.kind is snapshots.FileKind.VERSIONS)
 
-    def _deliver(self, file: SnapshotFile) -> None:
+    def _deliver(self, file: snapshots.SnapshotFile) -> None:
         article, lines = self._articles[file.article], self._snapshot.lines(file)
-        if file.kind is FileKind.ROWS:
+        if file.kind is snapshots.FileKind.ROWS:
             rows = [(line[0], tuple(line[1:])) for line in lines]
             self._subscriber.tables.load(article, iter([rows]))
             hashes = HashBatch(article)
             hashes.add(rows)
             hashes.put(self._subscriber.connection)
         else:
-            self._subscriber.writer.write(article, [read_write(line, self._snapshot.publisher) for line in lines])
+            self._subscriber.writer.write(
+                article, [snapshots.read_write(line, self._snapshot.publisher) for line in lines]
+            )
         self._record(file.name)
 
-    def _report(self, file: SnapshotFile) -> None:
-        if file.kind is FileKind.ROWS:
+    def _report(self, file: snapshots.SnapshotFile) -> None:
+        if file.kind is snapshots.FileKind.ROWS:
             self._rows[file.article] = self._rows.get(file.article, 0) + file.rows
             self._on_progress(file.article, self._rows[file.article])
 

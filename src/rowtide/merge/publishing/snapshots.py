@@ -22,19 +22,13 @@ from uuid import uuid4
 from rowtide.core.errors import FileNotWritable
 from rowtide.core.formats import StoredFormat, StoreFormat
 from rowtide.core.values import frozen
+from rowtide.merge import catalogue
 from rowtide.merge.articles import (
     PUBLISHER_PRIORITY,
     Article,
     Partition,
     Publication,
     SubscriberType,
-)
-from rowtide.merge.catalogue import (
-    put_article,
-    put_publication,
-    read_purged,
-    set_definition,
-    set_purged,
 )
 from rowtide.merge.errors.rows import CopiedRowRefused, RowsRefused
 from rowtide.merge.errors.subscribing import SnapshotDamaged, SnapshotUnfit
@@ -181,7 +175,7 @@ def fill(
 
     Return what the tables do not have of the publisher's.
     """
-    put_publication(subscriber.connection, publication)
+    catalogue.put_publication(subscriber.connection, publication)
     return fill_articles(subscriber, publication, hub.tables.describe_all(snapshot.articles), snapshot, on_progress)
 
 
@@ -210,13 +204,15 @@ def fill_articles(
     for article in snapshot.new_articles:
         _load(subscriber, article, snapshot, on_progress)
     for article in snapshot.shared:
-        purged = read_purged(subscriber.connection, article.nickname)
+        purged = catalogue.read_purged(subscriber.connection, article.nickname)
         put_at_subscriber(subscriber, publication, snapshot.there(article), purged)
     for article in snapshot.new_articles:
+        # After the rows: a version is written to a row that is there (`is_live`).
         for versions in snapshot.versions(article, publication.publisher):
             subscriber.writer.write(article, versions)
         put_at_subscriber(subscriber, publication, snapshot.there(article), snapshot.included(article))
         subscriber.tables.track(snapshot.there(article))
+    # Keys between new tables and those that were there, once both have their rows.
     if present:
         subscriber.tables.refer(tables, present=there)
     return omissions
@@ -225,7 +221,9 @@ def fill_articles(
 def put_at_subscriber(subscriber: Node, publication: Publication, article: Article, purged_lineage: bytes) -> None:
     """Write an article at a subscriber, in the caller's transaction."""
     connection = subscriber.connection
-    put_article(connection, publication.pubid, article, purged_lineage=purged_lineage, preserve_rowguidcol=True)
+    catalogue.put_article(
+        connection, publication.pubid, article, purged_lineage=purged_lineage, preserve_rowguidcol=True
+    )
 
 
 def refill(
@@ -234,9 +232,11 @@ def refill(
     """Fill the tables again, in the caller's transaction; rows of upload-only articles stay with their changes."""
     articles = [article for article in snapshot.articles if not article.is_upload_only]
     for article in set(snapshot.articles) - set(articles):
-        set_definition(subscriber.connection, pubid, snapshot.there(article))
+        catalogue.set_definition(subscriber.connection, pubid, snapshot.there(article))
         subscriber.tables.track(snapshot.there(article))
     subscriber.writer.defer_constraints()
+    # Articles are in the order of references: what refers is emptied first. Untracked, since these deletions are no
+    # changes of the subscriber's own.
     for article in reversed(articles):
         subscriber.tables.untrack(article)
         subscriber.tables.clear(article)
@@ -245,8 +245,8 @@ def refill(
     for article in articles:
         for versions in snapshot.versions(article, publisher):
             subscriber.writer.write(article, versions)
-        set_definition(subscriber.connection, pubid, snapshot.there(article))
-        set_purged(subscriber.connection, article.nickname, snapshot.included(article))
+        catalogue.set_definition(subscriber.connection, pubid, snapshot.there(article))
+        catalogue.set_purged(subscriber.connection, article.nickname, snapshot.included(article))
         subscriber.tables.track(snapshot.there(article))
 
 
@@ -264,6 +264,7 @@ def _load(subscriber: Node, article: Article, snapshot: StartingRows, on_progres
             rows += len(batch)
             on_progress(article.name, rows)
 
+    # The hashes are stored once the rows are loaded: until then the load has the connection.
     subscriber.tables.load(article, told())
     drop_hashes(subscriber.connection, article.nickname)
     for hashes in batches:
@@ -272,6 +273,7 @@ def _load(subscriber: Node, article: Article, snapshot: StartingRows, on_progres
 
 MANIFEST = "snapshot.json"
 FORMAT = StoreFormat("merge snapshot", replacement="write it again by `rowtide merge snapshot`")
+# A file is checked, decompressed and parsed as a whole in memory.
 _FILE_ROWS = 20_000
 _LEVEL = 5
 """Of compression: half of the time of the usual 9, and files a few hundredths larger."""
@@ -366,6 +368,8 @@ def write_snapshot(
             included={each.name: snapshot.enumeration.included(each).hex() for each in snapshot.articles},
             files=tuple(files),
         )
+        # The description comes last and replaces the earlier one at once: a reader finds one snapshot, whose files are
+        # all there. Files have names of their own by the token, so that those of the earlier one stay until then.
         partial = folder / f".{MANIFEST}.partial"
         partial.write_text(json.dumps(_encoded(written), indent=1))
         partial.replace(folder / MANIFEST)
@@ -436,6 +440,7 @@ class _Writing:
             self.count += 1
             name = f"{self.token}-{self.count:06}.jsonl.gz"
             text = "\n".join(json.dumps(line, separators=(",", ":")) for line in chunk)
+            # Without the time the same rows give the same bytes.
             content = gzip.compress(text.encode(), compresslevel=_LEVEL, mtime=0)
             (self.folder / name).write_bytes(content)
             yield SnapshotFile(name, article.name, kind, len(chunk), hashlib.sha256(content).hexdigest())

@@ -9,28 +9,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import uuid4
 
+from rowtide.merge import catalogue
 from rowtide.merge.articles import Article, Partition, PartitionOptions, Publication, SubscriberType, Subscription
-from rowtide.merge.catalogue import (
-    SELECT_HUB_PRIORITY,
-    find_publication,
-    get_publication,
-    hub_priority_of,
-    list_articles,
-    list_merged,
-    list_publications,
-    read_nickname,
-    renew_nickname,
-    set_publisher,
-)
+from rowtide.merge.errors import subscribing as errors
 from rowtide.merge.errors.nodes import NodeBusy, NodeRestored
-from rowtide.merge.errors.subscribing import (
-    AddressTaken,
-    MergeSubscriptionExists,
-    MergeSubscriptionUnknown,
-    PriorityRefused,
-    SubscriberHasTable,
-    SubscriberIsHub,
-)
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.filters import bind_articles, require_values
 from rowtide.merge.partitions.partition_membership import (
@@ -46,18 +28,11 @@ from rowtide.merge.progress import (
     remove_subscription,
     set_subscription,
 )
+from rowtide.merge.publishing import snapshots
 from rowtide.merge.publishing.prepared import PreparedTable, require_tables_fit
 from rowtide.merge.publishing.publications import forget_publication
 from rowtide.merge.publishing.requests import Existing, ExistingRows, ExistingSubscription, MergeSubscriptionRequest
 from rowtide.merge.publishing.schema_changes import notice, read_version
-from rowtide.merge.publishing.snapshots import (
-    SnapshotProgress,
-    SubscriberSnapshot,
-    copying,
-    fill,
-    refill,
-    store_memberships,
-)
 from rowtide.merge.session.exchange import Attempt
 from rowtide.merge.session.identity_ranges import forget_ranges, give_ranges, require_fit
 from rowtide.merge.session.pairing import Pairing, has_met, require_original
@@ -78,21 +53,24 @@ def add_subscription(
     `AddressTaken`, `CopiedRowRefused`, and of existing tables `NodeRestored`, `TablesUnfit`, `RowguidUnfit`.
     """
     existing = request if isinstance(request, ExistingSubscription) else None
-    publication = replace(get_publication(hub.connection, request.publication), run_as=request.run_as)
+    publication = replace(catalogue.get_publication(hub.connection, request.publication), run_as=request.run_as)
     notice(hub, publication)
     subscriber.tables.prepare()
     _require_new(hub, subscriber, publication, request.subscriber)
-    articles, schema = list_articles(hub.connection, publication.pubid), read_version(hub.connection, publication)
+    articles, schema = (
+        catalogue.list_articles(hub.connection, publication.pubid),
+        read_version(hub.connection, publication),
+    )
     require_fit(hub, subscriber, publication, articles)
     shared = _find_shared(subscriber, publication, articles)
     prepared = _find_prepared(subscriber, request.subscriber, articles, shared, takes_over=existing is not None)
-    (found,) = hub.read_together(SELECT_HUB_PRIORITY, values={"of_name": request.publication})
-    hub_priority = hub_priority_of(found)
+    (found,) = hub.read_together(catalogue.SELECT_HUB_PRIORITY, values={"of_name": request.publication})
+    hub_priority = catalogue.hub_priority_of(found)
     if request.subscriber_type is SubscriberType.SERVER and not 0 <= request.priority < hub_priority:
-        raise PriorityRefused(request.subscriber, request.priority, request.publication, hub_priority)
+        raise errors.PriorityRefused(request.subscriber, request.priority, request.publication, hub_priority)
     chosen = choose_partition(publication, articles, request.chosen_partition)
     subscriber.tables.require_owners([*shared, *prepared], request.run_as)
-    nickname = read_nickname(subscriber.connection)
+    nickname = catalogue.read_nickname(subscriber.connection)
     subscription = Subscription(
         subid=str(uuid4()),
         pubid=publication.pubid,
@@ -106,16 +84,18 @@ def add_subscription(
         schema_guid=schema.guid,
     )
     with hub.transaction():
+        # Without a generation that was sent it counts as begun: a call that is interrupted from here on is repeated,
+        # and replaces it.
         begin_subscription(hub, publication, articles, subscription)
-    with copying(subscriber):
+    with snapshots.copying(subscriber):
         with hub.changes.enumerating() as enumeration:
             filters = bind_articles(articles, chosen)
-            snapshot = SubscriberSnapshot(
+            snapshot = snapshots.SubscriberSnapshot(
                 enumeration, articles, filters, shared, request.subscriber_type, hub_priority, prepared
             )
             generation, members = enumeration.generation, snapshot.members()
             at_subscriber = replace(subscription, nickname=publication.publisher, received=generation)
-            omissions = fill(hub, subscriber, publication, snapshot, request.on_progress)
+            omissions = snapshots.fill(hub, subscriber, publication, snapshot, request.on_progress)
             put_subscription(subscriber.connection, at_subscriber)
             for article in shared:
                 _complete(subscriber, at_subscriber, snapshot, article)
@@ -125,8 +105,9 @@ def add_subscription(
             for table in tables if existing is not None and existing.existing is Existing.KEEP else ():
                 # Its versions of rows outside of the partition are to be uploaded, too.
                 members.setdefault(table.article, []).extend((rowguid, None) for rowguid in table.outside)
-        store_memberships(hub, nickname, members, generation)
+        snapshots.store_memberships(hub, nickname, members, generation)
     with hub.transaction():
+        # Once the subscriber has committed everything up to this generation.
         set_subscription(hub.connection, subscription.subid, sentgen=generation)
     give_ranges(hub, subscriber, publication, articles, subscription)
     for omission in omissions:
@@ -146,16 +127,18 @@ def compare_existing(
     `SubscriberHasTable`, `TablesUnfit`,
     `RowguidUnfit`, `PartitionValueMissing`.
     """
-    publication = get_publication(hub.connection, publication_name)
+    publication = catalogue.get_publication(hub.connection, publication_name)
     subscriber.tables.prepare()
     _require_new(hub, subscriber, publication, subscriber_name)
-    articles = list_articles(hub.connection, publication.pubid)
+    articles = catalogue.list_articles(hub.connection, publication.pubid)
     shared = _find_shared(subscriber, publication, articles)
     prepared = _find_prepared(subscriber, subscriber_name, articles, shared, takes_over=True)
     chosen = choose_partition(publication, articles, partition or Partition())
     found: list[ExistingRows] = []
     with suppress(_Compared), hub.changes.enumerating() as enumeration, subscriber.transaction():
-        snapshot = SubscriberSnapshot(enumeration, articles, bind_articles(articles, chosen), shared, prepared=prepared)
+        snapshot = snapshots.SubscriberSnapshot(
+            enumeration, articles, bind_articles(articles, chosen), shared, prepared=prepared
+        )
         found += [table.counts for table in _adopt(subscriber, snapshot)]
         raise _Compared
     return found
@@ -170,32 +153,32 @@ def _require_new(hub: Node, subscriber: Node, publication: Publication, subscrib
 
     Raises `MergeSubscriptionExists`; `SubscriberIsHub` for the hub; `NodeRestored` for a copy of a subscriber.
     """
-    own = find_publication(subscriber.connection, publication.name)
+    own = catalogue.find_publication(subscriber.connection, publication.name)
     if own is None:
         return
     subids = {each.subid for each in list_subscriptions(subscriber.connection, own.pubid)}
     known = list_subscriptions(hub.connection, publication.pubid)
-    if read_nickname(subscriber.connection) == publication.publisher:
-        raise SubscriberIsHub(subscriber_name, publication.name)
+    if catalogue.read_nickname(subscriber.connection) == publication.publisher:
+        raise errors.SubscriberIsHub(subscriber_name, publication.name)
     if any(each.subid in subids and each.subscriber != subscriber_name for each in known):
         raise NodeRestored(subscriber_name)
-    raise MergeSubscriptionExists(subscriber_name, publication.name)
+    raise errors.MergeSubscriptionExists(subscriber_name, publication.name)
 
 
 def _find_prepared(
     subscriber: Node, subscriber_name: str, articles: Sequence[Article], shared: Sequence[Article], *, takes_over: bool
 ) -> Sequence[Article]:
     """Return the articles whose tables a program has made. Raises `SubscriberHasTable`, `TablesUnfit`."""
-    merged = {article.nickname for article in list_merged(subscriber.connection)}
+    merged = {article.nickname for article in catalogue.list_merged(subscriber.connection)}
     present = [article for article in articles if article not in shared and subscriber.tables.is_there(article)]
     for article in present:
         if not takes_over or article.nickname in merged:
-            raise SubscriberHasTable(article.qualified_name)
+            raise errors.SubscriberHasTable(article.qualified_name)
     require_tables_fit(subscriber, subscriber_name, present)
     return present
 
 
-def _adopt(subscriber: Node, snapshot: SubscriberSnapshot) -> Sequence[PreparedTable]:
+def _adopt(subscriber: Node, snapshot: snapshots.SubscriberSnapshot) -> Sequence[PreparedTable]:
     tables = [PreparedTable(subscriber, snapshot, article) for article in snapshot.prepared]
     for table in tables:
         table.adopt()
@@ -205,6 +188,7 @@ def _adopt(subscriber: Node, snapshot: SubscriberSnapshot) -> Sequence[PreparedT
 def _take_over(tables: Sequence[PreparedTable], publication: Publication, request: ExistingSubscription) -> None:
     for table in tables:
         table.track(publication)
+    # Rows that refer to others are deleted before these.
     for table in reversed(tables):
         table.delete(request.existing, publication.publisher)
     for table in tables:
@@ -218,9 +202,9 @@ def _find_shared(subscriber: Node, publication: Publication, articles: Sequence[
     """
     known = {
         article.nickname: article
-        for other in list_publications(subscriber.connection)
+        for other in catalogue.list_publications(subscriber.connection)
         if other.publisher == publication.publisher
-        for article in list_articles(subscriber.connection, other.pubid)
+        for article in catalogue.list_articles(subscriber.connection, other.pubid)
     }
     return [
         article
@@ -229,7 +213,9 @@ def _find_shared(subscriber: Node, publication: Publication, articles: Sequence[
     ]
 
 
-def _complete(subscriber: Node, subscription: Subscription, snapshot: SubscriberSnapshot, article: Article) -> None:
+def _complete(
+    subscriber: Node, subscription: Subscription, snapshot: snapshots.SubscriberSnapshot, article: Article
+) -> None:
     """Bring a shared table to the snapshot's state, in the caller's transaction; the subscriber's own changes stay.
 
     Raises `RowsRefused`.
@@ -256,7 +242,7 @@ def reinitialize(
     pairing: Pairing,
     *,
     is_uploaded: bool = False,
-    on_progress: SnapshotProgress = lambda _article, _rows: None,
+    on_progress: snapshots.SnapshotProgress = lambda _article, _rows: None,
 ) -> None:
     """Copy a subscriber's tables again; its own changes are lost (SQL Server: sp_reinitmergesubscription).
 
@@ -281,14 +267,15 @@ def reinitialize(
         "settledgen": 0,
         "waitinggen": None,
     }
-    with copying(subscriber):
+    with snapshots.copying(subscriber):
         if is_uploaded and subscriber.rebuilt.is_logged():
             raise NodeBusy(pairing.at_hub.subscriber, "rows were changed after the upload")
-        if not has_met(read_nickname(subscriber.connection), pairing):
-            renew_nickname(subscriber.connection)
-        nickname = read_nickname(subscriber.connection)
+        # Versions that it made under the old nickname may be known elsewhere with other contents.
+        if not has_met(catalogue.read_nickname(subscriber.connection), pairing):
+            catalogue.renew_nickname(subscriber.connection)
+        nickname = catalogue.read_nickname(subscriber.connection)
         with hub.changes.enumerating() as enumeration:
-            snapshot = SubscriberSnapshot(
+            snapshot = snapshots.SubscriberSnapshot(
                 enumeration,
                 pairing.articles,
                 pairing.filters,
@@ -296,12 +283,12 @@ def reinitialize(
                 hub_priority=pairing.hub_priority,
             )
             generation, members = enumeration.generation, snapshot.members()
-            refill(subscriber, pairing.publication.pubid, pairing.hub, snapshot, on_progress)
-        store_memberships(hub, nickname, members, generation)
+            snapshots.refill(subscriber, pairing.publication.pubid, pairing.hub, snapshot, on_progress)
+        snapshots.store_memberships(hub, nickname, members, generation)
         _lose_subscriptions(subscriber, pairing.articles)
         remove_retries_of(subscriber.connection, pairing.hub)
         remove_retries_of(subscriber.connection, nickname)
-        set_publisher(subscriber.connection, pairing.publication.pubid, pairing.hub)
+        catalogue.set_publisher(subscriber.connection, pairing.publication.pubid, pairing.hub)
         set_subscription(subscriber.connection, subid, replnickname=pairing.hub, sentgen=0, recgen=generation, **begun)
     with hub.transaction():
         remove_retries_of(hub.connection, pairing.at_hub.nickname)
@@ -331,9 +318,9 @@ def _lose_subscriptions(hub: Node, lost: Sequence[Article]) -> None:
 
     They are those of this node's own publications.
     """
-    own, nicknames = read_nickname(hub.connection), {article.nickname for article in lost}
-    for publication in list_publications(hub.connection):
-        listed = {each.nickname for each in list_articles(hub.connection, publication.pubid)}
+    own, nicknames = catalogue.read_nickname(hub.connection), {article.nickname for article in lost}
+    for publication in catalogue.list_publications(hub.connection):
+        listed = {each.nickname for each in catalogue.list_articles(hub.connection, publication.pubid)}
         for subscription in list_subscriptions(hub.connection, publication.pubid):
             if publication.publisher == own and listed & nicknames:
                 mark = secrets.token_hex(16)
@@ -349,16 +336,16 @@ def drop_subscription(
     database also had, because it was moved or is a copy. Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`;
     and `NodeCopied`, `NodeRestored`, because a copy of the hub must not end the original's subscription.
     """
-    publication = get_publication(hub.connection, publication_name)
+    publication = catalogue.get_publication(hub.connection, publication_name)
     if subscriber is not None:
         require_original(hub, is_sure=False)
     known = list_subscriptions(hub.connection, publication.pubid)
     found = [one for one in known if one.subscriber == subscriber_name]
     own, kept = None, set[str]()
     if subscriber is not None and subscriber.tables.is_prepared():
-        own = find_publication(subscriber.connection, publication_name)
+        own = catalogue.find_publication(subscriber.connection, publication_name)
     if not found and own is None:
-        raise MergeSubscriptionUnknown(subscriber_name, publication_name)
+        raise errors.MergeSubscriptionUnknown(subscriber_name, publication_name)
     if subscriber is not None and own is not None:
         at_subscriber = list_subscriptions(subscriber.connection, own.pubid)
         _require_parted_alike(hub, subscriber, publication, found, at_subscriber)
@@ -373,7 +360,7 @@ def drop_subscription(
             remove_subscription(hub.connection, one.subid)
             forget_ranges(hub.connection, one.subid)
             remove_retries_of(hub.connection, one.nickname)
-            remove_all_members(hub.connection, one.nickname, list_articles(hub.connection, publication.pubid))
+            remove_all_members(hub.connection, one.nickname, catalogue.list_articles(hub.connection, publication.pubid))
         drop_unused_partitions(hub.connection, publication.pubid)
     return [one for one in known if one.subid in kept]
 
@@ -386,7 +373,7 @@ def _require_parted_alike(
     at_subscriber: Sequence[Subscription],
 ) -> None:
     """Raise `NodeRestored` if both ends have the subscription and their marks do not match."""
-    ours, theirs = read_nickname(hub.connection), read_nickname(subscriber.connection)
+    ours, theirs = catalogue.read_nickname(hub.connection), catalogue.read_nickname(subscriber.connection)
     ends = {one.subid: one for one in at_subscriber}
     for one in at_hub:
         if one.subid in ends and not has_met(theirs, Pairing(publication, (), one, ends[one.subid], ours)):
@@ -411,7 +398,7 @@ def begin_subscription(
         is_same = begun.nickname == subscription.nickname
         if begun.subscriber == subscription.subscriber and begun.sent and not is_same:
             last = f"at {begun.last_sync:%Y-%m-%d %H:%M:%S}Z" if begun.last_sync else "never"
-            raise AddressTaken(begun.subscriber, publication.name, last)
+            raise errors.AddressTaken(begun.subscriber, publication.name, last)
         if begun.subscriber == subscription.subscriber or is_same:
             remove_subscription(hub.connection, begun.subid)
     number = None

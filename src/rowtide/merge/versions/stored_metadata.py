@@ -169,7 +169,7 @@ def add_up(bases: str, lineage: Lineage, sender: int, sent: str | None, known: s
     return format(total, "f") if total.is_finite() else None
 
 
-# Read stored metadata of rows: every length and every number is checked. Pure. Whoever holds a device can write
+# Read stored metadata of rows: every length and every number is checked. Pure. The owner of a device can write
 # anything into its file. What is read of it is parsed here and in `comparison`, and nowhere else; what is wrong
 # raises `Malformed`, and the reader, who knows the row, says which one it is.
 

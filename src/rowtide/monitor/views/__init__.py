@@ -15,28 +15,37 @@ from rowtide.monitor.views.capture import (
     GapView,
     InstanceView,
     IntervalView,
+    LogView,
+    PlaceView,
     SchemaChangeView,
+    SlotView,
     TargetView,
 )
-from rowtide.monitor.views.database import DatabaseView, JobRunView, TrackedView, make_view
-from rowtide.monitor.views.errors import ErrorView, count_numbers
-from rowtide.monitor.views.judgements import MERGE_STATES, CheckView, Judgement, worst_of
-from rowtide.monitor.views.log import LogView, PlaceView, SlotView
-from rowtide.monitor.views.merge import MergeSubscriptionView, MergeView, count_states, list_worst
-from rowtide.monitor.views.overview import (
+from rowtide.monitor.views.database import (
     DatabaseSummary,
+    DatabaseView,
+    ErrorView,
+    JobRunView,
     Overview,
     StateChange,
+    TrackedView,
+    count_numbers,
     find_changes,
     make_overview,
+    make_view,
     summarize,
 )
-from rowtide.monitor.views.replication import (
+from rowtide.monitor.views.judgements import MERGE_STATES, CheckView, Judgement, worst_of
+from rowtide.monitor.views.subscriptions import (
     SUBSCRIPTION_STATES,
+    MergeSubscriptionView,
+    MergeView,
     MonitorState,
     PublicationView,
     Quality,
     SubscriptionView,
+    count_states,
+    list_worst,
 )
 from rowtide.monitor.views.way import Hop, HopKind
 

@@ -1,47 +1,100 @@
-"""How a database stands, as pages and metrics show it: made of one snapshot. Pure.
+"""How a database stands, as pages and metrics show it: made of one snapshot; and all databases in an overview. Pure.
 
 What could not be read is None or missing, never 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from rowtide.agents.runs import RunOutcome
 from rowtide.cdc.jobs.administration import AGENT
 from rowtide.core.values import frozen
+from rowtide.diagnosis import State
 from rowtide.diagnosis.merge import MergeFacts
 from rowtide.diagnosis.postgres.reading import LogFacts, PostgresWorkFacts
 from rowtide.diagnosis.postgres.tracking_facts import TrackingFacts
 from rowtide.diagnosis.result import Unread
 from rowtide.diagnosis.tracked_tables import TrackedFacts
 from rowtide.monitor.labels import number_of, without_users
-from rowtide.monitor.snapshot import PolledFigures, PolledSnapshot
+from rowtide.monitor.snapshot import PolledFigures, PolledSnapshot, known_of
 from rowtide.monitor.views.capture import (
     CaptureView,
     ConsumerView,
+    LogView,
+    PlaceView,
     TargetView,
     view_capture,
     view_consumers,
+    view_log,
+    view_places,
     view_targets,
 )
-from rowtide.monitor.views.errors import ErrorView, view_errors
-from rowtide.monitor.views.judgements import CheckView, Judgement, judge, list_checks
-from rowtide.monitor.views.log import LogView, PlaceView, view_log, view_places
-from rowtide.monitor.views.merge import MergeView, view_merges
-from rowtide.monitor.views.replication import (
+from rowtide.monitor.views.judgements import WORST_FIRST, CheckView, Judgement, judge, list_checks, worst_of
+from rowtide.monitor.views.subscriptions import (
+    MergeView,
     PublicationView,
     SubscriptionView,
     group_publications,
+    view_merges,
     view_subscriptions,
 )
-from rowtide.monitor.views.way import Hop, find_way
+from rowtide.monitor.views.way import Hop, HopKind, find_way
 from rowtide.replication.status import DeliveryStatus
 
+KEPT = timedelta(hours=48)
+
+
+@frozen
+class ErrorView:
+    """An error that an agent recorded: `source` is the agent (capture, a job's name, log reader, or distribution).
+
+    `number` is as in docs/reference/errors.md, else the class of an error that has none. Of distribution also the
+    subscription is known.
+    """
+
+    at: datetime
+    source: str
+    number: str
+    publication: str | None = None
+    subscriber: str | None = None
+
+
+def view_errors(figures: PolledFigures, now: datetime) -> tuple[ErrorView, ...]:
+    """Return the errors, newest first."""
+    found = (error for error in _list(figures) if error.at >= now - KEPT)
+    return tuple(sorted(found, key=lambda error: error.at, reverse=True))
+
+
+def count_numbers(errors: Iterable[ErrorView]) -> tuple[tuple[str, int], ...]:
+    """Return how often each number was recorded, the most frequent first."""
+    return tuple(Counter(error.number for error in errors).most_common())
+
+
+def _list(figures: PolledFigures) -> Iterator[ErrorView]:
+    for scan in known_of(figures.scan_errors):
+        if scan.at is not None:
+            yield ErrorView(scan.at, "capture", _with_prefix(scan.code))
+    for run in known_of(figures.runs):
+        at = run.ended_at or run.started_at
+        if run.outcome in (RunOutcome.FAILED, RunOutcome.LOST) and at is not None:
+            yield ErrorView(at, run.job, number_of(run.message or "") or run.outcome.value)
+    for one in known_of(figures.delivery_errors):
+        if one.at is not None:
+            source = "log reader" if one.publication is None else "distribution"
+            subscriber = without_users(one.subscriber) if one.subscriber is not None else None
+            yield ErrorView(one.at, source, _with_prefix(one.code), one.publication, subscriber)
+
+
+def _with_prefix(code: str) -> str:
+    return f"RT-{code}" if code.isdigit() else code
+
+
 _LEAST_SKEW_S = 1.0
-"""Clocks that differ by less are not told apart from a poll that took its time."""
+"""Clocks that differ by less are not distinguished from a poll that took its time."""
 
 
 @frozen
@@ -216,3 +269,98 @@ def _find_skew(snapshot: PolledSnapshot, log: LogFacts | None) -> float | None:
     ahead_s = (log.reading.status.now - snapshot.at).total_seconds()
     skew_s = ahead_s if ahead_s < 0 else max(ahead_s - snapshot.duration_s, 0.0)
     return skew_s if abs(skew_s) >= _LEAST_SKEW_S else None
+
+
+@frozen
+class StateChange:
+    """A subject whose state another poll found to be another; None: there was no such subject, or is none any more."""
+
+    at: datetime
+    database: str
+    area: str
+    subject: str
+    before: State | None
+    after: State | None
+    message: str
+
+
+@frozen
+class DatabaseSummary:
+    """A database in the overview; `state` is its worst, `worst` are the subjects that are not healthy, worst first.
+
+    `counts` says how many subjects are in each state, `areas` the worst state of each area.
+    """
+
+    name: str
+    state: State
+    is_up: bool
+    polled_at: datetime
+    unknown_since: datetime | None
+    reason: str | None
+    counts: Mapping[State, int]
+    areas: Mapping[str, State]
+    worst: tuple[Judgement, ...]
+    slowest_s: float | None
+    """The longest lag on the way of its changes, devices aside."""
+
+
+@frozen
+class Overview:
+    """All databases, the worst first; `totals` counts databases by their states, `changes` are newest first."""
+
+    databases: tuple[DatabaseSummary, ...]
+    totals: Mapping[State, int]
+    changes: tuple[StateChange, ...]
+
+
+def make_overview(views: Iterable[DatabaseView], changes: Iterable[StateChange] = ()) -> Overview:
+    """Return the overview of what the last poll of each database has found."""
+    summaries = sorted(map(summarize, views), key=lambda one: (WORST_FIRST.index(one.state), one.name))
+    counted = Counter(one.state for one in summaries)
+    return Overview(
+        tuple(summaries),
+        {state: counted[state] for state in State},
+        tuple(sorted(changes, key=lambda change: change.at, reverse=True)),
+    )
+
+
+def summarize(view: DatabaseView) -> DatabaseSummary:
+    """Return a database as the overview shows it."""
+    counted = Counter(one.state for one in view.judgements)
+    by_area: dict[str, list[Judgement]] = {}
+    for one in view.judgements:
+        by_area.setdefault(one.area, []).append(one)
+    lags = [hop.lag_s for hop in view.way if hop.lag_s is not None and hop.kind is not HopKind.DEVICES]
+    unhealthy = [one for one in view.judgements if one.state is not State.HEALTHY]
+    return DatabaseSummary(
+        name=view.name,
+        state=worst_of(view.judgements),
+        is_up=view.is_up,
+        polled_at=view.polled_at,
+        unknown_since=view.unknown_since,
+        reason=view.reason,
+        counts={state: counted[state] for state in State},
+        areas={area: worst_of(judged) for area, judged in by_area.items()},
+        worst=tuple(sorted(unhealthy, key=lambda one: WORST_FIRST.index(one.state))),
+        slowest_s=max(lags, default=None),
+    )
+
+
+def find_changes(before: DatabaseView, after: DatabaseView) -> Iterator[StateChange]:
+    """Yield the subjects whose states differ between two polls of a database.
+
+    Where one of them could not read the database, that alone has changed: of its subjects nothing is known.
+    """
+    if not (before.is_up and after.is_up):
+        if before.is_up != after.is_up:
+            was, now = (State.HEALTHY, State.FAILING) if before.is_up else (State.FAILING, State.HEALTHY)
+            message = after.reason or "it can be read again"
+            yield StateChange(after.polled_at, after.name, "database", "database", was, now, message)
+        return
+    known = {(one.area, one.subject): one for one in before.judgements}
+    found = {(one.area, one.subject): one for one in after.judgements}
+    for key, one in {**known, **found}.items():
+        old = known[key].state if key in known else None
+        new = found[key].state if key in found else None
+        if old is not new:
+            yield StateChange(after.polled_at, after.name, one.area, one.subject, old, new, one.message)

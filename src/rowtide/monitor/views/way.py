@@ -8,11 +8,9 @@ from enum import StrEnum
 from rowtide.core.values import frozen
 from rowtide.diagnosis import Area, State
 from rowtide.monitor.series import GaugeSeries
-from rowtide.monitor.views.capture import CaptureView, TargetView
+from rowtide.monitor.views.capture import CaptureView, LogView, TargetView
 from rowtide.monitor.views.judgements import Judgement, worst_of
-from rowtide.monitor.views.log import LogView
-from rowtide.monitor.views.merge import MergeView, count_states
-from rowtide.monitor.views.replication import SubscriptionView
+from rowtide.monitor.views.subscriptions import MergeView, SubscriptionView, count_states
 
 
 class HopKind(StrEnum):
@@ -57,7 +55,7 @@ def find_way(
     subscriptions: Iterable[SubscriptionView],
     merges: Iterable[MergeView],
 ) -> tuple[Hop, ...]:
-    """Return the stations of a database, as far as it has them."""
+    """Return the stations that a database has."""
     judged = tuple(judgements)
     hops: list[Hop] = []
     if log is not None:

@@ -33,16 +33,15 @@ from rowtide.actions.entries import (
     normalize_id,
 )
 from rowtide.actions.errors import ActionIdInvalid, ActionIdTaken, ActionIncomplete, ActionUnknown
-from rowtide.actions.handle import Actions, parse_kind
+from rowtide.actions.performing import Actions, parse_kind
 from rowtide.core.errors import Denied, Invalid, NotFound, RowtideError
 from rowtide.core.values import frozen
 from rowtide.events.catalogue import ActionEnded
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.monitor.labels import without_row_values, without_users
 from rowtide.monitor.web.api import to_json
 from rowtide.monitor.web.database_pages import Render
-from rowtide.monitor.web.forms import CSRF, FormProofs, is_own_site, read_body, read_form
-from rowtide.monitor.web.guard import viewer_of
+from rowtide.monitor.web.guard import CSRF, FormProofs, is_own_site, read_body, read_form, viewer_of
 from rowtide.monitor.web.listing import list_rows
 from rowtide.monitor.web.offered import OFFERED, accepted, command_of, kind_of
 from rowtide.monitor.web.operating import Operating, find_subscriber
@@ -80,7 +79,7 @@ class _Doing:
         self._thread.start()
 
     def wait(self) -> None:
-        """Wait for the end, as long as a request may take."""
+        """Wait for the end, up to the timeout of a request."""
         self._thread.join(_PATIENCE_S)
 
     @property

@@ -133,7 +133,7 @@ class Wanted:
 
 
 class ConflictPages:
-    """Makes the pages of conflicts: of databases whose rows operators may read, for whoever looks."""
+    """Makes the pages of conflicts: of databases whose rows operators may read, for every viewer."""
 
     def __init__(
         self,

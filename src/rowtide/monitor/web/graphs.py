@@ -19,14 +19,14 @@ from rowtide.diagnosis import State
 from rowtide.monitor.series import Point
 from rowtide.monitor.views import DatabaseView
 from rowtide.monitor.views.judgements import WORST_FIRST
-from rowtide.monitor.web.states import severity
+from rowtide.monitor.web.charts import severity
 
 _MOST_BESIDE = 6
-"""So many subscribers of a publication are drawn one by one; the healthy rest is one node."""
+"""The limit of subscribers of a publication that are drawn one by one; the healthy rest is one node."""
 _WIDTH, _HEIGHT, _ROW, _COLUMN = 180, 32, 42, 290
 _MARGIN = 8
 _LETTERS = 20
-"""So many letters of usual width fit into a node."""
+"""The number of letters of usual width that fit into a node."""
 _WIDE, _NARROW = frozenset("mwMW@%—…"), frozenset(" !'(),./:;I[\\]fijlrt|")
 _MONITORED, _PUBLICATION, _SUBSCRIBER = "known", "publication", "subscriber"
 CELLS = 48
@@ -212,7 +212,7 @@ def _link(deliveries: Sequence[DeliveryPath]) -> Mapping[tuple[_Key, _Key], tupl
 
 
 def _find_depths(deliveries: Sequence[DeliveryPath]) -> Mapping[_Key, int]:
-    """Return the column of each node: right of all before it, as far as there is no ring."""
+    """Return the column of each node: right of all before it, where there is no ring."""
     depths: dict[_Key, int] = {}
     for one in deliveries:
         source, publication, target = _keys(one)

@@ -1,18 +1,23 @@
-"""The gate before all pages: the Host header, who asks, and the headers that each answer has."""
+"""What a request has to pass: the Host header, who asks, and that a page of this monitor made a form."""
 
 from __future__ import annotations
 
-from urllib.parse import quote
+import hmac
+import secrets
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs, quote, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rowtide.core.errors import RowtideError
 from rowtide.events.catalogue import TokensNotRead
-from rowtide.events.emission import emit
-from rowtide.monitor.web.access import SECURITY_HEADERS, Access, Viewer
+from rowtide.events.event import emit
+from rowtide.monitor.web.access import COOKIE, SECURITY_HEADERS, Access, Viewer
 
 SIGN_IN = "/sign-in"
 _WITHOUT_VIEWER = frozenset({SIGN_IN, "/healthz"})
@@ -86,3 +91,59 @@ def _ask_who(request: Request) -> Response:
         path = request.scope["raw_path"].decode("ascii") + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse(f"{SIGN_IN}?next={quote(path)}", status_code=303)
     return PlainTextResponse("no token\n", status_code=401, headers={"WWW-Authenticate": "Bearer"})
+
+
+CSRF = "csrf"
+_MOST_BYTES = 16384
+_OWN_SITES = ("same-origin", "none")
+
+
+class FormProofs:
+    """Tokens of forms, each of one session of one viewer; they end with the process."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+
+    def make(self, request: Request) -> str:
+        """Return the token of the forms that a page has."""
+        viewer = viewer_of(request)
+        who = f"{viewer.name if viewer is not None else None}\0{_session_of(request)}"
+        return hmac.digest(self._key, who.encode(), "sha256").hex()
+
+    def is_made_here(self, request: Request, form: Mapping[str, str]) -> bool:
+        """Return whether a page of this monitor, in the same session, made a form."""
+        is_made = hmac.compare_digest(form.get(CSRF, "").encode(), self.make(request).encode())
+        return is_made and is_own_site(request)
+
+
+def is_own_site(request: Request) -> bool:
+    """Return whether the browser says that a page of this monitor sends the request, or does not say."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site in _OWN_SITES
+    origin = request.headers.get("origin")
+    return origin is None or urlsplit(origin).netloc == request.headers.get("host", "")
+
+
+async def read_body(request: Request) -> bytes:
+    """Return a small body. Raises `HTTPException` of a longer one."""
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > _MOST_BYTES:
+            raise HTTPException(413)
+    return body
+
+
+async def read_form(request: Request) -> Mapping[str, str]:
+    """Return the fields of a small form. Raises `HTTPException` of a longer one."""
+    body = (await read_body(request)).decode("utf-8", "replace")
+    return {name: values[-1] for name, values in parse_qs(body).items()}
+
+
+def _session_of(request: Request) -> str:
+    try:
+        cookie = SimpleCookie(request.headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return ""
+    return cookie.value if cookie is not None else ""

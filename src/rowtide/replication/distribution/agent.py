@@ -25,48 +25,14 @@ from rowtide.log.store.state import LogGap, ManifestState, bounded_end, next_gap
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropped, Followed, GeneratedAltered
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.distribution.alterations import (
-    AlterationLookups,
-    AlteringTransaction,
-    CopyNeeded,
-    find_altering,
-)
+from rowtide.replication.distribution import delivery_interface, log_events, watchers
+from rowtide.replication.distribution.calls import from_log
 from rowtide.replication.distribution.calls.ordered import ONE_BY_ONE, BatchLimits, Cutter, OrderedCalls, ProcedureCall
-from rowtide.replication.distribution.calls_from_log import (
-    LogCalls,
-    Stage,
-    find_row_numbers,
-    find_versions,
-    microseconds,
-)
-from rowtide.replication.distribution.delivery_interface import (
-    AlterationRefused,
-    BatchUndone,
-    CallNotStorable,
-    Delivery,
-    JoiningArticle,
-    JoiningMoved,
-)
 from rowtide.replication.distribution.early_delivery import EarlyDelivery
-from rowtide.replication.distribution.log_events import find_dropped, find_gap, find_token
 from rowtide.replication.distribution.reader_entry import ReaderEntry, require_intact, require_same_history
-from rowtide.replication.distribution.watchers import (
-    BatchCounts,
-    DeliveryContext,
-    DeliveryReport,
-    DroppedTable,
-    SkippedCommand,
-)
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.distributor.tracers import record_arrival
-from rowtide.replication.errors.delivery import (
-    ArticleEnded,
-    ArticleSuspended,
-    ChangesLost,
-    SchemaChanged,
-    SubscriberAhead,
-    SubscriptionDeactivated,
-)
+from rowtide.replication.errors import delivery as errors
 from rowtide.replication.errors.publishing import ChangeRefused
 from rowtide.replication.snapshot.agent import DeliveryStart
 
@@ -83,11 +49,11 @@ class DistributionAgent:
 
     def __init__(
         self,
-        context: DeliveryContext,
+        context: watchers.DeliveryContext,
         subscription: Subscription,
         articles: Sequence[Article],
         manifest: Manifest,
-        delivery: Delivery,
+        delivery: delivery_interface.Delivery,
         hand_over: DeliveryStart | None = None,
         complete: CompleteChange = lambda followed, _lsn: followed,
     ) -> None:
@@ -142,8 +108,8 @@ class DistributionAgent:
 
     def record_position(self) -> None:
         """Let the subscriber record the position, even if nothing was delivered since its last batch."""
-        # Ranges without a change for this subscription move the position in memory alone. Whoever verifies that all is
-        # delivered reads it at the subscriber.
+        # Ranges without a change for this subscription move the position in memory alone. Programs that verify that
+        # all is delivered read it at the subscriber.
         if self._delivery.progress.position < self._position:
             self._early.undo()
             self._delivery.begin(one_by_one=True)
@@ -155,13 +121,13 @@ class DistributionAgent:
         self._delivery.begin(one_by_one=True)
         try:
             self._delivery.alter(followed)
-        except AlterationRefused as error:
+        except delivery_interface.AlterationRefused as error:
             article = followed.article
             raise ChangeRefused(article.qualified_name, error.reason) from error
         self._delivery.end(self._position)
         self._has_altered = True
 
-    def attach(self, joining: JoiningArticle, held_by: Subscription) -> bool:
+    def attach(self, joining: delivery_interface.JoiningArticle, held_by: Subscription) -> bool:
         """Deliver what a joining article lacks up to this position, atomically with making it one of these.
 
         `held_by` is its subscription so far. Returns false if that has to deliver more before: the article was altered,
@@ -171,7 +137,10 @@ class DistributionAgent:
         end = self._position
         # An alteration or a gap in the range has a place of its own among the rows. The joining article's own agent
         # knows how to pass it, and attaches afterwards.
-        is_plain = find_altering(state, (article,), since, end) is None and find_gap(state, since, end) is None
+        is_plain = (
+            log_events.find_altering(state, (article,), since, end) is None
+            and log_events.find_gap(state, since, end) is None
+        )
         if self._hand_over is not None or since.epoch != end.epoch or not is_plain:
             return False
         # Recorded before the article becomes one of these. After a crash in between, the record is found again and not
@@ -183,15 +152,15 @@ class DistributionAgent:
         while True:
             try:
                 self._deliver_joining(self._manifest.state, joining)
-            except CallNotStorable as found:
+            except delivery_interface.CallNotStorable as found:
                 self._suspend(found.call, found.reason)
-            except JoiningMoved:
+            except delivery_interface.JoiningMoved:
                 return False
             else:
                 return True
 
-    def _deliver_joining(self, state: ManifestState, joining: JoiningArticle) -> None:
-        versions, calls = find_versions(state, (joining.article,)), self._open_calls()
+    def _deliver_joining(self, state: ManifestState, joining: delivery_interface.JoiningArticle) -> None:
+        versions, calls = from_log.find_versions(state, (joining.article,)), self._open_calls()
         self._early.undo()
         self._delivery.begin(one_by_one=True)
         for found in calls.read(joining.since, self._position, versions, self._delivery.flush):
@@ -232,13 +201,13 @@ class DistributionAgent:
             return True
         # Bounded: the segments that a step has planned with are merged and deleted after a while.
         end = self._bound(min(bounded_end(state, self._position, _MAX_STEP_ROWS), last))
-        lost = find_gap(state, self._position, end)
+        lost = log_events.find_gap(state, self._position, end)
         end = lost.after if lost is not None else end
         # Whichever comes first ends this step's range: a gap, an alteration, or a token. The later ones are found again
         # by the next step, from the position that this one reaches.
-        altering = find_altering(state, self._articles, self._position, end)
+        altering = log_events.find_altering(state, self._articles, self._position, end)
         end, lost = (Position(altering.value), None) if altering is not None else (end, lost)
-        token = find_token(state, self._subscription.publication, self._position, end)
+        token = log_events.find_token(state, self._subscription.publication, self._position, end)
         if token is not None:
             # A token measures the delivery of what was committed before it: the rest waits for the next step.
             end, lost, altering = Position(token.commit_lsn.value + 1), None, None
@@ -246,16 +215,16 @@ class DistributionAgent:
         has_delivered = self._deliver(state, end)
         if token is not None:
             self._pass_on(token, end, has_delivered=has_delivered)
-        for dropped in find_dropped(state, self._articles, begin, end):
+        for dropped in log_events.find_dropped(state, self._articles, begin, end):
             self._report_dropped(dropped)
         # Batches have moved it only up to their last transaction; what follows in the range has no call of this
         # subscription.
         self._position = max(self._position, end)
         has_ended = self._end_hand_over()
         self._advance_now_and_then()
-        # Raised after the range before the gap is committed, so that it is delivered once, whoever handles the gap.
+        # Raised after the range before the gap is committed, so that it is delivered once, however the gap is handled.
         if lost is not None:
-            raise ChangesLost(str(CommitLsn(lost.after.value)), lost.reason)
+            raise errors.ChangesLost(str(CommitLsn(lost.after.value)), lost.reason)
         # After a hand-over everything is opened again, and the next step finds the alteration.
         if altering is not None and not has_ended:
             self._alter(state, altering)
@@ -275,10 +244,10 @@ class DistributionAgent:
         is_bridged = gap is not None and {article.article_id for article in self._articles} <= set(gap.bridged)
         # All articles, or the subscription stops: a table without the reconciled difference would silently lack rows.
         if self._position.epoch != state.epoch and not is_bridged:
-            raise ChangesLost(str(self._position), _RESTARTED)
+            raise errors.ChangesLost(str(self._position), _RESTARTED)
         if gap is not None and self._position > gap.after:
             # The log store was restored before the gap was bridged, which has only what the gap itself changed.
-            raise SubscriberAhead(self._subscription.subscriber, str(self._position), str(gap.after))
+            raise errors.SubscriberAhead(self._subscription.subscriber, str(self._position), str(gap.after))
         return gap
 
     def _cross(self, gap: LogGap) -> None:
@@ -287,7 +256,7 @@ class DistributionAgent:
         Raises `ChangesLost` during a hand-over: it is not known which copied chunks contain what the gap changed.
         """
         if self._hand_over is not None:
-            raise ChangesLost(str(self._position), _RESTARTED)
+            raise errors.ChangesLost(str(self._position), _RESTARTED)
         self._position = gap.before
 
     def _bound(self, end: Position) -> Position:
@@ -328,7 +297,7 @@ class DistributionAgent:
         is_needed = self._subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME and self._hand_over is None
         is_caught_up = self._position == state.position > self._delivery.progress.position
         if is_needed and is_caught_up and state.as_of is not None:
-            self._delivery.begin(one_by_one=True, committed_us=microseconds(state.as_of))
+            self._delivery.begin(one_by_one=True, committed_us=from_log.microseconds(state.as_of))
             self._delivery.end(self._position)
 
     def _advance_now_and_then(self) -> None:
@@ -345,11 +314,11 @@ class DistributionAgent:
             before = self._position
             try:
                 return self._deliver_from(state, end, one_by_one=one_by_one) or has_delivered
-            except BatchUndone:
+            except delivery_interface.BatchUndone:
                 has_delivered |= self._position > before
                 # The server refuses a set without naming the call at fault. Sent again row by row, the error names one.
                 one_by_one = True
-            except CallNotStorable as found:
+            except delivery_interface.CallNotStorable as found:
                 has_delivered |= self._position > before
                 self._suspend(found.call, found.reason)
 
@@ -357,13 +326,13 @@ class DistributionAgent:
         """Record from which transaction on the subscriber lacks an article, before anything later is delivered."""
         lsn, article = CommitLsn(call.lsn), call.article
         if not self._entry.is_registered():
-            raise SubscriptionDeactivated(self._subscription.publication, self._subscription.subscriber)
+            raise errors.SubscriptionDeactivated(self._subscription.publication, self._subscription.subscriber)
         # The manifest first, then the delivery without the article: the other order could lose the record in a crash,
         # and the next agent would deliver later changes to a table that lacks earlier ones.
         failpoint("article_suspension.before")
         self._manifest.append(TransactionOmitted(self._subscription.reader, article.article_id, lsn, reason))
         failpoint("article_suspension.after")
-        self._report_dropped(ArticleSuspended(article.qualified_name, str(lsn), reason))
+        self._report_dropped(errors.ArticleSuspended(article.qualified_name, str(lsn), reason))
 
     def _deliver_from(self, state: ManifestState, end: Position, *, one_by_one: bool) -> bool:
         """Deliver the rest of a range; the first batch row by row if it was rolled back, in smaller ones.
@@ -371,7 +340,7 @@ class DistributionAgent:
         So what precedes a refused command is committed, but for a little.
         """
         log, batch = self._open_calls(), None
-        versions = find_versions(state, self._articles)
+        versions = from_log.find_versions(state, self._articles)
         limits = BatchLimits.of(self._subscription.settings)
         cutter, smaller = Cutter(limits), Cutter(limits.at_most(ONE_BY_ONE))
         for calls in log.read(self._position, end, versions, self._delivery.flush):
@@ -388,7 +357,7 @@ class DistributionAgent:
                     batch, begun = None, start
                 if batch is None:
                     self._delivery.begin(one_by_one=one_by_one, committed_us=log.times.find(lsn))
-                    batch = BatchCounts()
+                    batch = watchers.BatchCounts()
                 batch.count(lsn, stop - start)
             self._run(calls, begun, len(calls))
             del calls  # up to a gigabyte, while the next ones are read
@@ -408,22 +377,22 @@ class DistributionAgent:
         refused: dict[tuple[str, int], str] = {}
         late: set[str] = set()
         while True:
-            transaction = AlteringTransaction.read(
+            transaction = log_events.AlteringTransaction.read(
                 state,
                 self._articles,
                 lsn,
                 replicates_ddl=self._subscription.replicates_ddl,
                 refused=refused,
                 late=late,
-                lookups=AlterationLookups(
+                lookups=log_events.AlterationLookups(
                     self._has_values,
-                    partial(find_row_numbers, self._manifest, lsn),
+                    partial(from_log.find_row_numbers, self._manifest, lsn),
                     partial(require_intact, self._context, self._manifest),
                 ),
             )
             try:
                 self._deliver_altering(state, transaction)
-            except AlterationRefused as error:
+            except delivery_interface.AlterationRefused as error:
                 is_estimated = transaction.is_estimated(error.article)
                 if is_estimated and error.article.article_id not in late:
                     # Perhaps for keys of which the cascades are not delivered at the first possible place.
@@ -433,7 +402,7 @@ class DistributionAgent:
                 if fits_nowhere or not isinstance(error.change, ColumnAdded | ColumnDropped | GeneratedAltered):
                     raise self._explain(error, transaction) from error
                 refused[error.article.article_id, error.change.column.number] = error.reason
-            except CallNotStorable as found:
+            except delivery_interface.CallNotStorable as found:
                 self._suspend(found.call, found.reason)
             else:
                 return
@@ -442,23 +411,27 @@ class DistributionAgent:
         with translated(), self._context.engine.connect() as connection:
             return has_earlier_values(connection, source_id, number)
 
-    def _explain(self, error: AlterationRefused, transaction: AlteringTransaction) -> SchemaChanged | CopyNeeded:
+    def _explain(
+        self, error: delivery_interface.AlterationRefused, transaction: log_events.AlteringTransaction
+    ) -> errors.SchemaChanged | log_events.CopyNeeded:
         """Return what a refused schema change comes to: a copy, unless a procedure of the user's refuses it."""
         table = error.article.qualified_name
-        stop = SchemaChanged(table, str(transaction.lsn), f"the subscriber refuses it: {error.reason}")
+        stop = errors.SchemaChanged(table, str(transaction.lsn), f"the subscriber refuses it: {error.reason}")
         before = {article.article_id: article for article in transaction.before}
-        return stop if error.change is None else CopyNeeded(before[error.article.article_id], stop)
+        return stop if error.change is None else log_events.CopyNeeded(before[error.article.article_id], stop)
 
-    def _deliver_altering(self, state: ManifestState, transaction: AlteringTransaction) -> None:
+    def _deliver_altering(self, state: ManifestState, transaction: log_events.AlteringTransaction) -> None:
         """Deliver a transaction; a table is altered between the rows between which the publisher altered it."""
         end = Position(transaction.lsn.value + 1)
-        stages = [Stage(since, find_versions(state, articles)) for since, articles in transaction.stages()]
+        stages = [
+            from_log.Stage(since, from_log.find_versions(state, articles)) for since, articles in transaction.stages()
+        ]
         read = self._open_calls()
         stretches = read.read_stages(self._position, end, stages, self._delivery.flush)
         # With the first one its transaction's commit time is known.
         first = list(islice(stretches, 1))
         self._delivery.begin(one_by_one=True, committed_us=read.times.find(transaction.lsn.value))
-        batch = BatchCounts()
+        batch = watchers.BatchCounts()
         batch.count(transaction.lsn.value, 1)
         steps = deque(transaction.steps)
         for calls in chain(first, stretches):
@@ -495,23 +468,23 @@ class DistributionAgent:
         if start < end:
             self._delivery.run(calls.between(start, end))
 
-    def _end(self, batch: BatchCounts, reached: Position, calls: LogCalls) -> None:
+    def _end(self, batch: watchers.BatchCounts, reached: Position, calls: from_log.LogCalls) -> None:
         # The one commit of rows and position. What follows here is repeated or lost without harm.
         skipped = self._delivery.end(reached)
         # After the commit: if that fails, the batch is read again from the former position.
         self._position = reached
         for error in skipped:
-            self._context.watchers.on_skipped(SkippedCommand(self._subscription, error))
+            self._context.watchers.on_skipped(watchers.SkippedCommand(self._subscription, error))
         seconds = time.monotonic() - batch.began
         committed_us = calls.times.find(batch.last_lsn)
         latency_ms = (time.time_ns() // 1000 - committed_us) // 1000 if committed_us is not None else None
         subscriber = self._subscription.subscriber
-        report = DeliveryReport(subscriber, reached, batch.transactions, batch.commands, seconds, latency_ms)
+        report = watchers.DeliveryReport(subscriber, reached, batch.transactions, batch.commands, seconds, latency_ms)
         self._context.watchers.on_batch(report)
 
-    def _report_dropped(self, error: ArticleEnded) -> None:
-        self._context.watchers.on_dropped(DroppedTable(self._subscription, error))
+    def _report_dropped(self, error: errors.ArticleEnded) -> None:
+        self._context.watchers.on_dropped(watchers.DroppedTable(self._subscription, error))
 
-    def _open_calls(self) -> LogCalls:
+    def _open_calls(self) -> from_log.LogCalls:
         copies = None if self._hand_over is None else self._hand_over.copies
-        return LogCalls(self._manifest, self._subscription, copies)
+        return from_log.LogCalls(self._manifest, self._subscription, copies)

@@ -36,9 +36,8 @@ from rowtide.log.store.segments import read_segment
 from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat
-from rowtide.replication.distribution.alterations import CopyNeeded
 from rowtide.replication.distribution.delivery_interface import DeliveryProgress, resume_position
-from rowtide.replication.distribution.log_events import find_lost_identity
+from rowtide.replication.distribution.log_events import CopyNeeded, find_lost_identity
 from rowtide.replication.distribution.watchers import DeliveryContext
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import LogNotRead

@@ -16,7 +16,7 @@ from rowtide.agents.runs import OnRetry, ignore
 from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
 from rowtide.events import catalogue as events
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import ArticleEnded, CommandError
 from rowtide.replication.snapshot.agent import SnapshotReport

@@ -46,14 +46,8 @@ from rowtide.replication.distributor.definitions import (
     require_writable,
     subscriptions,
 )
+from rowtide.replication.errors import publishing as errors
 from rowtide.replication.errors.delivery import PublicationThresholdInvalid
-from rowtide.replication.errors.publishing import (
-    ArticleUnknown,
-    CustomScriptInvalid,
-    PublicationBeingDropped,
-    PublicationUnknown,
-    SubscriptionBeingAdded,
-)
 
 MOST_PERCENT = 100
 
@@ -70,7 +64,7 @@ def get_publication(connection: Connection, name: str) -> int:
     """Return a publication's id. Raises `PublicationUnknown`."""
     found = find_publication(connection, name)
     if found is None:
-        raise PublicationUnknown(name)
+        raise errors.PublicationUnknown(name)
     return found
 
 
@@ -212,7 +206,7 @@ def get_article(connection: Connection, publication: str, table_name: str) -> Ar
     """Return an article by a name of `find_named`. Raises `PublicationUnknown`, `ArticleUnknown`."""
     found = find_named(connection, list_articles(connection, get_publication(connection, publication)), table_name)
     if not found:
-        raise ArticleUnknown.of(table_name, publication)
+        raise errors.ArticleUnknown.of(table_name, publication)
     return found[0]
 
 
@@ -272,7 +266,7 @@ def begin_changing(connection: Connection, publication: str) -> None:
     locking = _row_of(publication).with_for_update(key_share=True, skip_locked=True)
     while distributor(connection).execute(locking).first() is None:
         if time.monotonic() >= deadline:
-            raise SubscriptionBeingAdded(publication)
+            raise errors.SubscriptionBeingAdded(publication)
         time.sleep(_PAUSE_S)
 
 
@@ -280,7 +274,7 @@ def keep_publication(connection: Connection, publication: str) -> None:
     """Let nobody drop a publication until the transaction ends. Raises `PublicationBeingDropped`."""
     kept = "select pg_try_advisory_xact_lock_shared(:class, :key)"
     if not connection.execute(text(kept), _key_of(publication)).scalar_one():
-        raise PublicationBeingDropped(publication)
+        raise errors.PublicationBeingDropped(publication)
 
 
 @contextmanager
@@ -293,7 +287,7 @@ def begin_dropping(engine: Engine, publication: str) -> Iterator[None]:
         taken = "select pg_try_advisory_lock(:class, :key)"
         while not connection.execute(text(taken), _key_of(publication)).scalar_one():
             if time.monotonic() >= deadline:
-                raise SubscriptionBeingAdded(publication)
+                raise errors.SubscriptionBeingAdded(publication)
             time.sleep(_PAUSE_S)
         try:
             yield
@@ -335,14 +329,16 @@ class CustomScript:
     def of(cls, *, sql: str | None, python: str | None, name: str | None) -> CustomScript:
         """Return the script that was given: one of the two. Raises `CustomScriptInvalid`."""
         if (sql is None) is (python is None):
-            raise CustomScriptInvalid("nothing" if sql is None else "both", "either SQL or a Python function is needed")
+            raise errors.CustomScriptInvalid(
+                "nothing" if sql is None else "both", "either SQL or a Python function is needed"
+            )
         if sql is not None:
             if not sql.strip():
-                raise CustomScriptInvalid(name or "SQL", "it is empty")
+                raise errors.CustomScriptInvalid(name or "SQL", "it is empty")
             return cls(name or "SQL", sql)
         module, _, function = (python or "").partition(":")
         if not all(part.isidentifier() for part in (*module.split("."), function)):
-            raise CustomScriptInvalid(python or "", "it is not of the form module:function")
+            raise errors.CustomScriptInvalid(python or "", "it is not of the form module:function")
         return cls(f"{module}:{function}", None)
 
 

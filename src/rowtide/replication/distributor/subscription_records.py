@@ -334,7 +334,7 @@ class SubscriptionClaims:
         return wanted & self._held
 
     def keep(self, agent_ids: Iterable[int]) -> None:
-        """Give up all claims but those of these agents."""
+        """Release all claims but those of these agents."""
         for agent_id in self._held.difference(agent_ids):
             query = "select pg_advisory_unlock(:class, :id)"
             self._connection.execute(text(query), {"class": _CLASS, "id": agent_id})

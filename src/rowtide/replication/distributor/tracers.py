@@ -32,7 +32,7 @@ from rowtide.core.formats import StoreFormat
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.events.catalogue import TracerArrived, TracerNotRecorded
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.log.membership import Traced
 from rowtide.log.postgres.membership import announce_token
 from rowtide.log.store.location import open_own_manifest

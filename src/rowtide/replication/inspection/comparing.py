@@ -21,12 +21,13 @@ from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.events.catalogue import ArticleValidated
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.segments import read_segment
 from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.requests import CompareOptions, RowValidation
 from rowtide.replication.articles.schema_changes import bound
 from rowtide.replication.distribution.delivery_interface import resume_position
 from rowtide.replication.distribution.reader_entry import read_log
@@ -34,7 +35,6 @@ from rowtide.replication.distributor import publication_records, subscription_re
 from rowtide.replication.distributor.definitions import SubscriptionState, read_source
 from rowtide.replication.distributor.subscription_records import Subscription, list_claims
 from rowtide.replication.errors.publishing import ArticleUnknown
-from rowtide.replication.inspection.compare_options import CompareOptions, RowValidation
 from rowtide.replication.inspection.rows_at_position import (
     NotComparable,
     PositionMove,
@@ -98,7 +98,7 @@ class SubscriberComparison:
         )
 
     def list_changes(self, move: PositionMove, *, with_values: bool) -> Iterator[tuple[Row, int]]:
-        """Yield the rows that come and go on the move, a segment in memory at a time. Raises `NotComparable`."""
+        """Yield the rows that a move adds and removes, a segment in memory at a time. Raises `NotComparable`."""
         state, store = self.manifest.state, self.manifest.store
         for segment in move.find_segments(state):
             yield from move.list_changes(state, read_segment(store, segment.path), with_values=with_values)
@@ -144,7 +144,7 @@ def open_comparison(
 
 @contextmanager
 def open_publisher(engine: Engine, url: str, articles: Sequence[Article]) -> Iterator[Publisher]:
-    """Read a publisher in a snapshot, and the log as far as that sees.
+    """Read a publisher in a snapshot, and the log up to what that sees.
 
     Raises `LogNotRead`, and what reading the log raises.
     """

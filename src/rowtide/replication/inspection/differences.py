@@ -20,8 +20,8 @@ from rowtide.core.lsn import Position
 from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.requests import CompareOptions
 from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.comparing import SubscriberComparison, Wanted, compare_all
 from rowtide.replication.inspection.rows_at_position import NotComparable, PositionMove, add_to_buckets, differing
 from rowtide.replication.targets.compared_rows import HashedRow, Row, bucket_of, hash_row, key_of
@@ -31,7 +31,7 @@ _KEYS_READ = 200
 MISSING, EXTRA, DIFFERENT, NOT_COMPARED = "missing", "extra", "different", "not compared"
 
 Changes = Mapping[Row, Sequence[tuple[Row, int]]]
-"""The rows that come and go on a move, by key."""
+"""The rows that appear and disappear on a move, by key."""
 
 
 @frozen

@@ -32,22 +32,15 @@ from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.articles.call_formats import ArgumentGroup, CallFormat, Command, KeyUpdates, parts_of
 from rowtide.replication.distribution.calls.arguments import Arguments
-from rowtide.replication.distribution.calls.encoding import encode
+from rowtide.replication.distribution.calls.from_log import are_local, encode
 from rowtide.replication.distribution.calls.ordered import Calls, OrderedCalls
-from rowtide.replication.distribution.calls_from_log import are_local
 from rowtide.replication.distributor import publication_records, subscription_records
 from rowtide.replication.distributor.definitions import read_source
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import RowKeyInvalid
 from rowtide.replication.errors.publishing import ArticleUnknown
+from rowtide.replication.inspection import differences
 from rowtide.replication.inspection.comparing import SubscriberComparison, open_comparison, open_publisher
-from rowtide.replication.inspection.differences import (
-    as_json,
-    changes_by_key,
-    differing_columns,
-    key_as_json,
-    read_differing,
-)
 from rowtide.replication.inspection.rows_at_position import NotComparable
 from rowtide.replication.targets.compared_rows import Row, key_of
 from rowtide.replication.targets.postgres.comparison.rows import PostgresComparedRows
@@ -149,22 +142,26 @@ def _at_publisher(rows: PostgresComparedRows, article: Article, key: Row, last: 
     published = rows.find_rows(article, [key])
     present = published or rows.unfiltered().find_rows(article, [key])
     state = PRESENT if published else FILTERED_OUT if present else ABSENT
-    place = RowPlace(PUBLISHER, article.publication, article.name, state, key_as_json(article, key))
-    return _with_command(replace(place, row=as_json(article, present[0]) if present else None), last)
+    place = RowPlace(PUBLISHER, article.publication, article.name, state, differences.key_as_json(article, key))
+    return _with_command(replace(place, row=differences.as_json(article, present[0]) if present else None), last)
 
 
 def _at_subscriber(comparison: SubscriberComparison, article: Article, key: Row) -> RowPlace:
     subscription = comparison.subscription
     place = RowPlace(
-        redact(subscription.subscriber), subscription.publication, article.name, NOT_COMPARED, key_as_json(article, key)
+        redact(subscription.subscriber),
+        subscription.publication,
+        article.name,
+        NOT_COMPARED,
+        differences.key_as_json(article, key),
     )
     try:
         move = comparison.plan(article)
-        changes = changes_by_key(article, comparison.list_changes(move, with_values=True), key.__eq__)
+        changes = differences.changes_by_key(article, comparison.list_changes(move, with_values=True), key.__eq__)
     except NotComparable as error:
         return replace(place, reason=error.reason)
-    (row,) = read_differing(comparison, article, [key], changes)
-    columns = differing_columns(article, row)
+    (row,) = differences.read_differing(comparison, article, [key], changes)
+    columns = differences.differing_columns(article, row)
     states = {(True, True): DIFFERENT if columns else EQUAL, (True, False): MISSING, (False, True): EXTRA}
     state = states.get((row.published is not None, row.present is not None), ABSENT)
     queued, last = 0, None
@@ -177,7 +174,7 @@ def _at_subscriber(comparison: SubscriberComparison, article: Article, key: Row)
         place,
         state=state,
         queued=queued,
-        row=as_json(article, row.present),
+        row=differences.as_json(article, row.present),
         columns=columns,
         position=move.position,
     )

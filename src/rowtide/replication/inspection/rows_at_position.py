@@ -28,11 +28,10 @@ from rowtide.log.store.state import ManifestState, Reader, segments_between, ski
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat, Command, KeyUpdates
 from rowtide.replication.articles.schema_changes import ColumnDropped, ColumnRetyped
-from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
-from rowtide.replication.distribution.calls.encoding import encode
+from rowtide.replication.distribution.calls.from_log import are_local, encode
 from rowtide.replication.distribution.calls.ordered import Calls
-from rowtide.replication.distribution.calls_from_log import are_local
 from rowtide.replication.distribution.delivery_interface import resume_position
+from rowtide.replication.distribution.log_events import AlteringTransaction, CopyNeeded, find_altering
 from rowtide.replication.distribution.reader_entry import read_log
 from rowtide.replication.distributor import subscription_records
 from rowtide.replication.distributor.definitions import read_source

@@ -172,8 +172,9 @@ class ReplicationAgent:
         self._rejected.append((subscription, error))
 
     def _wait_for_distributor(self, error: ConnectionFailed | DistributionMissing | DistributorUnreachable) -> None:
-        """Go on reading the log and delivering without the distribution database. Raises the error if it is not that,
-        but the publisher, which cannot be reached.
+        """Continue to read the log and to deliver without the distribution database.
+
+        Raises the error if it is the publisher that cannot be reached.
         """
         if self._connection.invalidated:
             raise error

@@ -22,35 +22,19 @@ from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.manifest import Manifest
+from rowtide.replication.articles import schema_changes
 from rowtide.replication.articles.articles import Article, as_detected
 from rowtide.replication.articles.changes import follow_change
-from rowtide.replication.articles.schema_changes import (
-    ColumnAdded,
-    ColumnDropped,
-    Followed,
-    Unfollowed,
-    as_alteration,
-    bound,
-    follow,
-)
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.agent import DistributionAgent
-from rowtide.replication.distribution.alterations import CopyNeeded, read_steps
 from rowtide.replication.distribution.delivery_interface import AlterationRefused
+from rowtide.replication.distribution.log_events import CopyNeeded, read_steps
 from rowtide.replication.distribution.watchers import DeliveryContext, DroppedTable, Trouble
 from rowtide.replication.distributor import joining, subscription_records
 from rowtide.replication.distributor.definitions import SubscriptionState, read_source
 from rowtide.replication.distributor.joining import PendingChange
 from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.errors.delivery import (
-    ArticleCopiedAgain,
-    BatchRefused,
-    CommandRefused,
-    CopyRefused,
-    CopyUnreadable,
-    JoiningRefused,
-    PublishedTableDropped,
-)
+from rowtide.replication.errors import delivery as errors
 from rowtide.replication.running.agent_history import AgentHistory
 from rowtide.replication.running.custom_scripts import CustomScripting, find_allowed
 from rowtide.replication.snapshot.agent import ArticleCopy, DeliveryStart, SnapshotAgent
@@ -63,11 +47,11 @@ _FOREIGN_KEY_VIOLATION = "23503"
 Look = Callable[[], Sequence[Subscription]]
 """Returns the subscriptions that were recorded lately; cheap, since it is called at each step."""
 HasFailed = Callable[[Subscription], bool]
-"""Tells whether the agent of a subscription has stopped with an error, after which it is not tried again by itself."""
+"""Returns whether the agent of a subscription has stopped with an error, after which it is not started again."""
 
 
 def has_not_failed(_subscription: Subscription) -> bool:
-    """Tell nothing of other agents."""
+    """Return that no agent has failed: nothing is known of others."""
     return False
 
 
@@ -95,7 +79,7 @@ class SubscriptionAgent:
         self._has_failed = has_failed
         self._snapshot: SnapshotAgent | None = None
         self._failed_at: Position | None = None
-        self._allowed: Followed | None = None
+        self._allowed: schema_changes.Followed | None = None
         self._distribution: DistributionAgent | None = None
         self._scripting = CustomScripting(context, subscription)
         self._open_now()
@@ -169,9 +153,9 @@ class SubscriptionAgent:
         except CopyNeeded as found:
             self._copy_again(found)
             return True
-        except (BatchRefused, CommandRefused) as error:
+        except (errors.BatchRefused, errors.CommandRefused) as error:
             is_waiting = self._awaits_released_keys(error)
-            if not is_waiting and isinstance(error, CommandRefused):
+            if not is_waiting and isinstance(error, errors.CommandRefused):
                 self._allowed = find_allowed(self._context.engine, self._articles, error)
             if not is_waiting and self._allowed is None:
                 raise
@@ -191,7 +175,7 @@ class SubscriptionAgent:
         is_copied = copy_again(engine, known, found.article)
         failpoint("article_copy.after")
         if is_copied:
-            error = ArticleCopiedAgain(found.error.table, found.error.lsn, found.error.change)
+            error = errors.ArticleCopiedAgain(found.error.table, found.error.lsn, found.error.change)
             self._context.watchers.on_dropped(DroppedTable(known, error))
         if known.joins is None:
             self._open_again()
@@ -200,7 +184,7 @@ class SubscriptionAgent:
             self._distribution = None
             self._is_over = True
 
-    def _awaits_released_keys(self, error: BatchRefused | CommandRefused) -> bool:
+    def _awaits_released_keys(self, error: errors.BatchRefused | errors.CommandRefused) -> bool:
         """Whether an error may be for a key of a table that left to be copied again: it stays until the copy begins.
 
         One that the subscriber refuses to begin is reported, and so is this error.
@@ -251,7 +235,7 @@ class SubscriptionAgent:
         try:
             has_joined = distribution.attach(article, ready)
         except AlterationRefused as error:
-            self._reject_article(ready, JoiningRefused(article.article.qualified_name, error.reason))
+            self._reject_article(ready, errors.JoiningRefused(article.article.qualified_name, error.reason))
             return True
         if has_joined:
             complete(engine, self._manifest, ready, self._subscription)
@@ -266,7 +250,7 @@ class SubscriptionAgent:
             self._source.mark()
             self._moved_from = position
 
-    def _reject_article(self, ready: Subscription, error: JoiningRefused) -> None:
+    def _reject_article(self, ready: Subscription, error: errors.JoiningRefused) -> None:
         """Pause an article that the subscriber rejects; the subscription continues without it."""
         with translated(), self._context.engine.begin() as connection:
             subscription_records.set_status(connection, ready.agent_id, SubscriptionState.INACTIVE)
@@ -282,7 +266,7 @@ class SubscriptionAgent:
     def _read_articles(self) -> None:
         """Read which articles the subscriber has, after schema changes."""
         held = self._target.read_articles(self._articles)
-        self._articles = tuple(map(bound, held, self._articles))
+        self._articles = tuple(map(schema_changes.bound, held, self._articles))
 
     def _open_target(self) -> OpenedSubscriber:
         opened = kind_of(self._subscription.subscriber).open_snapshot(self._subscription)
@@ -336,7 +320,7 @@ class SubscriptionAgent:
         except CopiedTableAltered as found:
             # It may be as it was by now.
             return self._are_as_now() or self._follow_altered(found.error)
-        except (CopyUnreadable, CopyRefused) as error:
+        except (errors.CopyUnreadable, errors.CopyRefused) as error:
             if self._are_as_now():
                 raise
             return self._follow_altered(error)
@@ -383,7 +367,7 @@ class SubscriptionAgent:
                     self._target.alter(self._scripting.complete(followed, CommitLsn(followed.article.defined_at - 1)))
                     self._snapshot, is_any = None, True
             except AlterationRefused as error:
-                if not isinstance(error.change, ColumnAdded | ColumnDropped):
+                if not isinstance(error.change, schema_changes.ColumnAdded | schema_changes.ColumnDropped):
                     raise
                 refused[error.article.article_id, error.change.column.number] = error.reason
                 # Some changes may have been made.
@@ -391,7 +375,7 @@ class SubscriptionAgent:
             else:
                 return is_any
 
-    def _find_changes(self, refused: Mapping[tuple[str, int], str]) -> Iterator[Followed]:
+    def _find_changes(self, refused: Mapping[tuple[str, int], str]) -> Iterator[schema_changes.Followed]:
         subscription, state = self._subscription, self._manifest.refresh()
         replicates = subscription.replicates_ddl
         return read_steps(state, self._articles, subscription.starts, replicates_ddl=replicates, refused=refused)
@@ -413,7 +397,7 @@ class SubscriptionAgent:
         """Report a table that no longer exists, unless its article was dropped meanwhile."""
         with translated(), self._context.engine.connect() as connection:
             known = subscription_records.list_subscribed(connection, self._subscription.agent_id)
-        if not isinstance(dropped.error, PublishedTableDropped) or any(
+        if not isinstance(dropped.error, errors.PublishedTableDropped) or any(
             dropped.error.table == article.qualified_name for article in known
         ):
             self._context.watchers.on_dropped(dropped)
@@ -460,7 +444,7 @@ class SubscriptionAgent:
 
     @property
     def _source(self) -> PostgresCopySource:
-        return PostgresCopySource(self._context.engine, self._context.url, CopyUnreadable)
+        return PostgresCopySource(self._context.engine, self._context.url, errors.CopyUnreadable)
 
 
 def _is_as_now(connection: Connection, article: Article) -> bool:
@@ -469,7 +453,9 @@ def _is_as_now(connection: Connection, article: Article) -> bool:
     if table is None:
         return True
     try:
-        now = follow(article, as_alteration(table), adds_none_since=None, has_no_rows=True).article
-    except Unfollowed:
+        now = schema_changes.follow(
+            article, schema_changes.as_alteration(table), adds_none_since=None, has_no_rows=True
+        ).article
+    except schema_changes.Unfollowed:
         return False
     return now == article

@@ -68,7 +68,7 @@ def prepare(engine: Engine, database: str, wanted: Subscription) -> bool:
 
 
 def _announce_altered(engine: Engine, wanted: Subscription) -> None:
-    """Tell the log which columns of a table an article has that joins, where those are others than its own.
+    """Announce in the log which columns of a table an article has that joins, where those are others than its own.
 
     After an alteration that no event trigger reported, the log reader may not know which columns are whose.
     """

@@ -148,7 +148,7 @@ class _Reached:
 
 
 def _require_once(publisher: DatabaseIdentity, first: _Reached) -> tuple[tuple[str, str], ...]:
-    """Follow the subscriber's own publications that forward, as far as those databases can be reached and read.
+    """Follow the subscriber's own publications that forward, where those databases can be reached and read.
 
     Returns these subscriptions, by subscriber's URL and guid. Raises `TableDeliveredInRing`, `TableDeliveredTwice`.
     """

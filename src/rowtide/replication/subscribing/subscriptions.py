@@ -337,6 +337,8 @@ def _drop(
         except RowtideError as error:
             raise SubscriberNotCleared(subscriber, publication, error.filled_fact) from error
     for one in ended:
+        # Before the record, by which a repeat finds what is to be done: an entry without a record keeps the log until
+        # the next run of replication.
         manifest.append(ReaderLeft(one.reader))
         with translated(), engine.begin() as connection:
             subscription_records.drop_subscription(connection, one.agent_id)

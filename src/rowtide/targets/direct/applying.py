@@ -26,7 +26,7 @@ from rowtide.delta.replay import AddFile
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.rewriting import Indexes
 from rowtide.events.catalogue import TargetTableEdited
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.lake.stores import locate
 from rowtide.targets.applying import Due, TableVersion
 from rowtide.targets.definitions import Target, TargetColumns, require_partitionable, shape_table

@@ -22,8 +22,7 @@ from rowtide.events.catalogue import (
     SubscriptionStopped,
     UpkeepFailed,
 )
-from rowtide.events.emission import emit
-from rowtide.events.event import scope
+from rowtide.events.event import emit, scope
 
 DB = "postgresql://localhost/shop"
 ERROR = LogReaderEnded(3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_contested, kind_of, settle
 from rowtide.merge.conflicts.records import ConflictType
-from rowtide.merge.conflicts.row_contests import Winner
+from rowtide.merge.conflicts.resolvers import Winner
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, TombstoneType
 from rowtide.merge.versions.comparison import Lineage, NodeChange, Presence, RowVersion
 

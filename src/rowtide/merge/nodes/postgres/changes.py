@@ -26,19 +26,8 @@ from rowtide.merge.definitions import SCHEMA, partition_mappings
 from rowtide.merge.nodes.node import retry_busy
 from rowtide.merge.nodes.postgres.default_schema import TableSchemas, here
 from rowtide.merge.nodes.postgres.execution import UnexpectedLines
+from rowtide.merge.nodes.postgres.metadata import row_metadata
 from rowtide.merge.nodes.postgres.metadata.generations import Generations, close_generation, window_since
-from rowtide.merge.nodes.postgres.metadata.row_metadata import (
-    FILTERING,
-    PostgresReader,
-    apply_beside,
-    apply_log,
-    is_logged,
-    looking_again,
-    sent,
-    table_of,
-    tidy,
-    uuid_array,
-)
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, OF_TABLE, TOMBSTONE
 from rowtide.merge.nodes.postgres.rows import of_rowguids
 from rowtide.merge.nodes.postgres.sending import Closing, PostgresSending
@@ -92,7 +81,7 @@ class PostgresEnumeration:
     def again(self, article: Article, rowguids: Sequence[str]) -> Sequence[RowChange]:
         reading = self._reading(article)
         return reading.changes(
-            self.session.execute(sql.SQL(of_rowguids(reading.select_asked())), [uuid_array(rowguids)])
+            self.session.execute(sql.SQL(of_rowguids(reading.select_asked())), [row_metadata.uuid_array(rowguids)])
         )
 
     @here
@@ -100,7 +89,7 @@ class PostgresEnumeration:
         self, row_filter: RowFilter, since: int, destination: int, asked: Sequence[str]
     ) -> Iterator[Sequence[Candidate]]:
         names = Names(
-            FILTERING,
+            row_metadata.FILTERING,
             quote_qualified(SCHEMA, partition_mappings.name),
             lambda rowguid: f"{quote_literal(rowguid)}::uuid",
             window_since(self.generations, since),
@@ -112,7 +101,7 @@ class PostgresEnumeration:
 
     @here
     def members(self, row_filter: RowFilter) -> Iterator[Sequence[tuple[str, tuple[str, ...]]]]:
-        for batch in self._read(members(row_filter, FILTERING)):
+        for batch in self._read(members(row_filter, row_metadata.FILTERING)):
             yield [(rowguid, read_parents(listed)) for rowguid, listed in batch]
 
     @here
@@ -120,9 +109,11 @@ class PostgresEnumeration:
         self, article: Article, row_filter: RowFilter | None = None, where: str | None = None
     ) -> Iterator[Sequence[tuple[str, Row]]]:
         names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
-        condition = selecting(row_filter, where, FILTERING)
-        for batch in self._stream(f"select {names} from {table_of(article)} as {ROW} {condition} order by {ROWGUID}"):
-            yield [(row[0], sent(article, row[1:])) for row in batch]
+        condition = selecting(row_filter, where, row_metadata.FILTERING)
+        for batch in self._stream(
+            f"select {names} from {row_metadata.table_of(article)} as {ROW} {condition} order by {ROWGUID}"
+        ):
+            yield [(row[0], row_metadata.sent(article, row[1:])) for row in batch]
 
     @here
     def included(self, article: Article) -> bytes:
@@ -130,7 +121,7 @@ class PostgresEnumeration:
 
     def _reading(self, article: Article) -> MetadataReader:
         composer = Composer(article, self.own, self.purged[article.nickname])
-        reader = PostgresReader(self.generations)
+        reader = row_metadata.PostgresReader(self.generations)
         return MetadataReader(article, composer, reader, self.node, is_beside=self.is_beside, parents=self.parents)
 
     def _window(
@@ -172,15 +163,15 @@ class PostgresChanges:
         # Most of the log is applied here, so that the transaction that closes the generation has only the latest
         # entries to apply.
         self._node.apply_log()
-        self._session.execute(sql.SQL(looking_again(merged)))
+        self._session.execute(sql.SQL(row_metadata.looking_again(merged)))
         with translated(), self._node.engine.connect() as reading:
             with self._applying():
                 retry_busy(partial(self._close, own, merged, reading))
             self._node.generations.refresh(self._node.connection, own)
             session = session_of(reading)
-            is_beside = is_logged(session)
+            is_beside = row_metadata.is_logged(session)
             if is_beside:
-                apply_beside(session, merged)
+                row_metadata.apply_beside(session, merged)
             try:
                 yield PostgresEnumeration(
                     session, own, self._node.generations, purged, self._node.name, self.places, is_beside=is_beside
@@ -199,9 +190,9 @@ class PostgresChanges:
             load_texts(reading)
             session = session_of(reading)
             session.execute("set transaction isolation level repeatable read")
-            is_beside = is_logged(session)
+            is_beside = row_metadata.is_logged(session)
             if is_beside:
-                apply_beside(session, merged)
+                row_metadata.apply_beside(session, merged)
             self._node.generations.refresh(self._node.connection, own)
             try:
                 yield PostgresEnumeration(
@@ -249,7 +240,7 @@ class PostgresChanges:
             return self._send(request)
         self._node.logged = ()
         if closing.applied >= MANY_LINES:
-            tidy(self._session)
+            row_metadata.tidy(self._session)
         sending.take(dict(zip(queries, cursors, strict=True)))
         return sending
 
@@ -264,8 +255,8 @@ class PostgresChanges:
             taking_anchors(closing),
         ):
             close_generation(closing, own, [article.nickname for article in merged])
-            if is_logged(session_of(closing)):
-                apply_log(session_of(closing), merged)
+            if row_metadata.is_logged(session_of(closing)):
+                row_metadata.apply_log(session_of(closing), merged)
             # Both sessions have one snapshot: changes that commit later belong to the next generation, and this
             # enumeration sees none of them, however long it reads.
             exported = closing.execute(text("select pg_export_snapshot()")).scalar_one()

@@ -44,14 +44,7 @@ from rowtide.databases.postgres.session_settings import PINNED_SETTINGS, WHOLE_T
 from rowtide.databases.source_table import RunAs
 from rowtide.merge.articles import Article, Subscription
 from rowtide.merge.definitions import SCHEMA, articles, publications, subscriptions
-from rowtide.merge.errors.nodes import (
-    DeferredCodeOfOwner,
-    NodeBusy,
-    OwnerNotHeld,
-    OwnersDiffer,
-    PlannedCodeOfOwner,
-    SessionReplaced,
-)
+from rowtide.merge.errors import nodes as errors
 from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefused
 from rowtide.merge.nodes.postgres.metadata.completing import FORMAT
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
@@ -218,11 +211,11 @@ class Executions:
         if owner is None or runs_as_agent:
             return TRUSTED
         if owner.others:
-            raise OwnersDiffer(article.qualified_name, owner.name, ", ".join(owner.others))
+            raise errors.OwnersDiffer(article.qualified_name, owner.name, ", ".join(owner.others))
         if owner.is_trusted:
             return TRUSTED
         if not owner.is_held:
-            raise OwnerNotHeld(article.qualified_name, owner.name, self._session.info.user)
+            raise errors.OwnerNotHeld(article.qualified_name, owner.name, self._session.info.user)
         self._require_own_plans([article])
         if owner.role_id not in self._ready:
             self._ready[owner.role_id] = self._make_ready(article, owner)
@@ -245,7 +238,7 @@ class Executions:
             self._planned.update((table, planned.get(table, ())) for table in unknown)
         for article in listed:
             if functions := self._planned[table_of(article)]:
-                raise PlannedCodeOfOwner(article.qualified_name, functions[0])
+                raise errors.PlannedCodeOfOwner(article.qualified_name, functions[0])
 
     def require(self, article: Article, run_as: RunAs | None = None) -> None:
         """Raise what `of` raises; `run_as` is that of a publication which does not have the article yet."""
@@ -272,7 +265,7 @@ class Executions:
         with translated(), self._engine.connect() as connection, connection.begin():
             session = session_of(connection)
             if checks_deferred and (found := find_deferred(running(session))):
-                raise DeferredCodeOfOwner(article.qualified_name, found[0])
+                raise errors.DeferredCodeOfOwner(article.qualified_name, found[0])
             statements = [] if owner.is_ready else list(creations(owner))
             if checks_deferred:
                 statements += [*schema_creation(), deferred_check_creation(OWNERS)]
@@ -353,19 +346,19 @@ def failure(error: Exception, subject: str, node: str) -> Exception:
         return RowsRefused(subject, type(error).__name__, " ".join(str(error).split()))
     reason, state = describe(error), error.sqlstate or ""
     if state == _REPLACED:
-        return SessionReplaced(error.diag.message_primary or "")
+        return errors.SessionReplaced(error.diag.message_primary or "")
     if state == _MIGRATED:
         found = int(error.diag.message_detail or 0)
         return FormatNewer(FORMAT.store, error.diag.message_primary or node, found, FORMAT.number)
     if state == UNKNOWN_LINES:
         return UnexpectedLines()
     if state == DEFERRED:
-        return DeferredCodeOfOwner(subject, error.diag.message_primary or reason)
+        return errors.DeferredCodeOfOwner(subject, error.diag.message_primary or reason)
     if state == OUTSIDE:
         return RowOutsidePartition.of(subject)
     if state in _BUSY or error.diag.schema_name == SCHEMA:
         # What is known of a row was removed before it is inserted: another has inserted it since.
-        return NodeBusy(node, reason)
+        return errors.NodeBusy(node, reason)
     if state.startswith(OF_ROWS) and (state != NO_RIGHT or error.diag.source_function == _RAISE):
         return RowsRefused(subject, state, error.diag.message_primary or reason)
     return translate(error)

@@ -112,7 +112,7 @@ def _child(session: BatchingConnection, referrer: Referrer, merged: Mapping[int,
     if referrer.nickname is not None and referrer.nickname in merged:
         return _LinkedTable(referrer.table, referrer.nickname)
     if not referrer.is_alike:
-        # Whoever owns it may have functions that the planner would call with the rights of the session.
+        # Its owner may have functions that the planner would call with the rights of the session.
         return _LinkedTable(referrer.table, referrer.table)
     ((columns,),) = session.read((_COLUMNS, [referrer.table] * 3), texts=True)[0]
     return _LinkedTable(referrer.table, referrer.table, tuple(json.loads(columns or "[]")))

@@ -66,6 +66,8 @@ class ServerCursor:
 
     def declare(self) -> None:
         """Open the cursor, within `sending`."""
+        # With hold: the server keeps the rows at the commit, so that neither locks nor the snapshot last while they are
+        # sent.
         self.session.queue(f"declare {self.name} no scroll cursor with hold for {self.query}")
 
     def ask(self) -> None:
@@ -111,6 +113,7 @@ class Closing:
         apply = apply_statements(self.logged) if self.logged else []
         try:
             with self.session.sending(always=True):
+                # Cursors of an earlier synchronisation stay open in the session until they are closed.
                 self._send("close all", "begin", _LOCK, looking_again(self.merged), "commit", *begin)
                 self._send(self._require_known_lines(), *apply)
                 emptied = self._ask(emptying(self.logged))
@@ -123,6 +126,7 @@ class Closing:
                 for cursor in cursors:
                     cursor.ask()
         except BaseException:
+            # A rollback does not release locks of the session.
             unlock_all(self.session)
             raise
         failpoint("clock_commit.after")

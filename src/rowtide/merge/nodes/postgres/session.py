@@ -97,7 +97,7 @@ class PostgresSession(ABC):
         self._is_complete = False
         """Whether the metadata are known to have a format that this build reads, and its form."""
         self._is_log_known = False
-        """Whether the log has no other entries than those of `logged`, as far as is known."""
+        """Whether the log has no other entries than those of `logged`, by what is known."""
         self.logged: tuple[Article, ...] = ()
         self.stored = StoredTables()
         self.staging = Staging()
@@ -129,7 +129,7 @@ class PostgresSession(ABC):
         self.connection.close()
 
     def forget_log(self) -> None:
-        """Ask again what the log has."""
+        """Read again what the log has."""
         self._is_log_known = self.is_ahead = False
 
     def failing(self) -> AbstractContextManager[None]:
@@ -160,6 +160,7 @@ class PostgresSession(ABC):
             self.accept(*written)
         return [
             [dict(zip(query.columns, row, strict=True)) for row in rows]
+            # Behind them are the answers about the format.
             for query, rows in zip(queries, answers, strict=False)
         ]
 
@@ -265,6 +266,7 @@ class PostgresSession(ABC):
             finally:
                 self.staging.forget()
                 self.session.roll_back()
+                # The log was applied in the transaction that is undone.
                 self.forget_log()
 
     def apply_log(self) -> None:
@@ -373,7 +375,7 @@ class PostgresSession(ABC):
         """Return our error for one of the server's."""
         found = failure(error, subject, self.name)
         if isinstance(found, NodeBusy):
-            # Whoever was in the way may have written merged rows, and so entries of the log.
+            # The transaction that held the lock may have written merged rows, and so entries of the log.
             self._is_log_known, self.meets_locks = False, True
             if isinstance(error, psycopg.errors.LockNotAvailable):
                 return NodeBusy(self.name, f"{found.reason}; locks are held by {name_holders(self.session)}")

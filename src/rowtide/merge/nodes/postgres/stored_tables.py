@@ -303,6 +303,7 @@ def advances(sequences: dict[str, str], highest: dict[str, str]) -> Iterator[str
             yield (
                 "select setval(s.name::regclass, s.highest) "
                 f"from (select {quote_literal(sequence)}::text as name, ({highest[name]})::bigint as highest) s "
+                # `setval` refuses numbers above the maximum; a sequence that was never used has no last value.
                 "join pg_sequence q on q.seqrelid = s.name::regclass "
                 "where s.highest <= q.seqmax "
                 "and s.highest > coalesce(pg_sequence_last_value(s.name::regclass), q.seqstart - 1)"
@@ -323,6 +324,7 @@ def next_values(article: Article, sequences: dict[str, str]) -> str:
     return f"select n + {escaped(highest)} from generate_series(1, %s) n"
 
 
+# The dependency is automatic ('a') of serial columns and `owned by`, internal ('i') of identity columns.
 _SEQUENCES = """
 select a.attname::text, quote_ident(n.nspname) || '.' || quote_ident(s.relname)
 from pg_attribute a

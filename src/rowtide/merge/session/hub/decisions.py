@@ -12,13 +12,14 @@ from typing import assert_never
 from rowtide.core.values import frozen
 from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, SubscriberType
 from rowtide.merge.conflicts.records import ConflictRecord, failure_type, identify, names_lost, reason_of, type_of
-from rowtide.merge.conflicts.resolvers import Answered, find_resolver
-from rowtide.merge.conflicts.row_contests import (
+from rowtide.merge.conflicts.resolvers import (
+    Answered,
     Contest,
     Resolver,
     Winner,
     combine,
     decide,
+    find_resolver,
     indexes_unlike,
     resolve,
     winner_of,

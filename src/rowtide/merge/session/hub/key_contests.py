@@ -11,7 +11,7 @@ from rowtide.core.redaction import shown_key
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, ArticleReference
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identify, record
-from rowtide.merge.conflicts.row_contests import Contest, Resolver, Winner, winner_of, withdrawal
+from rowtide.merge.conflicts.resolvers import Contest, Resolver, Winner, winner_of, withdrawal
 from rowtide.merge.errors.rows import ParentNotThere, RowsRefused
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.rows import Holder

@@ -14,7 +14,7 @@ from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.lost_rows import Lost
 from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_contested, is_live, kind_of, settle
 from rowtide.merge.conflicts.records import AS_WON, ConflictRecord, ConflictType, identify, names_lost, reason_of
-from rowtide.merge.conflicts.row_contests import Winner
+from rowtide.merge.conflicts.resolvers import Winner
 from rowtide.merge.nodes.rows import Place, Refusal, by_nickname
 from rowtide.merge.partitions.belonging import RecordType
 from rowtide.merge.session.exchange import Part, count_writes, transact

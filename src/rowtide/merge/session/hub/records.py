@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_contested, is_live, settle
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, failure_type, identify
-from rowtide.merge.conflicts.row_contests import Winner, withdrawal
+from rowtide.merge.conflicts.resolvers import Winner, withdrawal
 from rowtide.merge.errors.rows import CHILDREN_NOT_SEEN, FOREIGN_KEY_CODES, ParentNotThere
 from rowtide.merge.nodes.rows import Place, by_nickname
 from rowtide.merge.partitions.belonging import RecordType, find_record_types

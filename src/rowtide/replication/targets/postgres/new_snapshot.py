@@ -14,14 +14,8 @@ from rowtide.copying.chunks import uncut
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.replication.articles import schema_changes
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.articles.schema_changes import (
-    ArticleTableRenamed,
-    ColumnDropped,
-    Followed,
-    NullsChanged,
-    SchemaChange,
-)
 from rowtide.replication.errors.delivery import CopyRefused
 from rowtide.replication.errors.subscribing import SubscriberTableExists
 from rowtide.replication.snapshot.objects import Script
@@ -29,20 +23,11 @@ from rowtide.replication.snapshot.target import SnapshotStatus, TableDetails
 from rowtide.replication.subscription_settings import IfExists
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.restorations import PostgresRestoration
+from rowtide.replication.targets.postgres.schema import tables
 from rowtide.replication.targets.postgres.schema.alterations import alter, rename
 from rowtide.replication.targets.postgres.schema.own_constraints import find_whole, require_fitting
 from rowtide.replication.targets.postgres.schema.own_objects import list_references, release_references, switch_off
-from rowtide.replication.targets.postgres.schema.tables import (
-    clear_tables,
-    constrain,
-    create_table,
-    drop,
-    list_present,
-    make,
-    make_schema,
-    provide,
-)
-from rowtide.replication.targets.postgres.written_tables import WrittenTables
+from rowtide.replication.targets.postgres.writing_rights import WrittenTables
 from rowtide.replication.targets.subscriber_kind import NewSnapshot, NewSubscription
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
@@ -73,7 +58,7 @@ def make_tables(
     """
     _rename(connection, new)
     present = [article for article in new.articles if _exists(connection, article)]
-    scripted = list_present(connection, snapshot.scripts)
+    scripted = tables.list_present(connection, snapshot.scripts)
     if (present or scripted) and snapshot.if_exists is IfExists.FAIL:
         raise SubscriberTableExists(
             ", ".join((*(article.qualified_name for article in present), *(script.name for script in scripted)))
@@ -81,24 +66,26 @@ def make_tables(
     kept = [] if snapshot.if_exists is IfExists.DROP else present
     pairs = list(zip(new.articles, snapshot.details, strict=True))
     made = [(article, details) for article, details in pairs if article not in kept]
-    provide(connection, [*new.needs, *(need for _, details in made for need in details.needs)])
+    tables.provide(connection, [*new.needs, *(need for _, details in made for need in details.needs)])
     if not new.altered:
         require_fitting(connection, kept, [*new.articles, *(new.beside or ())], new.constraints)
     restorations = switch_off(connection, kept, new.constraints, subscriber)
     if new.beside is not None and snapshot.if_exists is IfExists.DROP:
         restorations += release_references(connection, present, subscriber)
     if snapshot.if_exists is IfExists.DROP:
-        drop(connection, snapshot.scripts)
+        tables.drop(connection, snapshot.scripts)
     are_referenced = bool(list_references(connection, present))
     _clear(connection, present, snapshot.if_exists, written, are_referenced=are_referenced)
     altered = [_alter(connection, each, written) if each.article in kept else each for each in new.altered]
     for article, details in made:
-        make_schema(connection, article.schema)
-        _run(connection, article.qualified_name, create_table(article, details))
-    make(connection, [script for script in snapshot.scripts if not (kept and _is_filled(script, scripted))])
+        tables.make_schema(connection, article.schema)
+        _run(connection, article.qualified_name, tables.create_table(article, details))
+    tables.make(connection, [script for script in snapshot.scripts if not (kept and _is_filled(script, scripted))])
     filling = [statement for script in snapshot.scripts for statement in script.filling]
     articles = [followed.article for followed in altered]
-    return MadeTables(constrain(pairs, kept), filling, restorations, find_whole(connection, kept, written), articles)
+    return MadeTables(
+        tables.constrain(pairs, kept), filling, restorations, find_whole(connection, kept, written), articles
+    )
 
 
 def _clear(
@@ -114,7 +101,7 @@ def _clear(
     for article in present:
         by_writer["" if if_exists is IfExists.DROP else written.writer_of(article).executing].append(article)
     for articles in by_writer.values():
-        for statement in clear_tables(articles, if_exists, are_referenced=are_referenced):
+        for statement in tables.clear_tables(articles, if_exists, are_referenced=are_referenced):
             writing = statement if if_exists is IfExists.DROP else written.writer_of(articles[0]).executed(statement)
             _run(connection, ", ".join(article.qualified_name for article in articles), writing)
             written.pin()
@@ -131,11 +118,13 @@ def _rename(connection: _Connection, new: NewSubscription) -> None:
         return
     (schema, table), article = new.renamed
     if _find(connection, schema, table) and not _exists(connection, article):
-        for statement in rename((schema, table), ArticleTableRenamed(article.schema, article.table)):
+        for statement in rename((schema, table), schema_changes.ArticleTableRenamed(article.schema, article.table)):
             _run(connection, article.qualified_name, statement)
 
 
-def _alter(connection: _Connection, followed: Followed, written: WrittenTables) -> Followed:
+def _alter(
+    connection: _Connection, followed: schema_changes.Followed, written: WrittenTables
+) -> schema_changes.Followed:
     """Bring an empty table, which has its name already, through the changes of the published one.
 
     Returns them without the dropping of columns that other objects use.
@@ -145,15 +134,22 @@ def _alter(connection: _Connection, followed: Followed, written: WrittenTables) 
             with connection.transaction():
                 _make(connection, followed.article, change, written)
         except CopyRefused as error:
-            if not isinstance(change, ColumnDropped):
+            if not isinstance(change, schema_changes.ColumnDropped):
                 raise
             followed = followed.keeping(change.column, error.reason)
-            _make(connection, followed.article, NullsChanged(replace(change.column, is_nullable=True)), written)
+            _make(
+                connection,
+                followed.article,
+                schema_changes.NullsChanged(replace(change.column, is_nullable=True)),
+                written,
+            )
     return followed
 
 
-def _make(connection: _Connection, article: Article, change: SchemaChange, written: WrittenTables) -> None:
-    if isinstance(change, ArticleTableRenamed):
+def _make(
+    connection: _Connection, article: Article, change: schema_changes.SchemaChange, written: WrittenTables
+) -> None:
+    if isinstance(change, schema_changes.ArticleTableRenamed):
         return
     for statement in alter((article.schema, article.table), change, written.writer_of(article)):
         _run(connection, article.qualified_name, statement)
@@ -184,7 +180,7 @@ def renew_constraints(connection: _Connection, guid: str, details: Sequence[tupl
         constrained = {article_id for (article_id,) in found}
         kept = [article for article, _ in details if article.article_id not in constrained]
         rest = connection.execute(sql.SQL(_FORGET_STATEMENTS), [guid]).fetchall()
-        statements = [(article.article_id, text) for article, text in constrain(details, kept)]
+        statements = [(article.article_id, text) for article, text in tables.constrain(details, kept)]
         _add_statements(connection, guid, [*statements, *((None, text) for _, text in sorted(rest))])
 
 

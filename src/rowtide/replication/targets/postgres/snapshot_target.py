@@ -36,7 +36,7 @@ from rowtide.replication.targets.postgres.new_snapshot import renew_constraints
 from rowtide.replication.targets.postgres.recovery import TakenOver, open_agent
 from rowtide.replication.targets.postgres.restorations import Until
 from rowtide.replication.targets.postgres.schema import alterations
-from rowtide.replication.targets.postgres.written_tables import WrittenTables
+from rowtide.replication.targets.postgres.writing_rights import WrittenTables
 
 _CHARACTER_NOT_HELD = "22P05"
 _UNSUPPORTED = "0A000"
@@ -320,6 +320,7 @@ def _table(article: Article) -> str:
 _SUBSCRIPTIONS, _ALL_CHUNKS = f'{SCHEMA}."MSreplication_subscriptions"', f'{SCHEMA}."MSsnapshot_chunks"'
 
 _STATUS = f"select snapshot_status, snapshot_end from {_SUBSCRIPTIONS} where subscription_guid = %s"
+# Chunks that are loaded side by side share the row's lock. An agent that takes over updates the row, and waits.
 _FENCE = f"select epoch, agent from {_SUBSCRIPTIONS} where subscription_guid = %s for share"
 _CHUNKS = f"""
 select article_id, chunk, low, high, transaction_snapshot, generation from {_ALL_CHUNKS}

@@ -24,13 +24,7 @@ from rowtide.replication.articles.articles import Article, encode_article
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.delivery_interface import JoiningArticle
 from rowtide.replication.distributor.definitions import SCHEMA as DISTRIBUTION
-from rowtide.replication.errors.subscribing import (
-    ArticleTableMissing,
-    NameNotHeld,
-    PasswordGiven,
-    ProceduresMissing,
-    ProcedureTaken,
-)
+from rowtide.replication.errors import subscribing as errors
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.subscription_settings import IfExists
 from rowtide.replication.targets.postgres import origins, progress, restorations
@@ -47,7 +41,7 @@ from rowtide.replication.targets.postgres.restorations import Until
 from rowtide.replication.targets.postgres.schema.own_constraints import require_none_acting, require_nothing_unsent
 from rowtide.replication.targets.postgres.schema.own_objects import adapt
 from rowtide.replication.targets.postgres.schema.tables import find_joining_keys, provide
-from rowtide.replication.targets.postgres.written_tables import WrittenTables, open_written
+from rowtide.replication.targets.postgres.writing_rights import WrittenTables, open_written
 from rowtide.replication.targets.subscriber_kind import (
     DatabaseIdentity,
     Delivered,
@@ -62,7 +56,7 @@ def address(url: str) -> str:
     """Return the URL of a subscriber as it is stored: as given, a keyword string as a URL. Raises `PasswordGiven`."""
     parsed = parse_url(url)
     if parsed.has_secret:
-        raise PasswordGiven(str(parsed))
+        raise errors.PasswordGiven(str(parsed))
     return url if url.startswith(parsed.kind) else str(parsed)
 
 
@@ -79,6 +73,7 @@ def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
     with opened as connection:
         if subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME:
             require_commit_times(connection, url)
+        # Not in the transaction below: `commit prepared` cannot run within one.
         recover_unrecorded(connection)
         with connection.transaction():
             _require_names(connection, subscription.articles)
@@ -170,6 +165,7 @@ def forget(url: str, guid: str, articles: Iterable[Article], *, is_added_again: 
     """
     known = tuple(articles)
     with connect(url, application_name="rowtide subscription") as connection:
+        # Not in the transaction below: `commit prepared` cannot run within one.
         recover(connection, describe_holder(), guid)
         with connection.transaction():
             with translated():
@@ -221,7 +217,7 @@ def _require_names(connection: psycopg.Connection, articles: Iterable[Article]) 
     for article in articles:
         for name in (article.schema, article.table, *(column.name for column in article.columns)):
             if not can_encode(codec, name):
-                raise NameNotHeld(server_encoding(connection), name, article.qualified_name)
+                raise errors.NameNotHeld(server_encoding(connection), name, article.qualified_name)
 
 
 def _require_columns(connection: psycopg.Connection, article: Article) -> None:
@@ -230,7 +226,7 @@ def _require_columns(connection: psycopg.Connection, article: Article) -> None:
     present = {row[0] for row in rows}
     missing = [column.name for column in article.columns if column.name not in present]
     if missing:
-        raise ArticleTableMissing(article.qualified_name, ", ".join(missing))
+        raise errors.ArticleTableMissing(article.qualified_name, ", ".join(missing))
 
 
 def _require_procedures(connection: psycopg.Connection, article: Article) -> None:
@@ -240,14 +236,14 @@ def _require_procedures(connection: psycopg.Connection, article: Article) -> Non
             with translated():
                 found = connection.execute("select to_regproc(%s)", (name,)).fetchone()
             if found is None or found[0] is None:
-                raise ProceduresMissing(name)
+                raise errors.ProceduresMissing(name)
 
 
 def _require_own_procedures(connection: psycopg.Connection, article: Article) -> None:
     for kind, operation in product(_KINDS, procedures.OPERATIONS):
         name = kind.name_of(article, operation)
         if _is_taken(connection, article, name):
-            raise ProcedureTaken(f"{procedures.SCHEMA}.{name}", article.qualified_name)
+            raise errors.ProcedureTaken(f"{procedures.SCHEMA}.{name}", article.qualified_name)
 
 
 def _is_taken(connection: psycopg.Connection, article: Article, name: str) -> bool:

@@ -77,6 +77,7 @@ class Generations:
         """Append the next generation."""
         self._numbers.append(number)
         self._snapshots.append(snapshot)
+        # A transaction that no generation saw may be in this one.
         self._known.clear()
 
     def has(self, number: int) -> bool:
@@ -106,6 +107,7 @@ class Generations:
     def _find(self, stamp: int) -> int | None:
         found = self._known.get(stamp, self._earlier.get(stamp))
         if found is None:
+            # Each snapshot sees what earlier ones see: the first that sees a transaction is found by bisection.
             place = bisect_left(self._snapshots, 1, key=lambda written: _read(written).sees(stamp))
             if not place and self._numbers and self.is_tail:
                 return None

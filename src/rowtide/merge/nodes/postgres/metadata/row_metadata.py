@@ -174,6 +174,7 @@ def lineages(session: Session, nickname: int, snapshot: str) -> Iterator[bytes]:
             yield bytes(lineage)
 
 
+# `delete` has no limit. The array is made once, and its rows are read by their places.
 def forget(session: Session, nickname: int, snapshot: str, most: int) -> int:
     """Remove a table's metadata that a generation's snapshot sees, and return how many rows."""
     return sum(
@@ -262,6 +263,7 @@ def apply_log(session: Session, articles: Sequence[Article]) -> int:
 
 def tidy(session: Session) -> None:
     """Vacuum and analyze the tables, outside of transactions: plans stay right, and the log's space is reused."""
+    # To give pages back, vacuum would lock the table against the triggers of programs.
     session.execute(sql.SQL(f"vacuum (truncate false, skip_locked) {LOG}"))
     session.execute(sql.SQL(f"analyze (skip_locked) {TABLES.contents}, {TABLES.tombstone}"))
 
@@ -292,6 +294,7 @@ def _beside_statements(articles: Iterable[Article]) -> list[str]:
         f"create temporary table if not exists {APPLIED} ({_COLUMNS}) on commit delete rows",
         f"truncate {APPLIED}",
         *(apply_lines(article, table_of(article), _DIALECT) for article in articles),
+        # Autovacuum does not see temporary tables: the planner would assume a size of its own.
         f"analyze {APPLIED}",
     ]
 

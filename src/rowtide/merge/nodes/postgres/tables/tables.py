@@ -21,14 +21,8 @@ from rowtide.databases.source_table import RunAs, SourceTable
 from rowtide.merge.articles import ROWGUID, Article, JoinFilter
 from rowtide.merge.catalogue import select_articles
 from rowtide.merge.definitions import SCHEMA
+from rowtide.merge.errors import publishing as errors
 from rowtide.merge.errors.nodes import NodeOutdated
-from rowtide.merge.errors.publishing import (
-    ArticleTableNotFound,
-    FilterRefused,
-    RowguidUnfit,
-    TableNotAltered,
-    UnsupportedColumnType,
-)
 from rowtide.merge.nodes.node_tables import (
     Examination,
     Original,
@@ -89,7 +83,7 @@ class PostgresTables:
 
     def prepare(self) -> None:
         with self._session.transaction():
-            # Whoever made it may have said that it is complete.
+            # The program that made it may have declared that it is complete.
             self._run(guard_schema(SCHEMA))
             is_there, form, place, definition = self._connection.execute(text(completing.STATE)).one()
             if not is_there:
@@ -172,7 +166,7 @@ class PostgresTables:
         ids = find_table_ids(self._connection, names, execute_together)
         for name, table_id in zip(names, ids, strict=True):
             if table_id is None:
-                raise ArticleTableNotFound(name)
+                raise errors.ArticleTableNotFound(name)
         known = [table_id for table_id in ids if table_id is not None]
         tables = {table.source_id: table for table in read_tables(self._connection, known, execute_together)}
         requests = [request for table_id in known for request in description_requests(table_id)]
@@ -239,7 +233,7 @@ class PostgresTables:
                 for each in execution.statements(f"alter table {table_of(article)} {clause}"):
                     self._session.execute(sql.SQL(each))
         except psycopg.Error as error:
-            raise TableNotAltered(article.qualified_name, error.diag.message_primary or str(error)) from error
+            raise errors.TableNotAltered(article.qualified_name, error.diag.message_primary or str(error)) from error
 
     @here
     def alter(self, change: TableChange) -> PostgresTableAlteration:
@@ -334,7 +328,7 @@ class PostgresTables:
         found = self._connection.execute(text(_TYPES_OF_OTHERS), {"table": table_of(of), "names": names}).first()
         if found is not None:
             reason = f'column {found.column_name} has a type of "{found.owner}", whose casts would run as this role'
-            raise FilterRefused(article.qualified_name, written, reason)
+            raise errors.FilterRefused(article.qualified_name, written, reason)
 
     def _check(self, article: Article, written: str, *statements: str) -> None:
         try:
@@ -343,7 +337,7 @@ class PostgresTables:
                     self._session.execute(sql.SQL(each))
         except psycopg.Error as error:
             reason = error.diag.message_primary or str(error)
-            raise FilterRefused(article.qualified_name, written, reason) from error
+            raise errors.FilterRefused(article.qualified_name, written, reason) from error
 
     @here
     def check_procedure(self, article: Article) -> None:
@@ -358,7 +352,7 @@ class PostgresTables:
         table = self._find(article)
         unfit = next((column for column in table.columns if column.name == ROWGUID and not is_uuid(column)), None)
         if unfit is not None:
-            raise RowguidUnfit(article.qualified_name, f"of type {unfit.type_text} where a UUID belongs")
+            raise errors.RowguidUnfit(article.qualified_name, f"of type {unfit.type_text} where a UUID belongs")
         if not identifies_rows(table):
             make_rowguid(self._node.alterations, table, MAKER, self._executions.of(article).filling)
 
@@ -398,13 +392,13 @@ class PostgresTables:
         for column in article.columns:
             found = text("select to_regtype(:type) is not null")
             if not self._connection.execute(found, {"type": server_type(column)}).scalar():
-                raise UnsupportedColumnType(article.qualified_name, column.name, column.type_text)
+                raise errors.UnsupportedColumnType(article.qualified_name, column.name, column.type_text)
 
     def _find(self, article: Article) -> SourceTable:
         (table_id,) = find_table_ids(self._connection, [f"{article.schema or article.place}.{article.table}"])
         found = () if table_id is None else read_tables(self._connection, [table_id], execute_together)
         if not found:
-            raise ArticleTableNotFound(article.qualified_name)
+            raise errors.ArticleTableNotFound(article.qualified_name)
         return found[0]
 
     def _run(self, each: str) -> None:

@@ -209,6 +209,7 @@ def make_staging(session: BatchingConnection, article: Article, execution: Execu
     )
     metadata = ", ".join(f"{name} {type_}" for name, type_ in _METADATA.items())
     # Another role's table is not used as ours: one that is there is dropped, or the agent may not drop it and fails.
+    # Made by a query, the columns have the table's types without its defaults, identities and checks.
     copied = f"select {places}{columns} from {table_of(article)} t with no data"
     for statement in (
         f"drop view if exists {view}",
@@ -407,6 +408,8 @@ def _text(value: object) -> str | None:
 
 def digest_of(values: Iterable[tuple[str, str]]) -> str:
     """Return the expression of the checksum of a row, from expressions of its values and of their texts."""
+    # `is null` would also hold for a composite value whose fields are all null. By bytes, since the hash of a text in a
+    # nondeterministic collation is that of its sort key.
     texts = f" || {_character(_BETWEEN)} || ".join(
         f"case when {value} is not distinct from null then {_character(_NULL)} else {text} end"
         for value, text in values

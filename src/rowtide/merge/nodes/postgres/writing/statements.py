@@ -327,10 +327,12 @@ def _row_statements(staged: Staged, within: str) -> Iterator[str]:
         )
     if any(one.row is not None and not one.is_live for one in writes):
         yield from execution.in_block(
+            # Identity columns that are `generated always` take the sent numbers, too.
             f"insert into {table} ({', '.join([*names, ROWGUID])}) overriding system value "
             f"select {', '.join([*values, 'rowtide_guid'])} from {staging} i "
             f"where not rowtide_live and not rowtide_gone and {within} order by rowtide_place"
         )
+        # Programs' next inserts must not get numbers that received rows have.
         for advance in advances(staged.table.sequences, _highest_inserted(staged, within)):
             yield f"perform {advance.removeprefix('select ')}"
 

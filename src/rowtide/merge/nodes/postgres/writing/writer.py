@@ -243,6 +243,7 @@ class PostgresWriter:
     def _find_unsendable(self, article: Article, writes: Sequence[Write]) -> dict[str, Refusal]:
         """Return the rows that have texts which no server takes."""
         found: dict[str, Refusal] = {}
+        # All are checked at once first: hardly ever does one fail, and then each is checked alone.
         for one in () if are_sendable(article, writes) else writes:
             try:
                 with self._node.refusing(article.name):
@@ -294,6 +295,7 @@ class PostgresWriter:
         """Return what is refused, and for each part the rows that have the primary keys of refused ones."""
         self._session.put("savepoint rowtide_stage")
         staged = self._stage(parts, bounds, is_tolerant=is_tolerant)
+        # Before the rows are written: only what fails while it is staged is staged again, with a check of each value.
         self._session.put("release savepoint rowtide_stage")
         write_each(self._session, staged, late)
         listed = f"select * from {REFUSED}{f' union all select * from {INVALID}' if is_tolerant else ''}"

@@ -165,7 +165,7 @@ def find_store(url: str | DatabaseUrl) -> PresentStore | None:
 
 
 def has_unsent(session: sqlite3.Connection) -> bool:
-    """Whether the file of a subscriber has changes that its publisher has not received, as far as the file knows."""
+    """Whether the file of a subscriber has changes that its publisher has not received, by what the file knows."""
     return session.execute(_UNSENT).fetchone() is not None
 
 

@@ -22,15 +22,7 @@ from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
 from rowtide.merge.catalogue import list_merged
 from rowtide.merge.errors.nodes import NodeOutdated, UnsentByOtherBuild
 from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, ResolverRefused, TableNotAltered
-from rowtide.merge.nodes.node_tables import (
-    NOT_THERE,
-    Examination,
-    Original,
-    RewritingTrigger,
-    TableDescription,
-    TableReference,
-    say_damage,
-)
+from rowtide.merge.nodes import node_tables
 from rowtide.merge.nodes.sqlite.metadata import completing, system_tables
 from rowtide.merge.nodes.sqlite.metadata.completing import make_views
 from rowtide.merge.nodes.sqlite.rows import NO_FUNCTIONS
@@ -124,7 +116,7 @@ class SqliteTables:
     def renew_views(self) -> None:
         """Do nothing: the file's views name no article."""
 
-    def find_original(self) -> Original | None:
+    def find_original(self) -> node_tables.Original | None:
         """Return None: a moved file cannot be distinguished from a copy."""
         return None
 
@@ -135,16 +127,16 @@ class SqliteTables:
         completing.drop_views(self._session)
         system_tables.drop(self._connection, self._session)
 
-    def describe_all(self, articles: Sequence[Article]) -> Mapping[Article, TableDescription]:
+    def describe_all(self, articles: Sequence[Article]) -> Mapping[Article, node_tables.TableDescription]:
         return {article: self.describe(article.qualified_name) for article in articles}
 
-    def describe(self, name: str) -> TableDescription:
+    def describe(self, name: str) -> node_tables.TableDescription:
         table = self._find(name)
         columns = tuple(_published(column) for column in table.columns if _is_published(column))
         keys = {tuple(term.expression for term in key.terms) for key in table.unique_keys if key.is_of_columns}
         own = {column.name: column for column in table.columns}
         primary = [quote(column.name) for column in table.key_columns]
-        return TableDescription(
+        return node_tables.TableDescription(
             kind=DatabaseKind.SQLITE,
             name=table.name,
             schema="",
@@ -166,23 +158,23 @@ class SqliteTables:
 
     def _find_damage(self, article: Article, table: Table | None) -> str | None:
         if table is None:
-            return NOT_THERE
+            return node_tables.NOT_THERE
         named = "select name from main.sqlite_master where type = 'trigger' and tbl_name = ?"
         triggers = {name for (name,) in self._session.execute(named, (table.name,))}
         there = {column.name for column in table.columns}
-        return say_damage(
+        return node_tables.say_damage(
             [name for name in (*(column.name for column in article.columns), ROWGUID) if name not in there],
             [name for name in trigger_names(article) if name not in triggers],
         )
 
-    def find_rewriting(self, article: Article) -> Sequence[RewritingTrigger]:
+    def find_rewriting(self, article: Article) -> Sequence[node_tables.RewritingTrigger]:
         return find_rewriting(self._session, article)
 
-    def examine(self, articles: Sequence[Article]) -> Examination:
+    def examine(self, articles: Sequence[Article]) -> node_tables.Examination:
         tables = {article: find_table(self._session, article.file_table) for article in articles}
         found = {article.nickname: self._find_damage(article, table) for article, table in tables.items()}
         damages = {nickname: damage for nickname, damage in found.items() if damage is not None}
-        return Examination(
+        return node_tables.Examination(
             self.find_original(),
             damages,
             is_recorded=False,
@@ -200,7 +192,7 @@ class SqliteTables:
     def lock(self, article: Article) -> None:
         """Nothing: the transaction has the file for itself."""
 
-    def find_renames(self, article: Article, description: TableDescription) -> Mapping[str, str]:
+    def find_renames(self, article: Article, description: node_tables.TableDescription) -> Mapping[str, str]:
         # SQLite writes a column's new name into the triggers that name it.
         found = "select sql from main.sqlite_schema where type = 'trigger' and name = ?"
         row = self._session.execute(found, (trigger_name(article, "upd"),)).fetchone()
@@ -247,7 +239,7 @@ class SqliteTables:
 
     def make(
         self,
-        tables: Sequence[tuple[Article, TableDescription]],
+        tables: Sequence[tuple[Article, node_tables.TableDescription]],
         *,
         present: Sequence[Article] = (),
         refers_later: bool = False,  # noqa: ARG002 - foreign keys are part of a table
@@ -260,7 +252,9 @@ class SqliteTables:
             for omission in make_table(self._session, article, description, names)
         ]
 
-    def refer(self, tables: Sequence[tuple[Article, TableDescription]], *, present: Sequence[Article] = ()) -> None:
+    def refer(
+        self, tables: Sequence[tuple[Article, node_tables.TableDescription]], *, present: Sequence[Article] = ()
+    ) -> None:
         """Nothing: `make` has done it."""
 
     def load(self, article: Article, rows: Iterable[Sequence[tuple[str, Row]]]) -> int:
@@ -332,7 +326,7 @@ class SqliteTables:
             raise ArticleTableNotFound(name)
         return table
 
-    def _references(self, table: Table) -> tuple[TableReference, ...]:
+    def _references(self, table: Table) -> tuple[node_tables.TableReference, ...]:
         found: dict[int, list[tuple[str, str, str | None]]] = {}
         actions: dict[int, tuple[str, str]] = {}
         rows = self._session.execute(f"pragma main.foreign_key_list({quote(table.name)})").fetchall()
@@ -345,13 +339,15 @@ class SqliteTables:
 
     def _reference(
         self, columns: Sequence[tuple[str, str, str | None]], on_delete: str, on_update: str
-    ) -> TableReference:
+    ) -> node_tables.TableReference:
         referenced = find_table(self._session, columns[0][0])
         name = columns[0][0] if referenced is None else referenced.name
         # Where no columns are named, it is the primary key that is referred to.
         keys = [] if referenced is None else [column.name for column in referenced.key_columns]
         named = [column for _, _, column in columns if column is not None] or keys
-        return TableReference(tuple(column for _, column, _ in columns), name, tuple(named), on_delete, on_update)
+        return node_tables.TableReference(
+            tuple(column for _, column, _ in columns), name, tuple(named), on_delete, on_update
+        )
 
 
 def _unsent(article: Article, table: Table) -> list[str]:

@@ -86,6 +86,7 @@ def base_of(column: ArticleColumn, row: str) -> str:
 
 
 def _change_condition(old: str, new: str) -> str:
+    # By bytes and storage class: a column's collation may say that two texts are equal, and SQLite that 1 and 1.0 are.
     return f"({old} collate binary is not {new} or typeof({old}) <> typeof({new}))"
 
 
@@ -206,7 +207,7 @@ _PROHIBITIONS = {"prohibit_ins": "insert", "prohibit_upd": "update", "prohibit_d
 def trigger_statements(article: Article, table: Table, references: Sequence[TableReference]) -> dict[str, str]:
     """Return the statements that create a table's triggers, by trigger name; `references` are its foreign keys."""
     quoted = quote(table.name)
-    # Whoever writes a row's rowguid again changes that row. Only where columns are followed is that not enough.
+    # To write a row's rowguid again is to change that row. Only where columns are followed is that not enough.
     is_by_column = article.column_tracking or article.additive_column is not None
     displacement = Displacement(table, _in_order(article, table), None if is_by_column else ROWGUID)
     kept = kept_bodies(article, displacement, references)

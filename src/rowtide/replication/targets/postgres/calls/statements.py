@@ -260,7 +260,7 @@ def _calls(article: Article, operation: Operation, *, is_edited: bool) -> bool:
 
 
 def _sets_key(article: Article, arguments: Sequence[bytes | None]) -> bool:
-    """Return whether an update changes the key, as far as its bitmap says."""
+    """Return whether an update changes the key, by its bitmap."""
     bits = procedures.key_bits(article)
     if not bits:
         return True

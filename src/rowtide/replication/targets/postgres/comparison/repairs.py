@@ -35,7 +35,7 @@ from rowtide.replication.targets.postgres.calls.written_table import WrittenTabl
 from rowtide.replication.targets.postgres.comparison.rows import read_subscribed
 from rowtide.replication.targets.postgres.conflicts.statements import read_uniques
 from rowtide.replication.targets.postgres.connecting import connect
-from rowtide.replication.targets.postgres.written_tables import WrittenTables, open_written
+from rowtide.replication.targets.postgres.writing_rights import WrittenTables, open_written
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
 _ORIGIN_PATIENCE_S = 5.0
@@ -108,7 +108,7 @@ class PostgresRepair:
             ).fetchone() == (True,)
 
     def _run_all(self, changes: Sequence[RowCorrection]) -> dict[RowCorrection, str]:
-        """Make changes as long as one makes way for another; return why others are refused."""
+        """Make changes while one makes way for another; return why others are refused."""
         waiting: Sequence[RowCorrection] = changes
         while True:
             refused: dict[RowCorrection, str] = {}

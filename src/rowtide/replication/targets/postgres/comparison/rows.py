@@ -36,19 +36,7 @@ from rowtide.replication.targets.compared_rows import (
     make_ranges,
 )
 from rowtide.replication.targets.postgres import progress
-from rowtide.replication.targets.postgres.comparison.read_tables import (
-    PAGES,
-    CatalogueTable,
-    ReadTable,
-    as_published,
-    as_subscribed,
-    find_by_id,
-    find_by_name,
-    fingerprints,
-    hashed_rows,
-    rows_by_key,
-    sampled_rows,
-)
+from rowtide.replication.targets.postgres.comparison import read_tables
 from rowtide.replication.targets.postgres.connecting import connect
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
@@ -64,19 +52,19 @@ class PostgresComparedRows:
     """See `ComparedRows`. `tables` are the articles' by id; with `is_locked`, nobody else writes the rows found."""
 
     connection: _Connection
-    tables: Mapping[str, ReadTable]
+    tables: Mapping[str, read_tables.ReadTable]
     is_locked: bool = False
 
     def read_buckets(self, article: Article, division: Division, *, with_checksum: bool) -> Buckets:
         """See `ComparedRows`."""
-        statement = fingerprints(self.tables[article.article_id], division, with_checksum=with_checksum)
+        statement = read_tables.fingerprints(self.tables[article.article_id], division, with_checksum=with_checksum)
         with self._reading(article):
             rows = self.connection.execute(sql.SQL(statement)).fetchall()
         return {int(row[0]): Fingerprint(int(row[1]), None if row[2] is None else int(row[2])) for row in rows}
 
     def list_rows(self, article: Article, division: Division, chosen: Collection[int]) -> Iterator[HashedRow]:
         """See `ComparedRows`."""
-        statement = hashed_rows(self.tables[article.article_id], division, chosen)
+        statement = read_tables.hashed_rows(self.tables[article.article_id], division, chosen)
         with self._reading(article), self.connection.cursor(name="listed") as cursor:
             cursor.itersize = _ROWS_FETCHED
             for key_hash, row_hash, *key in cursor.execute(sql.SQL(statement)):
@@ -84,7 +72,7 @@ class PostgresComparedRows:
 
     def find_rows(self, article: Article, keys: Sequence[Row]) -> Sequence[Row]:
         """See `ComparedRows`."""
-        statement = rows_by_key(self.tables[article.article_id], is_locked=self.is_locked)
+        statement = read_tables.rows_by_key(self.tables[article.article_id], is_locked=self.is_locked)
         arrays = [[_as_text(value) for value in values] for values in zip(*keys, strict=True)]
         with self._reading(article):
             rows = psycopg.RawCursor(self.connection).execute(sql.SQL(statement), arrays).fetchall()
@@ -108,13 +96,13 @@ class PostgresComparedRows:
         if not any(column.order for column in table.key):
             return BY_HASH
         with translated():
-            (pages,) = self.connection.execute(sql.SQL(PAGES), (table.oid, table.oid)).fetchone() or (0,)
+            (pages,) = self.connection.execute(sql.SQL(read_tables.PAGES), (table.oid, table.oid)).fetchone() or (0,)
         percent = min(100.0, 100.0 * _PAGES_SAMPLED / max(pages, 1))
         possible: list[Ranges] = []
         with self._reading(article):
             for column in table.key:
                 if column.order is not None:
-                    statement = sampled_rows(table, column, percent)
+                    statement = read_tables.sampled_rows(table, column, percent)
                     texts = (str(text).encode() for (text,) in self.connection.execute(sql.SQL(statement)))
                     possible.append(make_ranges(column.published, column.order, texts))
         return divide(possible)
@@ -186,7 +174,7 @@ def _begin_with_locks(connection: _Connection, articles: Sequence[Article]) -> N
     They are locked before its snapshot is taken: to an earlier one, a table that was rewritten since is empty.
     """
     while True:
-        found = [find_by_name(connection, article.schema, article.table) for article in articles]
+        found = [read_tables.find_by_name(connection, article.schema, article.table) for article in articles]
         present = [table for table in found if table is not None]
         for table in present:
             # It creates a function, which the transaction may not.
@@ -218,12 +206,14 @@ def read_subscribed(
     """Return a subscriber's rows, within a transaction; `for_update`: neither a batch nor others write them."""
     known, status = progress.read(connection, subscription.guid, for_update=for_update)
     held = progress.read_articles(connection, subscription.guid, articles)
-    tables: dict[str, ReadTable] = {}
+    tables: dict[str, read_tables.ReadTable] = {}
     constraints: dict[str, str] = {}
     with translated():
         for article in held:
-            present = find_by_name(connection, article.schema, article.table)
-            read = "the subscriber has no such table" if present is None else as_subscribed(article, present)
+            present = read_tables.find_by_name(connection, article.schema, article.table)
+            read = (
+                "the subscriber has no such table" if present is None else read_tables.as_subscribed(article, present)
+            )
             _sort(article, _with_reader(connection, read), tables, constraints)
     return SubscribedRows(
         PostgresComparedRows(connection, tables, is_locked=for_update), known, status, held, constraints
@@ -235,7 +225,7 @@ def open_published(url: str, articles: Sequence[Article]) -> Iterator[PublishedR
     """Read a publisher in one snapshot, in which the articles' tables cannot be truncated or altered."""
     settings = STREAM_SETTINGS | WHOLE_TABLES | {"lock_timeout": f"{LOCK_TIMEOUT_S}s"}
     with closing(open_url(url, application_name=_APPLICATION_NAME, settings=settings)) as connection:
-        tables: dict[str, ReadTable] = {}
+        tables: dict[str, read_tables.ReadTable] = {}
         constraints: dict[str, str] = {}
         with translated():
             begin = connection.execute("select (pg_current_wal_insert_lsn() - '0/0')::bigint").fetchone()
@@ -248,7 +238,7 @@ def open_published(url: str, articles: Sequence[Article]) -> Iterator[PublishedR
             since = connection.execute(_UNSEEN_SINCE, {"xids": unfinished}).fetchone()
         for article in articles:
             if article.article_id not in constraints:
-                read = as_published(article, found[article.article_id])
+                read = read_tables.as_published(article, found[article.article_id])
                 _sort(article, _with_reader(connection, read), tables, constraints)
         unseen_since = since[0] if since is not None else None
         yield PublishedRows(
@@ -256,7 +246,7 @@ def open_published(url: str, articles: Sequence[Article]) -> Iterator[PublishedR
         )
 
 
-def _with_reader(connection: _Connection, read: ReadTable | str) -> ReadTable | str:
+def _with_reader(connection: _Connection, read: read_tables.ReadTable | str) -> read_tables.ReadTable | str:
     """Return a table with what reading it takes, where it or a type of its key belongs to others."""
     if isinstance(read, str):
         return read
@@ -267,7 +257,12 @@ def _with_reader(connection: _Connection, read: ReadTable | str) -> ReadTable | 
     return replace(read, reader=find_reader(connection, read.oid), equal=equal)
 
 
-def _sort(article: Article, read: ReadTable | str, tables: dict[str, ReadTable], constraints: dict[str, str]) -> None:
+def _sort(
+    article: Article,
+    read: read_tables.ReadTable | str,
+    tables: dict[str, read_tables.ReadTable],
+    constraints: dict[str, str],
+) -> None:
     if isinstance(read, str):
         constraints[article.article_id] = read
     else:
@@ -276,7 +271,7 @@ def _sort(article: Article, read: ReadTable | str, tables: dict[str, ReadTable],
 
 def _lock(
     connection: _Connection, articles: Sequence[Article], constraints: dict[str, str]
-) -> Mapping[str, CatalogueTable]:
+) -> Mapping[str, read_tables.CatalogueTable]:
     """Begin a transaction in which tables stay as they are returned, except those with a constraint.
 
     They are locked before its snapshot is taken: one from before a truncate would find the table empty all the same.
@@ -293,12 +288,12 @@ def _lock(
 
 def _find(
     connection: _Connection, articles: Sequence[Article], constraints: dict[str, str]
-) -> Mapping[str, CatalogueTable]:
-    found: dict[str, CatalogueTable] = {}
+) -> Mapping[str, read_tables.CatalogueTable]:
+    found: dict[str, read_tables.CatalogueTable] = {}
     for article in articles:
         if article.article_id in constraints:
             continue
-        present = find_by_id(connection, article.source_id)
+        present = read_tables.find_by_id(connection, article.source_id)
         if present is None:
             constraints[article.article_id] = "it was dropped at the publisher"
         else:
@@ -306,7 +301,9 @@ def _find(
     return found
 
 
-def _try_locks(connection: _Connection, found: Mapping[str, CatalogueTable], constraints: dict[str, str]) -> bool:
+def _try_locks(
+    connection: _Connection, found: Mapping[str, read_tables.CatalogueTable], constraints: dict[str, str]
+) -> bool:
     """Lock tables by the names that they had; return whether all could be."""
     for article_id, present in found.items():
         locking = locking_name(present.schema, present.table, is_partitioned=present.is_partitioned)

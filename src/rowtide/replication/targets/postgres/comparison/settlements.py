@@ -22,28 +22,10 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.session_settings import PINNED_SETTINGS, WHOLE_TABLES
 from rowtide.log.postgres.lease import describe_holder
+from rowtide.replication import conflicts
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.conflicts import (
-    ConflictDecision,
-    ConflictOutcome,
-    ConflictWinner,
-    Key,
-    Resolution,
-    Resolver,
-    Row,
-    Rows,
-    SettledRow,
-    Sides,
-    plan,
-)
 from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.errors.conflicts import (
-    ConflictOutdated,
-    ConflictRowsChanged,
-    ConflictSettled,
-    DeliveryConflictUnknown,
-    SettlingRefused,
-)
+from rowtide.replication.errors import conflicts as errors
 from rowtide.replication.subscription_settings import Constraints
 from rowtide.replication.targets import compared_rows
 from rowtide.replication.targets.compared_rows import RowCorrection, SubscribedRows
@@ -53,17 +35,17 @@ from rowtide.replication.targets.postgres.comparison.repairs import reason_of, s
 from rowtide.replication.targets.postgres.comparison.rows import read_subscribed
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.subscriber import read_identity
-from rowtide.replication.targets.postgres.written_tables import WrittenTables, open_written
+from rowtide.replication.targets.postgres.writing_rights import WrittenTables, open_written
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
 _LOCK_TIMEOUT = "set local lock_timeout = '30s'"
-_UNSENT = (None, Resolver.NONE, Resolver.APPLY)
+_UNSENT = (None, conflicts.Resolver.NONE, conflicts.Resolver.APPLY)
 """Resolvers by which another database may have the side that lost here: it gets the rows once more."""
 
 
 def settle_conflict(
-    subscription: Subscription, articles: Sequence[Article], decision: ConflictDecision
-) -> ConflictOutcome:
+    subscription: Subscription, articles: Sequence[Article], decision: conflicts.ConflictDecision
+) -> conflicts.ConflictOutcome:
     """Decide about a conflict, once delivery's present batch has ended; a repeat changes nothing.
 
     Raises `DeliveryConflictUnknown`, `ConflictSettled`, `ConflictRowsChanged`, `ConflictOutdated`, `SettlingRefused`,
@@ -82,8 +64,8 @@ def settle_conflict(
             return settlement.outcome((), is_settled=True)
         if kept.winner is not None and not decision.again:
             subscriber = redact(subscription.subscriber)
-            raise ConflictSettled(subscriber, decision.conflict_id, kept.settled_by or "somebody", kept.winner)
-        if kept.sides.resolution is Resolution.STOPPED and not kept.is_delivered:
+            raise errors.ConflictSettled(subscriber, decision.conflict_id, kept.settled_by or "somebody", kept.winner)
+        if kept.sides.resolution is conflicts.Resolution.STOPPED and not kept.is_delivered:
             return settlement.decide_stopped()
         return settlement.decide(articles, resends=resends)
 
@@ -93,8 +75,8 @@ class _RecordedConflict:
     """A conflict as it is kept; `is_delivered`: one that stopped delivery was resolved by a later attempt."""
 
     table: str
-    sides: Sides
-    winner: ConflictWinner | None
+    sides: conflicts.Sides
+    winner: conflicts.ConflictWinner | None
     settled_by: str | None
     is_delivered: bool
 
@@ -105,13 +87,13 @@ class _Settlement:
 
     connection: _Connection
     subscription: Subscription
-    decision: ConflictDecision
+    decision: conflicts.ConflictDecision
     kept: _RecordedConflict
     sent_to: tuple[str, ...]
 
-    def outcome(self, rows: tuple[SettledRow, ...], **others: Any) -> ConflictOutcome:
+    def outcome(self, rows: tuple[conflicts.SettledRow, ...], **others: Any) -> conflicts.ConflictOutcome:
         """Return what the decision does."""
-        return ConflictOutcome(
+        return conflicts.ConflictOutcome(
             str(self.decision.conflict_id),
             redact(self.subscription.subscriber),
             self.kept.table,
@@ -121,14 +103,14 @@ class _Settlement:
             **others,
         )
 
-    def decide_stopped(self) -> ConflictOutcome:
+    def decide_stopped(self) -> conflicts.ConflictOutcome:
         """Record what delivery is to do about a change when it continues."""
         if not self.decision.is_preview:
             self._record(None)
             self._commit()
         return self.outcome((), waits=True)
 
-    def decide(self, articles: Sequence[Article], *, resends: bool) -> ConflictOutcome:
+    def decide(self, articles: Sequence[Article], *, resends: bool) -> conflicts.ConflictOutcome:
         """Write the rows of the side that is to win, and record it."""
         named = [article for article in articles if article.qualified_name == self.kept.table]
         subscribed = read_subscribed(self.connection, self.subscription, named, for_update=True)
@@ -138,16 +120,16 @@ class _Settlement:
         wanted = sides.state_of(self.decision.winner, names)
         now = _read_rows(subscribed, article, [*wanted])
         changed = tuple(
-            SettledRow(Operation.UPDATE, key, now[key], row)
+            conflicts.SettledRow(Operation.UPDATE, key, now[key], row)
             for key, row in wanted.items()
             if now[key] != row and not sides.is_left(key, now[key], names)
         )
-        rows = plan(wanted, now, renamed=sides.renamed(names), resends=resends and not sides.is_by_time)
+        rows = conflicts.plan(wanted, now, renamed=sides.renamed(names), resends=resends and not sides.is_by_time)
         changed = tuple(one for one in changed if any(one.key == row.key for row in rows))
         if not self.decision.is_preview:
             if changed and not self.decision.over_later_changes:
                 key = _name(article, changed[0].key)
-                raise ConflictRowsChanged(
+                raise errors.ConflictRowsChanged(
                     redact(self.subscription.subscriber), self.decision.conflict_id, self.kept.table, key
                 )
             written = open_written(
@@ -176,13 +158,13 @@ class _Settlement:
             raise self._outdated(f"they lack the key's column {', '.join(new)}")
         return article
 
-    def _outdated(self, reason: str) -> ConflictOutdated:
+    def _outdated(self, reason: str) -> errors.ConflictOutdated:
         subscriber = redact(self.subscription.subscriber)
-        return ConflictOutdated(subscriber, self.decision.conflict_id, self.kept.table, reason)
+        return errors.ConflictOutdated(subscriber, self.decision.conflict_id, self.kept.table, reason)
 
-    def _write(self, article: Article, rows: Sequence[SettledRow], written: WrittenTables) -> None:
+    def _write(self, article: Article, rows: Sequence[conflicts.SettledRow], written: WrittenTables) -> None:
         """Make changes of rows. Raises `SettlingRefused`."""
-        key: Key = ()
+        key: conflicts.Key = ()
         try:
             self.connection.execute(sql.SQL("set constraints all deferred"))
             for row in rows:
@@ -193,11 +175,11 @@ class _Settlement:
             written.pin()
         except psycopg.Error as error:
             subscriber = redact(self.subscription.subscriber)
-            raise SettlingRefused(
+            raise errors.SettlingRefused(
                 subscriber, self.decision.conflict_id, self.kept.table, _name(article, key), reason_of(error)
             ) from error
 
-    def _record(self, left: Rows | None) -> None:
+    def _record(self, left: conflicts.Rows | None) -> None:
         """Record the decision, with the rows that it leaves."""
         rows = None if left is None else Jsonb([[list(key), row] for key, row in left.items()])
         by, number = self.decision.decided_by, self.decision.conflict_id
@@ -221,14 +203,16 @@ def _connect(subscription: Subscription) -> _Connection:
     )
 
 
-def _read(connection: _Connection, subscription: Subscription, decision: ConflictDecision) -> _RecordedConflict:
+def _read(
+    connection: _Connection, subscription: Subscription, decision: conflicts.ConflictDecision
+) -> _RecordedConflict:
     """Return a conflict, about which nobody else decides until the transaction ends."""
     row = connection.execute(_READ, (decision.conflict_id, subscription.guid)).fetchone()
     if row is None:
-        raise DeliveryConflictUnknown(redact(subscription.subscriber), decision.conflict_id)
+        raise errors.DeliveryConflictUnknown(redact(subscription.subscriber), decision.conflict_id)
     table, winner, settled_by, is_delivered, *texts = row
-    chosen = None if winner is None else ConflictWinner(winner)
-    return _RecordedConflict(table, Sides.parse(*texts), chosen, settled_by, is_delivered)
+    chosen = None if winner is None else conflicts.ConflictWinner(winner)
+    return _RecordedConflict(table, conflicts.Sides.parse(*texts), chosen, settled_by, is_delivered)
 
 
 def _find_onward(connection: _Connection, table: str) -> tuple[tuple[str, ...], bool]:
@@ -237,17 +221,19 @@ def _find_onward(connection: _Connection, table: str) -> tuple[tuple[str, ...], 
     return tuple(sorted(redact(one.subscriber) for one in onward)), any(one.conflicts in _UNSENT for one in onward)
 
 
-def _read_rows(subscribed: SubscribedRows, article: Article, keys: Sequence[Key]) -> Mapping[Key, Row | None]:
+def _read_rows(
+    subscribed: SubscribedRows, article: Article, keys: Sequence[conflicts.Key]
+) -> Mapping[conflicts.Key, conflicts.Row | None]:
     """Return the rows that keys have now, which nobody else writes until the transaction ends."""
     found = subscribed.rows.find_rows(article, [tuple(map(_bytes, key)) for key in keys])
-    now: dict[Key, Row | None] = dict.fromkeys(keys)
+    now: dict[conflicts.Key, conflicts.Row | None] = dict.fromkeys(keys)
     for row in found:
         key = tuple(map(_text, compared_rows.key_of(article, row)))
         now[key] = {column.name: _text(value) for column, value in zip(article.columns, row, strict=True)}
     return now
 
 
-def _correct(article: Article, row: SettledRow) -> RowCorrection:
+def _correct(article: Article, row: conflicts.SettledRow) -> RowCorrection:
     """Return a change with the columns that the conflict has: others stay, or get their defaults."""
     after = row.after or {}
     columns = tuple(column for column in article.columns if column.name in after or column in article.key_columns)
@@ -256,7 +242,7 @@ def _correct(article: Article, row: SettledRow) -> RowCorrection:
     return RowCorrection(replace(article, columns=columns), row.operation, key, values, tuple(after))
 
 
-def _name(article: Article, key: Key) -> str:
+def _name(article: Article, key: conflicts.Key) -> str:
     return ", ".join(f"{column.name} = {value}" for column, value in zip(article.key_columns, key, strict=True))
 
 

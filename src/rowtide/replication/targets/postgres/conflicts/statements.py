@@ -116,6 +116,8 @@ def change_unless_met(article: Article, operation: Operation, table: WrittenTabl
     """Return the statement that makes a change, and fails if it meets a row that it was not made of, or none."""
     if operation is Operation.INSERT:
         return insert(article)
+    # The division by zero fails the statement, and with it the pipeline, if no row was changed: the agent need not wait
+    # for each answer before it sends the next statement.
     changing = f"{change(article, operation, table)} and {_unchanged_condition(article, operation)} returning 1"
     return f"with changed as ({changing}) select 1 operator(pg_catalog./) pg_catalog.count(*) from changed"
 
@@ -148,6 +150,7 @@ def truncate(article: Article) -> str:
 
 def delete_older(article: Article) -> str:
     """Return the statement that deletes the rows of which no version after a time is known, in microseconds."""
+    # A row whose version is not known was written before commit times were kept: it is older than any time.
     known = f"coalesce(({VERSION_OF.format('t.xmin')})[1], 0)"
     return f"delete from {_table(article)} t where {known} operator(pg_catalog.<=) ($1)[1]::pg_catalog.int8"
 

@@ -23,23 +23,11 @@ from rowtide.databases.postgres.silence import name_holders
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import Followed, SchemaChange
 from rowtide.replication.conflicts import ConflictKind, Found, PresentRow, Resolution, Resolver, Version, decide
+from rowtide.replication.distribution import delivery_interface
 from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
-from rowtide.replication.distribution.delivery_interface import (
-    AlterationRefused,
-    BatchUndone,
-    DeliveryProgress,
-    JoiningArticle,
-    JoiningMoved,
-)
 from rowtide.replication.distributor.subscription_records import Subscription
+from rowtide.replication.errors import delivery as errors
 from rowtide.replication.errors.conflicts import ConflictFound
-from rowtide.replication.errors.delivery import (
-    AgentReplaced,
-    BatchRefused,
-    CommandError,
-    CommandRefused,
-    CustomScriptFailed,
-)
 from rowtide.replication.errors.subscribing import SubscriberTableInUse
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls.written_table import Writer
@@ -52,7 +40,7 @@ from rowtide.replication.targets.postgres.recovery import TakenOver
 from rowtide.replication.targets.postgres.schema import alterations
 from rowtide.replication.targets.postgres.schema.own_constraints import require_nothing_unsent
 from rowtide.replication.targets.postgres.subscriber import CHECK_ALL, MOVED, attach
-from rowtide.replication.targets.postgres.written_tables import WrittenTables
+from rowtide.replication.targets.postgres.writing_rights import WrittenTables
 
 _UNIQUE_VIOLATION = "23505"
 _MET = ("22", "23")
@@ -93,7 +81,7 @@ class ConflictDelivery:
         self._has_raced = False
 
     @property
-    def progress(self) -> DeliveryProgress:
+    def progress(self) -> delivery_interface.DeliveryProgress:
         return self._progress
 
     def begin(self, *, one_by_one: bool = False, committed_us: int | None = None) -> None:
@@ -112,7 +100,7 @@ class ConflictDelivery:
                 self._raw.execute(progress.BEGIN_BATCH, [self._subscription.guid, known.epoch, known.position.value])
         except UnexpectedSqlError as error:
             if error.sqlstate == progress.FENCED:
-                raise AgentReplaced(self._subscription.subscriber, error.reason) from error
+                raise errors.AgentReplaced(self._subscription.subscriber, error.reason) from error
             raise
         self._is_repeat = one_by_one
         self._waiting = []
@@ -146,7 +134,7 @@ class ConflictDelivery:
                 # Another session has inserted it meanwhile, or made the index: the next time it is found.
                 self._uniques.clear()
                 self._has_raced = True
-                raise BatchUndone from error
+                raise delivery_interface.BatchUndone from error
             raise self._explain(call, error) from error
 
     def _make_waiting(self) -> None:
@@ -164,7 +152,7 @@ class ConflictDelivery:
             if outage is not None:
                 raise outage from error
             self._connection.execute("rollback")
-            raise BatchUndone from error
+            raise delivery_interface.BatchUndone from error
 
     def _run(self, call: ProcedureCall) -> None:
         article, operation = call.article, call.operation
@@ -327,14 +315,14 @@ class ConflictDelivery:
                 self._run_alone(before, [running])
             except UnexpectedSqlError as error:
                 table_name = article.qualified_name
-                raise CustomScriptFailed(script.name, table_name, script.lsn, error.reason) from error
+                raise errors.CustomScriptFailed(script.name, table_name, script.lsn, error.reason) from error
 
     def _alter(self, before: Article, article: Article, altering: Sequence[str], change: SchemaChange | None) -> None:
         try:
             self._run_alone(before, altering)
         except UnexpectedSqlError as error:
             is_of_rows = error.sqlstate in alterations.OF_ROWS
-            raise AlterationRefused(article, change, error.reason, is_of_rows=is_of_rows) from error
+            raise delivery_interface.AlterationRefused(article, change, error.reason, is_of_rows=is_of_rows) from error
 
     def _run_alone(self, before: Article, altering: Sequence[str]) -> None:
         """Run statements that alter the table of an article, as it was before; one that is refused ends the batch.
@@ -350,20 +338,20 @@ class ConflictDelivery:
         except UnexpectedSqlError as error:
             self._connection.execute("rollback")
             if error.sqlstate == MOVED:
-                raise JoiningMoved from error
+                raise delivery_interface.JoiningMoved from error
             if error.sqlstate == LOCK_NOT_AVAILABLE:
                 holders = name_holders(self._connection, quote_qualified(before.schema, before.table))
                 raise SubscriberTableInUse(self._subscription.subscriber, error.reason, holders) from error
             raise
 
-    def join(self, joining: JoiningArticle) -> None:
+    def join(self, joining: delivery_interface.JoiningArticle) -> None:
         article = joining.article
         self._alter(article, article, [CHECK_ALL, *attach(joining, self._subscription.guid)], None)
 
     def flush(self) -> None:
         self._make_waiting()
 
-    def end(self, reached: Position) -> Sequence[CommandError]:
+    def end(self, reached: Position) -> Sequence[errors.CommandError]:
         self._make_waiting()
         self._pin()
         try:
@@ -380,8 +368,10 @@ class ConflictDelivery:
             # A deferred constraint can be violated by a row of another session. Delivered one by one, the change finds
             # that row, and it is a conflict.
             if self._is_together and error.sqlstate.startswith(_MET):
-                raise BatchUndone from error
-            raise find_outage(error.sqlstate, error.reason) or BatchRefused(error.sqlstate, error.reason) from error
+                raise delivery_interface.BatchUndone from error
+            raise find_outage(error.sqlstate, error.reason) or errors.BatchRefused(
+                error.sqlstate, error.reason
+            ) from error
         failpoint("subscriber_commit.after")
         self._has_raced = False
         self._progress = self._progress.after_batch(reached)
@@ -398,7 +388,7 @@ class ConflictDelivery:
         if outage is not None:
             return outage
         rows = [_as_row(call.article, part) for part in _rows_of(call)]
-        return CommandRefused(
+        return errors.CommandRefused(
             CommitLsn(call.lsn),
             call.seqval,
             call.article.qualified_name,

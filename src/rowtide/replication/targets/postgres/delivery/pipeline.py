@@ -19,7 +19,7 @@ from rowtide.databases.postgres.copying import await_socket, begin_copy_in, end_
 from rowtide.databases.postgres.errors import ConnectionFailed, find_outage, translate, translated
 from rowtide.databases.postgres.typed_values import can_encode
 from rowtide.events.catalogue import DeadlocksNotWatched
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.arguments import Arguments
 from rowtide.replication.distribution.calls.ordered import ProcedureCall

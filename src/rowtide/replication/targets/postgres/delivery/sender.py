@@ -40,7 +40,7 @@ from rowtide.replication.targets.postgres.delivery.pipeline import (
 )
 from rowtide.replication.targets.postgres.delivery.table_relations import SetPlan
 from rowtide.replication.targets.postgres.progress import PreparedName
-from rowtide.replication.targets.postgres.written_tables import WrittenTables
+from rowtide.replication.targets.postgres.writing_rights import WrittenTables
 
 _BEGIN, _BEGIN_STREAM, _END = b"begin_batch", b"begin_stream", b"end_batch"
 _OWN = {_BEGIN: progress.BEGIN_BATCH, _BEGIN_STREAM: progress.BEGIN_STREAM, _END: progress.END_BATCH}
@@ -211,7 +211,7 @@ class Sender:
         self._pipeline.execute(OWN_PATH)
 
     def send_cascaded(self, call: ProcedureCall, tables: Collection[str]) -> None:
-        """Tell sp_MSreplraiserror, before a delete, which tables its cascade reaches.
+        """Give sp_MSreplraiserror, before a delete, the tables its cascade reaches.
 
         Later deletes there may find no row.
         """

@@ -13,7 +13,7 @@ from rowtide.databases.postgres.alterations import LOCK_NOT_AVAILABLE
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.postgres.silence import name_holders
 from rowtide.events.catalogue import OriginNotSet
-from rowtide.events.emission import emit
+from rowtide.events.event import emit
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import CustomSql, Followed, SchemaChange
 from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
@@ -39,7 +39,7 @@ from rowtide.replication.targets.postgres.recovery import TakenOver
 from rowtide.replication.targets.postgres.schema import alterations
 from rowtide.replication.targets.postgres.schema.own_constraints import require_nothing_unsent
 from rowtide.replication.targets.postgres.subscriber import CHECK_ALL, MOVED, attach
-from rowtide.replication.targets.postgres.written_tables import WrittenTables
+from rowtide.replication.targets.postgres.writing_rights import WrittenTables
 
 
 class PostgresDelivery:
@@ -86,7 +86,7 @@ class PostgresDelivery:
         return self._progress
 
     def resume(self, known: DeliveryProgress) -> None:
-        """Go on after a batch that other connections of the same agent committed."""
+        """Continue after a batch that other connections of the same agent committed."""
         self._progress = known
 
     def begin(self, *, one_by_one: bool = False, committed_us: int | None = None) -> None:  # noqa: ARG002 - not kept

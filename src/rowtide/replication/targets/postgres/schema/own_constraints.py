@@ -31,7 +31,7 @@ from rowtide.replication.errors.conflicts import TriggersUnsent
 from rowtide.replication.errors.subscribing import ConstraintsFound, SubscriberTablesUnfit
 from rowtide.replication.subscription_settings import Constraints
 from rowtide.replication.targets.postgres.schema.own_objects import list_foreign_keys
-from rowtide.replication.targets.postgres.written_tables import WrittenTables
+from rowtide.replication.targets.postgres.writing_rights import WrittenTables
 
 
 def require_none_acting(connection: psycopg.Connection, articles: Sequence[Article]) -> None:

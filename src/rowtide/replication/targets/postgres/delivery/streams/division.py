@@ -5,7 +5,7 @@ brings, or if one changes a key that another's foreign key refers to. What the a
 value. A division that is wrong cannot go unnoticed: the two calls need the same lock, which the stream that runs the
 first keeps until all streams are prepared.
 
-Which values of a row's columns a call takes away and brings, as far as its arguments say so.
+Which values of a row's columns a call removes and writes, where its arguments say so.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ from rowtide.replication.targets.postgres.delivery.sender import Sender
 from rowtide.replication.targets.postgres.delivery.single_connection import set_origin
 from rowtide.replication.targets.postgres.delivery.table_relations import SetPlan
 from rowtide.replication.targets.postgres.progress import BatchName, PreparedName
-from rowtide.replication.targets.postgres.written_tables import open_written
+from rowtide.replication.targets.postgres.writing_rights import open_written
 
 LOCK_TIMEOUT_S = 5
 _SENT_BETWEEN_LOOKS = 256

@@ -47,7 +47,7 @@ from rowtide.replication.targets.postgres.delivery.table_relations import (
     plan_sets,
 )
 from rowtide.replication.targets.postgres.recovery import TakenOver, open_agent
-from rowtide.replication.targets.postgres.written_tables import WrittenTables, open_written
+from rowtide.replication.targets.postgres.writing_rights import WrittenTables, open_written
 
 # What decides at a PostgreSQL subscriber which calls depend on each other, read from its catalogue. Which stream a
 # call of a batch goes to, as soon as it is read, where its row alone decides.

@@ -1,9 +1,10 @@
-"""Log records become the arguments of calls: what each format is given, from what the log carries."""
+"""When transactions committed, by their LSNs, whatever segments they came in."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as arrays
 
 from builders.capture.capture_instances import source_table
+from builders.log.log_stores import NOW
 from builders.replication.articles import article, change, shape_of
 from rowtide.core.operations import Operation
 from rowtide.core.records import RECORD
@@ -28,9 +30,39 @@ from rowtide.replication.distribution.calls.arguments import (
     bitmap_texts,
     pack_bitmaps,
 )
-from rowtide.replication.distribution.calls.encoding import encode, filtered
+from rowtide.replication.distribution.calls.from_log import CommitTimes, are_local, encode, filtered
 from rowtide.replication.distribution.calls.ordered import Calls
 from rowtide.replication.errors.publishing import ColumnNotLogged
+
+
+def committed(lsn: int, seconds: int) -> pa.Table:
+    row = change(Operation.INSERT, after=("1",), lsn=lsn)
+    time = pa.array([NOW + timedelta(seconds=seconds)], row.schema.field("commit_time").type)
+    return row.set_column(row.schema.get_field_index("commit_time"), row.schema.field("commit_time"), time)
+
+
+def test_commit_times_are_found_also_when_clocks_go_back() -> None:
+    times = CommitTimes()
+    times.add(pa.concat_tables([committed(300, 1), committed(100, 5), committed(100, 5)]))
+    times.add(committed(400, 0))
+
+    start_us = int(NOW.timestamp() * 1_000_000)
+    assert [times.find(lsn) for lsn in (100, 300, 400)] == [start_us + 5_000_000, start_us + 1_000_000, start_us]
+    assert [times.find(lsn) for lsn in (99, 200, 500)] == [None, None, None]
+
+
+MARKED = "rowtide.origin/8ea9"
+
+
+@pytest.mark.parametrize(
+    "origins", [[], [None, None], [None, MARKED, "native", None, MARKED], [MARKED], ["rowtide.origin"]]
+)
+def test_marked_records_are_not_local(origins: list[str | None]) -> None:
+    parts = [pa.table({"origin": pa.array(part, pa.string())}) for part in (origins[:2], origins[2:])]
+    records = pa.concat_tables(parts)
+
+    assert are_local(records).tolist() == [name != MARKED for name in origins]
+
 
 INSERT, UPDATE, DELETE, TRUNCATE = Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE
 ORDERS = source_table([("id", "integer"), ("quantity", "integer"), ("note", "text")], name="orders")
