@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, field, replace
 from datetime import datetime
 from enum import IntEnum, StrEnum
+from functools import lru_cache
 from typing import Annotated, Any
 
 from rowtide.core.options import Option
@@ -377,6 +378,7 @@ class Article:
         return json.dumps({name: value for name, value in asdict(self).items() if name != "place"})
 
     @classmethod
+    @lru_cache(maxsize=256)
     def decode(cls, encoded: str) -> Article:
         """Read what `encode` wrote. Raises `MetadataMalformed` for anything else."""
         fields: dict[str, Any] = json.loads(encoded)

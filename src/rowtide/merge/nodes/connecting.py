@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from rowtide.core.errors import FileNotWritable
-from rowtide.core.formats import PresentStore
+from rowtide.core.formats import FormatOutdated, PresentStore
 from rowtide.databases.file_access import make_file
 from rowtide.databases.sqlite.connect import begin_file
 from rowtide.databases.sqlite.guarding import migrating_alone
@@ -39,13 +39,19 @@ def open_synchronised(url: str, limits: DeviceLimits | None = None) -> Iterator[
 
     Raises `MigrationMissing` too.
     """
-    if parse_url(url).kind.is_file and _find_outdated(url) is not None:
-        with migrating_alone(url):
-            # Another process may just have migrated it.
-            outdated = _find_outdated(url)
-            if outdated is not None:
-                outdated.migrate()
-    with open_node(url, limits) as node:
+    with ExitStack() as held:
+        try:
+            node = held.enter_context(open_node(url, limits))
+        except FormatOutdated:
+            if not parse_url(url).kind.is_file:
+                raise
+            # Only now: to look before is to open each file twice, which parses its whole schema.
+            with migrating_alone(url):
+                # Another process may just have migrated it.
+                outdated = _find_outdated(url)
+                if outdated is not None:
+                    outdated.migrate()
+            node = held.enter_context(open_node(url, limits))
         yield node
 
 

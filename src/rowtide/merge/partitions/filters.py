@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 
 from rowtide.core.values import frozen
 from rowtide.databases.filter_words import FilterUnreadable
@@ -209,6 +210,8 @@ def scope_of(*tables: tuple[str, Article]) -> NameScope:
     return NameScope(tuple(scope))
 
 
+# A gateway needs them several times for each request.
+@lru_cache(maxsize=512)
 def _read(article: Article, condition: str, *tables: tuple[str, Article]) -> Expression:
     try:
         return read_expression(condition, scope_of(*tables))

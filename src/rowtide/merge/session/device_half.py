@@ -37,7 +37,6 @@ from rowtide.merge.session.pairing import OWED, find_damages, find_proposal, pro
 from rowtide.merge.session.receiving import SubscriberReceiver, SubscriberRecords
 from rowtide.merge.session.record_transfer import find_tops
 from rowtide.merge.session.spool_transfer import (
-    advance,
     in_session,
     known_rows,
     read_changes,
@@ -115,6 +114,8 @@ class DeviceHalf:
     _examination: Examination | None = None
     _hashes: _SentHashes = field(default_factory=_SentHashes)
     _receiver: SubscriberReceiver | None = None
+    _store_received: Callable[[], None] = lambda: None
+    """Stores that a download was received completely, which `confirm` does with the mark."""
 
     @property
     def at_hub(self) -> tuple[Article, ...]:
@@ -165,11 +166,18 @@ class DeviceHalf:
             self.node.tables.record_identity()
         return self._examination.unsent
 
-    def begin(self, terms: SessionTerms) -> None:
-        """Replace any other synchronisation of the device. Raises `SessionReplaced` if a later one has begun."""
-        with in_session(self.node, self.subscription):
-            set_subscription(self.node.connection, self.subscription.subid, session=terms.session)
-        self.subscription = replace(self.subscription, session=terms.session)
+    def begin(self, terms: SessionTerms, result: UploadResult | None = None) -> None:
+        """Replace any other synchronisation of the device; with a result, do at once what `conclude_upload` does.
+
+        Raises `SessionReplaced` if a later one has begun.
+        """
+        own, sent = self.subscription, self.subscription.sent if result is None else result.generation
+        with in_session(self.node, own):
+            set_subscription(self.node.connection, own.subid, session=terms.session)
+            if result is not None and sent != own.sent:
+                set_subscription(self.node.connection, own.subid, sentgen=sent)
+                self._hashes.put(self.node, result.refused)
+        self.subscription = replace(self.subscription, session=terms.session, sent=sent)
 
     @contextmanager
     def read(
@@ -255,8 +263,8 @@ class DeviceHalf:
         store = partial(store_received, receiver, header.generation)
         records = SubscriberRecords(receiver, uploaded)
         is_concluded = transfer(spool, receiver, self.known, phase, tell, records, store)
-        if not is_concluded and (header.generation != self.subscription.received or spool.changes):
-            advance(receiver, store)
+        is_new = header.generation != self.subscription.received or spool.changes > 0
+        self._store_received = store if is_new and not is_concluded else lambda: None
 
     def confirm(
         self,
@@ -300,6 +308,7 @@ class DeviceHalf:
         )
         defers = may_defer and acknowledgement.may_wait
         with in_session(self.node, own):
+            self._store_received()
             set_subscription(
                 self.node.connection,
                 own.subid,

@@ -193,8 +193,9 @@ class _DeviceSession:
                 device.definitions, given.is_defined = answer.definitions, True
                 continue
             assert answer.terms is not None
-            device.begin(answer.terms)
             owed, result = None, answer.result
+            is_whole = result is not None and header is not None and result.generation == header.generation
+            device.begin(answer.terms, result if is_whole else None)
             if header is None:
                 if answer.must_follow:
                     given.uploads = True
@@ -204,8 +205,6 @@ class _DeviceSession:
                 given.since = answer.terms.since
                 given.request(answer.terms.wanted)
                 continue
-            if result.generation == header.generation:
-                device.conclude_upload(result)
             if result.is_complete:
                 if result.awaited != awaited:
                     device.keep_awaited(result)

@@ -174,7 +174,8 @@ def read_hub(hub: Node, publication_name: str, subids: Sequence[str]) -> Publish
     )
 
 
-def fingerprint_of(definitions: Sequence[Article]) -> str:
+@lru_cache(maxsize=64)
+def fingerprint_of(definitions: tuple[Article, ...]) -> str:
     """Return a digest of definitions, by which a hub tells whether a device has its own ones."""
     listed = sorted(definitions, key=lambda article: article.nickname)
     return hashlib.sha256("\n".join(article.encode() for article in listed).encode()).hexdigest()[:32]

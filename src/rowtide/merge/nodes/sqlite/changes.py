@@ -45,6 +45,8 @@ from rowtide.merge.versions.row_metadata import MetadataReader, require_rowguids
 from rowtide.merge.versions.stored_metadata import Composer
 
 BATCH_ROWS = 2000
+_FEW_ROWS = 500
+"""Are read within a few milliseconds."""
 _PIECE_ROWS = 250
 """Of changes, which are read between other work: a few milliseconds' worth."""
 
@@ -178,8 +180,13 @@ class SqliteChanges:
 
     @contextmanager
     def enumerating(self) -> Iterator[SqliteEnumeration]:
+        with self._enumerating() as enumeration:
+            yield enumeration
+
+    @contextmanager
+    def _enumerating(self, request: ChangesRequest | None = None) -> Iterator[SqliteEnumeration]:
         own = read_nickname(self._connection)
-        with self._closing(own) as (reader, generation):
+        with self._closing(own, request) as (reader, generation):
             merged = list_merged(self._connection)
             purged = list_purged(self._connection)
             is_beside = is_logged(reader)
@@ -204,12 +211,12 @@ class SqliteChanges:
 
     @contextmanager
     def sending(self, request: ChangesRequest) -> Iterator[EnumeratedSending]:
-        with self.enumerating() as enumeration:
+        with self._enumerating(request) as enumeration:
             blocks_writers = enumeration.session is self._session
             yield EnumeratedSending(enumeration.naming_parents(request.parents), request, blocks_writers)
 
     @contextmanager
-    def _closing(self, own: int) -> Iterator[tuple[sqlite3.Connection, int]]:
+    def _closing(self, own: int, request: ChangesRequest | None) -> Iterator[tuple[sqlite3.Connection, int]]:
         """Close the generation, and yield a reader of exactly that state, with its number."""
         session = self._session
         # Such a file is read in the transaction that closes the generation, which blocks its writers until the
@@ -219,6 +226,14 @@ class SqliteChanges:
                 self._node.apply()
                 yield session, close_generation(self._connection, session, own)
             return
+        if request is not None:
+            with self._node.transaction():
+                self._node.apply()
+                # Writers wait no longer for few changes than for the transaction alone, and another connection would
+                # have to parse the file's schema first.
+                if self._has_few(request):
+                    yield session, close_generation(self._connection, session, own)
+                    return
         with ExitStack() as stack:
             with self._settled():
                 self._node.apply()
@@ -226,6 +241,18 @@ class SqliteChanges:
                 # Opened while nobody else can write: it sees what is in the generation, and nothing later.
                 reader = stack.enter_context(clock.snapshot(session))
             yield reader, generation
+
+    def _has_few(self, request: ChangesRequest) -> bool:
+        """Whether few changes are sent on a request; those of a partition are not looked for."""
+        if request.filters:
+            return False
+        left = _FEW_ROWS - sum(map(len, request.again.values()))
+        for article in request.articles:
+            for table in (CONTENTS, TOMBSTONE):
+                counted = f"select 1 from {table} where tablenick = ? and stamp > ? limit {max(left, 0) + 1}"
+                found = self._session.execute(counted, (article.nickname, request.since)).fetchall()
+                left -= len(found)
+        return left >= 0
 
     @contextmanager
     def _settled(self) -> Iterator[None]:
