@@ -35,6 +35,7 @@ from rowtide.core.tables import BeforeImages, Widened
 from rowtide.core.values import frozen
 from rowtide.databases.format_views import Requirement
 from rowtide.databases.postgres.catalogue import has_table, is_begun
+from rowtide.databases.postgres.kept_answers import make_once
 from rowtide.databases.urls import name_of
 from rowtide.log import catalogue
 from rowtide.log.catalogue import members_table, present_name, present_schema
@@ -259,7 +260,11 @@ def read_source(
 def find_missing(connection: Connection) -> Sequence[str]:
     """Return the tables of `cdc` that were dropped."""
     wanted = {table.name for table in metadata.tables.values()}
-    return sorted(wanted.difference(inspect(connection).get_table_names(SCHEMA)))
+
+    def look() -> Sequence[str]:
+        return sorted(wanted.difference(inspect(connection).get_table_names(SCHEMA)))
+
+    return make_once("missing tables of capture", look)
 
 
 def require_complete(connection: Connection) -> None:

@@ -52,6 +52,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.options import Option, values_of
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import create_tables
+from rowtide.databases.postgres.kept_answers import made_once
 
 # The two jobs of a database and their parameters: defaults, limits and the meaning of changes. Pure. Rules of
 # sp_cdc_add_job and sp_cdc_change_job (specification, part 1.5). Where SQL Server limits capture's pace by default,
@@ -325,6 +326,7 @@ def delete_job(connection: Connection, job_type: JobType) -> None:
     connection.execute(delete(cdc_jobs).where(cdc_jobs.c.job_type == job_type.value))
 
 
+@made_once
 def read_jobs(connection: Connection, *, for_update: bool = False) -> dict[JobType, Job]:
     """Return the jobs of the database, capture first."""
     columns = cdc_jobs.c
@@ -365,6 +367,7 @@ class HistoricRun:
     agent: str
 
 
+@made_once
 def list_runs(
     connection: Connection, job_type: JobType | None = None, *, limit: int | None = None
 ) -> tuple[HistoricRun, ...]:
