@@ -93,7 +93,7 @@ def _measure(made: MadeLake, folder: str, prepared: str, runs: int) -> dict[str,
 def _define(kind: str, path: str) -> Target:
     now = datetime.now(UTC)
     instance = ConsumedInstance(INSTANCE, "m1")
-    consumer = Consumer("target:bench", (instance,), timedelta(hours=168), None, None, None, None, now)
+    consumer = Consumer("target:bench", (instance,), timedelta(hours=168), None, None, None, None, now, (INSTANCE,))
     return Target(kind, kind, kind, TargetOptions(path=path), consumer, now)
 
 

@@ -15,6 +15,7 @@ from rowtide.core.formats import Requirement, StoreFormat
 from rowtide.core.tables import BeforeImages, Widened
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import has_table, is_begun
+from rowtide.databases.postgres.kept_answers import make_once
 from rowtide.databases.urls import name_of
 from rowtide.log import catalogue
 from rowtide.log.catalogue import members_table, present_name, present_schema
@@ -249,7 +250,11 @@ def read_source(
 def find_missing(connection: sa.Connection) -> Sequence[str]:
     """Return the tables of `cdc` that were dropped."""
     wanted = {table.name for table in metadata.tables.values()}
-    return sorted(wanted.difference(sa.inspect(connection).get_table_names(SCHEMA)))
+
+    def look() -> Sequence[str]:
+        return sorted(wanted.difference(sa.inspect(connection).get_table_names(SCHEMA)))
+
+    return make_once("missing tables of capture", look)
 
 
 def require_complete(connection: sa.Connection) -> None:

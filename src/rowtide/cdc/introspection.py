@@ -24,6 +24,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.names import format_column_list
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import find_table
+from rowtide.databases.postgres.kept_answers import make_once
 from rowtide.databases.postgres.values import describe_type
 from rowtide.delta.errors import LakeReadFailed, TableUnreadable
 from rowtide.delta.snapshot import open_snapshot
@@ -241,13 +242,28 @@ class LakeStatus:
     @cached_property
     def _recorded(self) -> tuple[published.RecordedInstance, ...]:
         publication = self.publication
-        return (
-            tuple(published.read_instances(self._lake, publication.cycle).values()) if publication is not None else ()
-        )
+        if publication is None:
+            return ()
+        return make_once(
+            "published instances",
+            lambda: tuple(published.read_instances(self._lake, publication.cycle).values()),
+            self._version_of("instances", publication),
 
     @cached_property
     def _histories(self) -> Mapping[str, tuple[ListedChange, ...]]:
-        return read_histories(self._lake, self.publication.cycle) if self.publication is not None else {}
+        publication = self.publication
+        if publication is None:
+            return {}
+        return make_once(
+            "histories",
+            lambda: read_histories(self._lake, publication.cycle),
+            self._version_of("ddl_history", publication),
+        )
+
+    def _version_of(self, name: str, publication: LakePublication) -> tuple[object, ...]:
+        """Return what says that a table has the same rows up to a publication: most polls find that."""
+        table = SmallTable.open(system_table_path(self._lake, name))
+        return self._lake, publication.cycle, table and (table.identity, table.version)
 
     def _find_rows_left(self) -> Iterator[RowsLeft]:
         for recorded in self._recorded:
@@ -262,14 +278,19 @@ class LakeStatus:
     def _find_outdated(self) -> Iterator[ListedChange]:
         if self.publication is None:
             return
-        snapshots = read_snapshots(self._lake)
-        for recorded in self._recorded:
+        rewrites = {
+            member_id: changed[-1]
+            for member_id, changes in self._histories.items()
+            if (changed := [change for change in changes if change.rewrites_values])
+        }
+        snapshots = read_snapshots(self._lake) if rewrites else {}
+        for recorded in self._recorded if rewrites else ():
             member_id = recorded.instance.member_id
-            rewrites = [change for change in self._histories.get(member_id, ()) if change.rewrites_values]
             copies = [
                 copy.begin
                 for copy in snapshots.get(member_id, ())
                 if copy.is_whole and copy.state is not SnapshotState.CANCELLED
             ]
-            if recorded.state == published.ENABLED and rewrites and copies and max(copies) < rewrites[-1].ddl_lsn:
-                yield rewrites[-1]
+            last = rewrites.get(member_id)
+            if recorded.state == published.ENABLED and last is not None and copies and max(copies) < last.ddl_lsn:
+                yield last

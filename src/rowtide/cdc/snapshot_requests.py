@@ -24,6 +24,7 @@ from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import find_table, read_table
 from rowtide.databases.postgres.errors import TableNotFound, translated
 from rowtide.databases.postgres.functions import reads_views
+from rowtide.databases.postgres.kept_answers import made_once
 from rowtide.databases.postgres.quoting import quote_qualified
 
 
@@ -117,6 +118,7 @@ def list_requests(connection: Connection, *, only_open: bool = False) -> Sequenc
     return [_read(row) for row in connection.execute(query).mappings()]
 
 
+@made_once
 def list_visible(connection: Connection) -> Sequence[SnapshotRequest]:
     """Return the requests if the role may see them."""
     may_see = "select coalesce(has_table_privilege(to_regclass('cdc.snapshots'), 'select'), false)"

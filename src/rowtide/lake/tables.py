@@ -315,6 +315,11 @@ class SmallTable:
         """The identity under which cycles are appended."""
         return self._snapshot.properties.get(IDENTITY)
 
+    @property
+    def version(self) -> int:
+        """The version that is read."""
+        return self._snapshot.version
+
     def read_latest_cycle(self) -> int:
         """Return the last cycle appended under the table's identity, 0 before the first."""
         identity = self.identity

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from rowtide.core.redaction import redact
 from rowtide.databases.urls import NAMING
 
 _NAMING = tuple((re.compile(pattern), replacement) for pattern, replacement in NAMING)
+_MOST_KEPT = 1000
+"""Each subscriber is named several times in each poll."""
 _USER_PARAMETER = re.compile(r"(?<![\w-])user=(?:'[^']*'|[^&\s]*)[&\s]?")
 
 
+@lru_cache(_MOST_KEPT)
 def without_users(text: str) -> str:
     """Return a text, such as a subscriber's URL, in which URLs have no user, no secrets and no settings.
 

@@ -25,6 +25,7 @@ from rowtide.core.json_records import JsonOf
 from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import has_table
+from rowtide.databases.postgres.kept_answers import made_once
 from rowtide.databases.postgres.values import lake_type
 from rowtide.lake.sql_text import quote
 from rowtide.targets.errors import TargetExists, TargetInvalid, TargetUnknown
@@ -69,6 +70,7 @@ class Target:
         return self.kind.startswith(PYTHON)
 
 
+@made_once
 def list_targets(connection: Connection) -> tuple[Target, ...]:
     """Return all targets, by name. Raises `DefinitionsIncomplete` if their table was dropped."""
     if not has_table(connection, SCHEMA, targets.name):

@@ -23,5 +23,6 @@ def consumer(*names: str, acknowledged: int | None = None, **changes: Any) -> Co
         acknowledged_time=None,
         acknowledged_at=None,
         created_at=NOON,
+        instance_names=names,
     )
     return replace(usual, **changes)

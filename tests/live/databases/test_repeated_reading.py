@@ -11,8 +11,9 @@ from sqlalchemy import text
 from builders.capture.captured_databases import LoggedDatabase
 from rowtide.databases.postgres import repeated_reading
 from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.kept_answers import make_once
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
-from rowtide.databases.postgres.repeated_reading import RepeatedReading, make_once
+from rowtide.databases.postgres.repeated_reading import RepeatedReading
 
 TYPES = text(
     "select null::int as a, 7::int8 as b, 'x''y\\ %(z)s'::text as c, '2026-11-30T12:00+01'::timestamptz as d, "

@@ -40,7 +40,7 @@ def instance(name: str = "public_item", *, supports_net_changes: bool = True) ->
 def shape(*others: str, kind: str = CURRENT, keyed: bool = True, **options: Any) -> TargetColumns:
     names = ("public_item", *others)
     instances = tuple(ConsumedInstance(name, f"m-{name}") for name in names)
-    consumer = Consumer("target:t", instances, timedelta(hours=1), None, None, None, None, NOON)
+    consumer = Consumer("target:t", instances, timedelta(hours=1), None, None, None, None, NOON, names)
     target = Target("t", "id", kind, TargetOptions(path="/t", **options), consumer, NOON)
     return shape_table(target, instance(supports_net_changes=keyed), names)
 

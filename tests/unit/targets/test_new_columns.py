@@ -42,7 +42,7 @@ def find(
     *known: RecordedInstance, names: tuple[str, ...] = ("old",), copied: bool = True, follows: bool = True, **more: Any
 ) -> list[HandOver]:
     instances = tuple(ConsumedInstance(name, f"m-{name}") for name in names)
-    consumer = Consumer("target:t", instances, timedelta(hours=1), None, None, None, None, NOON)
+    consumer = Consumer("target:t", instances, timedelta(hours=1), None, None, None, None, NOON, names)
     target = Target("t", "id", CURRENT, TargetOptions(path="/t", follow_columns=follows, **more), consumer, NOON)
     by_name = {one.instance.capture_instance: one for one in known}
     return list(find_hand_overs(target, by_name, CommitLsn(9), lambda _one: copied))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, delete, func, insert, select, update
+from sqlalchemy import Case, Column, Connection, Row, Select, case, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from rowtide.cdc.definitions import change_tables, consumer_instances, consumers
@@ -69,10 +69,7 @@ class Consumer:
     acknowledged_time: datetime | None
     acknowledged_at: datetime | None
     created_at: datetime
-
-    @property
-    def instance_names(self) -> tuple[str, ...]:
-        return tuple(instance.name for instance in self.instances)
+    instance_names: tuple[str, ...]
 
     def describe(self, published_as_of: datetime | None) -> ListedConsumer:
         """Return how far it is behind what is published; before its first acknowledgement, since it was created."""
@@ -191,39 +188,56 @@ def _enabled_members(connection: Connection) -> Mapping[str, str]:
 
 def _read(connection: Connection, query: Select[Any]) -> tuple[Consumer, ...]:
     enabled = _enabled_members(connection)
-    # A row of each consumer: with many instances most of the time goes into rows.
-    columns = consumer_instances.c
-    together = select(
-        columns.consumer_name,
-        func.array_agg(columns.capture_instance).label("names"),
-        func.array_agg(columns.member_id).label("members"),
-    ).group_by(columns.consumer_name)
-    # One object for all consumers of an instance: fifty of two thousand took half a second of a poll.
-    known: dict[tuple[str, str], ConsumedInstance] = {}
-
-    def consumed_as(given: tuple[str, str]) -> ConsumedInstance:
-        found = known.get(given)
-        if found is None:
-            instance, member_id = given
-            found = known[given] = ConsumedInstance(instance, member_id, enabled.get(instance) == member_id)
-        return found
-
-    consumed = {
-        name: tuple(map(consumed_as, sorted(zip(names, members, strict=True))))
-        for name, names, members in connection.execute(together)
-    }
+    consumed: dict[str, tuple[ConsumedInstance, ...]] = {}
+    # The first consumer of each set comes before the others.
+    for name, first, names, members in connection.execute(_sets_read()):
+        if names is not None:
+            given = sorted(zip(names, members, strict=True))
+            consumed[name] = tuple(ConsumedInstance(one, member, enabled.get(one) == member) for one, member in given)
+        else:
+            consumed[name] = consumed[first]
     rows = connection.execute(query).all()
     return tuple(_as_consumer(row, consumed.get(row.consumer_name, ())) for row in rows)
 
 
-def _as_consumer(row: Row[Any], instances: Iterable[ConsumedInstance]) -> Consumer:
+def _sets_read() -> Select[Any]:
+    """Select a row of each consumer, with another one that reads the same instances, or with these.
+
+    Most consumers read what others do: fifty of five hundred instances took a third of a poll. Sets are compared by the
+    number and hashes of 64 bits of their members.
+    """
+    columns = consumer_instances.c
+    hashed = func.hashtextextended(columns.member_id, 0)
+    sets = (
+        select(columns.consumer_name, func.count().label("number"), func.bit_xor(hashed).label("hash"))
+        .group_by(columns.consumer_name)
+        .subquery()
+    )
+    alike = select(
+        sets.c.consumer_name,
+        func.min(sets.c.consumer_name).over(partition_by=(sets.c.number, sets.c.hash)).label("first"),
+    ).subquery()
+    is_own = columns.consumer_name == alike.c.consumer_name
+    is_first = alike.c.first == alike.c.consumer_name
+
+    def listed(column: Column[str]) -> Case[Any]:
+        chosen = select(column).where(is_own).order_by(columns.capture_instance)
+        return case((is_first, func.array(chosen.scalar_subquery())))
+
+    return select(
+        alike.c.consumer_name, alike.c.first, listed(columns.capture_instance), listed(columns.member_id)
+    ).order_by(alike.c.first, is_first.desc())
+
+
+def _as_consumer(row: Row[Any], instances: tuple[ConsumedInstance, ...]) -> Consumer:
     return Consumer(
         name=row.consumer_name,
-        instances=tuple(instances),
+        instances=instances,
         limit=timedelta(hours=row.limit_hours),
         role_name=row.role_name,
         acknowledged_lsn=CommitLsn(row.acknowledged_lsn) if row.acknowledged_lsn is not None else None,
         acknowledged_time=row.acknowledged_time,
         acknowledged_at=row.acknowledged_at,
         created_at=row.created_at,
+        instance_names=tuple(instance.name for instance in instances),
     )

@@ -23,6 +23,7 @@ from rowtide.core.tables import BeforeImages
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
+from rowtide.databases.postgres.kept_answers import made_once
 
 PRESENT, ENABLED, FAILED = "present", "enabled", "failed"
 """What became of a table that a rule considered; `PRESENT`: it was there, or enabled by hand."""
@@ -138,6 +139,7 @@ def find_considered(engine: Engine, database: str, name: str) -> tuple[RuledTabl
         return _list_considered(connection, ruled_tables.c.rule_name == name)
 
 
+@made_once
 def list_rules(connection: Connection) -> tuple[TableRule, ...]:
     """Return the rules, oldest first. Raises `DefinitionsIncomplete`."""
     require_complete(connection)
@@ -176,6 +178,7 @@ def reconsider_steps(connection: Connection) -> list[Executable]:
     return [delete(ruled_tables), _consider_step(None)]
 
 
+@made_once
 def list_failed(connection: Connection) -> tuple[RuledTable, ...]:
     """Return the tables that rules could not enable, by schema and name."""
     return _list_considered(connection, ruled_tables.c.outcome == FAILED)

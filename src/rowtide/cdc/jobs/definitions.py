@@ -35,6 +35,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.options import Option, values_of
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import create_tables
+from rowtide.databases.postgres.kept_answers import made_once
 
 # The two jobs of a database and their parameters: defaults, limits and the meaning of changes. Pure. Rules of
 # sp_cdc_add_job and sp_cdc_change_job (specification, part 1.5). Where SQL Server limits capture's pace by default,
@@ -308,6 +309,7 @@ def delete_job(connection: sa.Connection, job_type: JobType) -> None:
     connection.execute(sa.delete(cdc_jobs).where(cdc_jobs.c.job_type == job_type.value))
 
 
+@made_once
 def read_jobs(connection: sa.Connection, *, for_update: bool = False) -> dict[JobType, Job]:
     """Return the jobs of the database, capture first."""
     columns = cdc_jobs.c
@@ -348,6 +350,7 @@ class HistoricRun:
     agent: str
 
 
+@made_once
 def list_runs(
     connection: sa.Connection, job_type: JobType | None = None, *, limit: int | None = None
 ) -> tuple[HistoricRun, ...]:

@@ -13,6 +13,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres import quoting
 from rowtide.databases.postgres.errors import GrantMissing, TableNotFound
 from rowtide.databases.postgres.functions import USERS_SCHEMAS
+from rowtide.databases.postgres.kept_answers import made_once
 from rowtide.databases.postgres.quoting import Run, quote
 from rowtide.databases.source_table import SourceColumn, SourceIndex, SourceTable, TableKind, TablePartition
 
@@ -38,6 +39,7 @@ class ServerIdentity:
     version: int
 
 
+@made_once
 def read_server_identity(connection: Connection) -> ServerIdentity:
     """Return the identity of the server and database behind a connection."""
     row = connection.execute(text(_SERVER_IDENTITY)).one()
@@ -55,17 +57,20 @@ def running_through(connection: Connection) -> Run:
     return lambda sql, **parameters: connection.execute(text(sql), parameters).all()
 
 
+@made_once
 def has_schema(connection: Connection, name: str) -> bool:
     """Return whether a schema of exactly this name exists."""
     named = text("select exists (select from pg_namespace where nspname = :name)")
     return bool(connection.execute(named, {"name": name}).scalar_one())
 
 
+@made_once
 def has_table(connection: Connection, schema: str, name: str) -> bool:
     """Return whether a table or view of exactly this name exists."""
     return quoting.has_table(running_through(connection), schema, name)
 
 
+@made_once
 def is_begun(connection: Connection, schema: str, name: str, *, made_with: str) -> bool:
     """Return whether a table of ours is there, or one that was made with it; see `quoting`."""
     return quoting.is_begun(running_through(connection), schema, name, made_with=made_with)
@@ -270,20 +275,26 @@ _IDENTITY_INDEX = """
  where i.indrelid = c.oid and i.indisreplident)
 """
 
+# What only partitions and parents have is looked up for them alone: `relhassubclass` stays true of a former parent, and
+# is never false of one.
 _TABLES = f"""
 select c.oid::bigint as source_id, n.nspname::text as schema, c.relname::text as name, {_KIND} as kind,
-       c.relreplident::text as identity, {_IDENTITY_INDEX} as identity_index,
+       c.relreplident::text as identity, case when c.relreplident = 'i' then {_IDENTITY_INDEX} end as identity_index,
        (select k.conname::text from pg_constraint k where k.conrelid = c.oid and k.contype = 'p') as key_name,
-       array(select relid::oid::bigint from pg_partition_ancestors(c.oid) where relid <> c.oid) as ancestors,
-       c.relkind = 'r' and not c.relispartition and exists (
-           select from pg_inherits i where c.oid in (i.inhrelid, i.inhparent)) as has_relatives,
-       array(with recursive child_tables as (
-                 select i.inhrelid from pg_inherits i where i.inhparent = c.oid and c.relkind = 'r'
+       case when c.relispartition then array(
+           select relid::oid::bigint from pg_partition_ancestors(c.oid) where relid <> c.oid)
+           else '{{}}' end as ancestors,
+       c.relkind = 'r' and not c.relispartition and (
+           exists (select from pg_inherits i where i.inhrelid = c.oid)
+           or (c.relhassubclass and exists (select from pg_inherits i where i.inhparent = c.oid))) as has_relatives,
+       case when c.relkind = 'r' and c.relhassubclass then array(
+           with recursive child_tables as (
+                 select i.inhrelid from pg_inherits i where i.inhparent = c.oid
                  union
                  select i.inhrelid from child_tables above join pg_inherits i on i.inhparent = above.inhrelid)
              select hn.nspname || '.' || h.relname
              from child_tables join pg_class h on h.oid = inhrelid join pg_namespace hn on hn.oid = h.relnamespace
-             order by 1) as child_tables
+             order by 1) else '{{}}' end as child_tables
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.oid = any(cast(:source_ids as oid[]))
 order by n.nspname, c.relname
@@ -353,16 +364,28 @@ COLUMN_COLLATION = """
 """
 """SQL expression of the collation of a row `a` of pg_attribute; null if it is its type's."""
 
+# To name a type takes longer than all else that is read of a column; thousands of columns are of a dozen types.
 _COLUMNS = f"""
+with chosen as materialized (
+    select a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod, a.attcollation, a.attnotnull, a.attgenerated
+    from pg_attribute a
+    where a.attrelid = any(cast(:source_ids as oid[])) and a.attnum > 0 and not a.attisdropped),
+types as materialized (
+    select a.atttypid, a.atttypmod, a.attcollation, {COLUMN_TYPE_TEXT} as type_text,
+           {COLUMN_BASE_TYPE_TEXT} as base_type_text,
+           coalesce((select collisdeterministic from pg_collation l where l.oid = a.attcollation), true)
+               as has_deterministic_collation
+    from (select distinct atttypid, atttypmod, attcollation from chosen) a)
 select a.attrelid::bigint, a.attnum::int, a.attname::text, a.atttypid::bigint, a.atttypmod,
-       {COLUMN_TYPE_TEXT}, not a.attnotnull, a.attgenerated <> '',
-       array_position(k.conkey, a.attnum), a.attgenerated = 'v', {COLUMN_BASE_TYPE_TEXT},
-       coalesce((select collisdeterministic from pg_collation l where l.oid = a.attcollation), true),
-       (select pg_get_expr(d.adbin, d.adrelid) from pg_attrdef d
-        where a.attgenerated <> '' and d.adrelid = a.attrelid and d.adnum = a.attnum)
-from pg_attribute a
+       t.type_text, not a.attnotnull, a.attgenerated <> '',
+       array_position(k.conkey, a.attnum), a.attgenerated = 'v', t.base_type_text, t.has_deterministic_collation,
+       case when a.attgenerated <> '' then (
+           select pg_get_expr(d.adbin, d.adrelid) from pg_attrdef d
+           where d.adrelid = a.attrelid and d.adnum = a.attnum) end
+from chosen a
+join types t
+  on t.atttypid = a.atttypid and t.atttypmod = a.atttypmod and t.attcollation = a.attcollation
 left join pg_constraint k on k.conrelid = a.attrelid and k.contype = 'p'
-where a.attrelid = any(cast(:source_ids as oid[])) and a.attnum > 0 and not a.attisdropped
 order by a.attrelid, a.attnum
 """
 

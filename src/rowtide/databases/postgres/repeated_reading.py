@@ -6,9 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import psycopg
 from psycopg.adapt import Transformer
@@ -17,37 +15,14 @@ from sqlalchemy import Connection, Engine
 
 from rowtide.core.errors import describe
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.kept_answers import KEPT, Answer, Answers, MadeOnce, keeping_facts, note_used
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.postgres.session_settings import place_of
-
-Result = TypeVar("Result")
 
 # Queries that are run once: how a database stands is said by many parts of rowtide, which need the same facts. `check
 # --as reader` ran 147 statements, `replication status` 129; with this 99 and 76. Handing facts on would give a dozen
 # functions of five packages parameters that only the diagnosis fills, and each new fact could be forgotten. All facts
 # of one query are of one moment. A loop that waits for something in the database must not be within it.
-
-
-@dataclass(slots=True)
-class Answer:
-    """What a query has returned, with the query and its parameters; `is_used` by somebody who ran it."""
-
-    query: str
-    params: Any
-    columns: list[psycopg.Column]
-    rows: list[tuple[Any, ...]]
-    is_used: bool = False
-    column: str = ""
-    """The query as a column of a statement, once it was run in one."""
-    received: bytes | None = None
-    """The rows as the server sent them there."""
-
-
-Answers = dict[tuple[str, ...], Answer]
-"""Answers by the database, the role, the query and its parameters."""
-
-_answers: ContextVar[Answers | None] = ContextVar("_answers", default=None)
-"""What the operation that this thread is in has read; None outside of one."""
 
 
 @contextmanager
@@ -57,22 +32,22 @@ def reading_once() -> Iterator[Answers]:
     Sessions are kept as by `keeping_sessions`. For what reads a database and changes nothing, and waits for nothing in
     it. Files are read as they are: they may be newer than what the server has said. Yields the answers.
     """
-    known = _answers.get()
+    known = KEPT.get()
     if known is not None:
         yield known
         return
     answers: Answers = {}
-    token = _answers.set(answers)
+    token = KEPT.set(answers)
     try:
         with keeping_sessions():
             yield answers
     finally:
-        _answers.reset(token)
+        KEPT.reset(token)
 
 
 def choose_cursor() -> type[psycopg.Cursor[tuple[Any, ...]]]:
     """Return the class of the cursors of a session that begins now."""
-    return psycopg.Cursor if _answers.get() is None else _RepeatingCursor
+    return psycopg.Cursor if KEPT.get() is None else _RepeatingCursor
 
 
 class _RepeatingCursor(psycopg.Cursor[tuple[Any, ...]]):
@@ -82,7 +57,7 @@ class _RepeatingCursor(psycopg.Cursor[tuple[Any, ...]]):
     _read = 0
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
-        answers = _answers.get()
+        answers = KEPT.get()
         self._answer, self._read = None, 0
         if answers is None:
             return super().execute(query, params, **options)
@@ -91,12 +66,12 @@ class _RepeatingCursor(psycopg.Cursor[tuple[Any, ...]]):
             super().execute(query, params, **options)
             columns = super().description
             if columns is None:
-                _note_used({key: []})
+                note_used({key: []})
                 return self
             answers[key] = Answer(str(query), params, columns, super().fetchall())
         self._answer = answers[key]
         self._answer.is_used = True
-        _note_used({key: self._answer.rows})
+        note_used({key: self._answer.rows})
         return self
 
     @property
@@ -122,51 +97,6 @@ class _RepeatingCursor(psycopg.Cursor[tuple[Any, ...]]):
         assert self._answer is not None
         first, self._read = self._read, self._read + size
         return self._answer.rows[first : self._read]
-
-
-# Facts that are made of answers alone: where none of the answers differs from those of the reading before, they are the
-# same. A poll of 500 tables spent two thirds of its time on making what it had made before.
-
-
-@dataclass(frozen=True, slots=True)
-class _MadeOnce:
-    value: Any
-    used: Mapping[tuple[str, ...], list[tuple[Any, ...]]]
-    """The answers of which it was made: rows that were received again are the same object."""
-
-
-_made: ContextVar[dict[Hashable, _MadeOnce] | None] = ContextVar("_made", default=None)
-"""What was made by the reading before, and by this one; None where a database is read once."""
-_used: ContextVar[dict[tuple[str, ...], list[tuple[Any, ...]]] | None] = ContextVar("_used", default=None)
-"""The answers that were used by what is being made."""
-
-
-def make_once(name: Hashable, make: Callable[[], Result]) -> Result:
-    """Return what is made of queries' answers, and of nothing else that `name` does not have.
-
-    Within a `RepeatedReading` that was made before, if the answers are the same.
-    """
-    made, answers = _made.get(), _answers.get()
-    if made is None or answers is None:
-        return make()
-    known = made.get(name)
-    if known is None or not all(key in answers and answers[key].rows is rows for key, rows in known.used.items()):
-        token = _used.set({})
-        try:
-            known = made[name] = _MadeOnce(make(), _used.get() or {})
-        finally:
-            _used.reset(token)
-    for key in known.used.keys() & answers.keys():
-        answers[key].is_used = True
-    _note_used(known.used)
-    found: Result = known.value
-    return found
-
-
-def _note_used(answers: Mapping[tuple[str, ...], list[tuple[Any, ...]]]) -> None:
-    used = _used.get()
-    if used is not None:
-        used.update(answers)
 
 
 # Reading a database again and again: the queries of the reading before are run as one statement. How a database
@@ -198,7 +128,7 @@ class RepeatedReading:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._known: Answers = {}
-        self._made: dict[Hashable, _MadeOnce] = {}
+        self._made: dict[Hashable, MadeOnce] = {}
         self._session: psycopg.Connection[tuple[Any, ...]] | None = None
 
     @contextmanager
@@ -217,12 +147,10 @@ class RepeatedReading:
                 session.execute(f"select {pinned}".encode())
                 self._session = session
             answers.update(self._ask_again(connection, session))
-            token = _made.set(self._made)
-            try:
+            with keeping_facts(self._made):
                 yield connection
-            finally:
-                _made.reset(token)
-            self._known = {key: answer for key, answer in answers.items() if _can_be_asked_again(key, answer, session)}
+            place = place_of(session)
+            self._known = {key: answer for key, answer in answers.items() if _can_be_asked_again(key, answer, place)}
 
     def _ask_again(self, connection: Connection, session: psycopg.Connection[tuple[Any, ...]]) -> Answers:
         try:
@@ -249,15 +177,14 @@ def answer_together(session: psycopg.Connection[tuple[Any, ...]], known: Mapping
         assert result is not None
         load = Transformer(session).get_loader(result.ftype(0), Format.BINARY).load
         for number, (key, column) in enumerate(zip(together, columns, strict=True)):
-            asked = replace(known[key], column=column, is_used=False)
-            answers[key] = _receive(asked, bytes(result.get_value(0, number) or b""), load)
+            answers[key] = _receive(known[key], column, bytes(result.get_value(0, number) or b""), load)
     return answers
 
 
-def _receive(before: Answer, received: bytes, load: Callable[[bytes], Any]) -> Answer:
+def _receive(before: Answer, column: str, received: bytes, load: Callable[[bytes], Any]) -> Answer:
     """Return the answer that was received; rows that are the same as before are not decoded again."""
     rows = before.rows if received == before.received else list(map(tuple, load(received)))
-    return replace(before, rows=rows, received=received)
+    return Answer(before.query, before.params, before.columns, rows, column=column, received=received)
 
 
 def _as_column(session: psycopg.Connection[tuple[Any, ...]], asked: Answer) -> str:
@@ -266,11 +193,11 @@ def _as_column(session: psycopg.Connection[tuple[Any, ...]], asked: Answer) -> s
     return f"array(select row(q.*) from (\n{text.rstrip().removesuffix(';')}\n) q)"
 
 
-def _can_be_asked_again(key: tuple[str, ...], answer: Answer, session: psycopg.Connection[tuple[Any, ...]]) -> bool:
-    of_session = key[: len(place_of(session))] == place_of(session)
-    return (
-        of_session and answer.is_used and _QUERY.match(answer.query) is not None and all(map(_is_safe, answer.columns))
-    )
+def _can_be_asked_again(key: tuple[str, ...], answer: Answer, place: tuple[str, ...]) -> bool:
+    if not answer.is_used or key[: len(place)] != place:
+        return False
+    # What is a column of a statement already was asked again before.
+    return bool(answer.column) or (_QUERY.match(answer.query) is not None and all(map(_is_safe, answer.columns)))
 
 
 def _is_safe(column: psycopg.Column) -> bool:

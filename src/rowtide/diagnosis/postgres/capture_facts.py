@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +21,11 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.repeated_reading import make_once
+from rowtide.databases.postgres.kept_answers import make_once
 from rowtide.diagnosis.places import LAKE, LOG_STORE, Place, read_place
 from rowtide.diagnosis.postgres.table_facts import MemberFacts, read_members
 from rowtide.log.errors import HistoryDiverged, LogStoreMoved, LogStoreTaken, ManifestMissing
+from rowtide.log.membership import Member
 from rowtide.log.postgres import ddl_triggers, partition_truncates, slot
 from rowtide.log.postgres.lease import find_holder
 from rowtide.log.postgres.partition_truncates import NewPartition
@@ -139,7 +140,7 @@ def read_capture(
         has_triggers=ddl_triggers.has_triggers(connection),
         slot=SlotFacts(*row) if row is not None else None,
         blockers=tuple(blockers),
-        instances=tuple(_read_instances(connection, state)) if is_enabled and definitions.are_made(connection) else (),
+        instances=_read_instances(connection, state) if is_enabled and definitions.are_made(connection) else (),
         consumers=consumers,
         is_enabled=is_enabled,
         log_reader=find_holder(connection, "log"),
@@ -220,9 +221,14 @@ def _read_consumers(connection: Connection, state: ManifestState | None) -> tupl
     return tuple(consumer.describe(published_as_of) for consumer in listed)
 
 
-def _read_instances(connection: Connection, state: ManifestState | None) -> Iterator[CapturedInstance]:
-    members = {member.member_id: member for member in state.members} if state is not None else {}
-    for member_id, recorded in make_once("instances", lambda: dict(_list_recorded(connection))).items():
+def _read_instances(connection: Connection, state: ManifestState | None) -> tuple[CapturedInstance, ...]:
+    members = state.members if state is not None else ()
+    return make_once("instances", lambda: tuple(_list_instances(connection, members)), members)
+
+
+def _list_instances(connection: Connection, known: Sequence[Member]) -> Iterator[CapturedInstance]:
+    members = {member.member_id: member for member in known}
+    for member_id, recorded in _list_recorded(connection):
         member = members.get(member_id)
         if member is None:
             yield recorded

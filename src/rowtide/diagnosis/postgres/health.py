@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rowtide.cdc.definitions import FEATURE as CAPTURE
 from rowtide.databases.postgres.errors import ServerIsStandby
+from rowtide.databases.postgres.kept_answers import make_once
 from rowtide.diagnosis.capture import (
     check_capturing,
     check_cleanup,
@@ -107,9 +108,8 @@ def _check_capture(log: LogFacts) -> Iterator[CheckResult]:
         yield _in_log_store(Code.CAPTURE_UNKNOWN, "capture", "how far it is")
     yield from check_lake(log.lake)
     yield from if_read(log.rows_left, Code.ROWS_LEFT_UNKNOWN, "disabled instances", check_rows_left)
-    tables = (member.table for member in capture.members if member.table is not None)
-    of_instances = tuple(check_instances(capture, tables)) if capture.instances else ()
-    found = (*of_instances, *check_members(capture.members, CAPTURE))
+    given = (capture.instances, capture.members, capture.state is None, capture.log_reader is None)
+    found = make_once("checked instances", lambda: tuple(_check_captured(capture)), given)
     if capture.instances and capture.state is None:
         # As they were enabled, they are in the log store.
         yield from without_notes(found)
@@ -123,6 +123,13 @@ def _check_capture(log: LogFacts) -> Iterator[CheckResult]:
         in_time = healthy(Code.CONSUMERS_HEALTHY, "consumers", message, measures=measures)
         yield from or_healthy(check_consumers(capture), in_time)
     yield from if_read(log.cleanup, Code.CLEANUP_UNKNOWN, "cleanup", check_cleanup)
+
+
+def _check_captured(capture: CaptureFacts) -> Iterator[CheckResult]:
+    """Check instances and their tables."""
+    if capture.instances:
+        yield from check_instances(capture, (one.table for one in capture.members if one.table is not None))
+    yield from check_members(capture.members, CAPTURE)
 
 
 def check_lake(lake: LakeFacts) -> Iterator[CheckResult]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from datetime import datetime
@@ -20,6 +20,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.kept_answers import made_once, make_once
 from rowtide.databases.postgres.repeated_reading import reading_once
 from rowtide.diagnosis.capture import ReadingFacts
 from rowtide.diagnosis.codes import ALL_AREAS, Area, Code
@@ -49,6 +50,7 @@ from rowtide.targets.listing import ListedTarget, list_tables
 if TYPE_CHECKING:
     from rowtide.cdc.ddl.history import ListedChange
     from rowtide.cdc.introspection import LakeStatus, RowsLeft
+    from rowtide.cdc.published import LakePublication, RecordedInstance
     from rowtide.log.store.state import ManifestState
 
 
@@ -260,7 +262,8 @@ def read_lake(connection: Connection, capture: CaptureFacts) -> LakeFacts:
 
 def _read_reading(connection: Connection, capture: CaptureFacts) -> ReadingFacts:
     backlog = read_backlog(connection, capture.source.slot)
-    return ReadingFacts(describe_reading(backlog, capture.state, capture.log_reader), find_reader_error(connection))
+    status = describe_reading(backlog, capture.state, capture.log_reader)
+    return ReadingFacts(status, made_once(find_reader_error)(connection))
 
 
 class _LakeReading:
@@ -299,12 +302,7 @@ class _LakeReading:
         if published is None:
             return None
         enabled = self._status.list_enabled()
-        return PublishedFacts(
-            published.lsn,
-            published.time,
-            {one.instance.capture_instance: one.lsn for one in enabled},
-            {one.instance.capture_instance: tuple(x.lsn for x in one.missing) for one in enabled if one.missing},
-        )
+        return make_once("published", lambda: _describe_published(published, enabled), (published, enabled))
 
     def find_rows_left(self) -> tuple[RowsLeft, ...]:
         """Return the damaged tables of disabled instances."""
@@ -321,3 +319,12 @@ class _LakeReading:
         if self._state is None or (reader is not None and reader.cycle > 0):
             found.require_tables()
         return found
+
+
+def _describe_published(published: LakePublication, enabled: Sequence[RecordedInstance]) -> PublishedFacts:
+    return PublishedFacts(
+        published.lsn,
+        published.time,
+        {one.instance.capture_instance: one.lsn for one in enabled},
+        {one.instance.capture_instance: tuple(x.lsn for x in one.missing) for one in enabled if one.missing},
+    )

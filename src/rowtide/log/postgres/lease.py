@@ -23,6 +23,7 @@ from sqlalchemy import Connection, Engine, text
 from rowtide.core.formats import StoreFormat, parse_definition, require as require_format
 from rowtide.databases.postgres.errors import TransactionsPooled, translated
 from rowtide.databases.postgres.functions import recorded_definition
+from rowtide.databases.postgres.kept_answers import made_once
 from rowtide.databases.postgres.session_settings import place_of_pooler, require_session
 from rowtide.databases.postgres.silence import watched_of
 from rowtide.log.errors import LeaseHeld, LeaseLost
@@ -44,6 +45,7 @@ def describe_holder() -> str:
     return f"{socket.gethostname()} pid {os.getpid()}"
 
 
+@made_once
 def find_holder(connection: Connection, name: str) -> str | None:
     """Return the holder of a lease of this database: host, process, session; None if it is free."""
     holder = connection.execute(text(_HOLDER), _parameters(name)).scalar()

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Executable, text
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.functions import close_function
+from rowtide.databases.postgres.kept_answers import made_once
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
 from rowtide.databases.source_table import SourceTable, TableKind, TablePartition
 
@@ -58,6 +59,7 @@ def allow_steps(connection: Connection, member_id: str) -> list[Executable]:
     return drop_trigger_steps(connection, names)
 
 
+@made_once
 def list_new(connection: Connection) -> tuple[NewPartition, ...]:
     """Return the partitions that members do not know yet."""
     return tuple(NewPartition(*row) for row in connection.execute(statement(_NEW)))

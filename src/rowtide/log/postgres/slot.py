@@ -410,7 +410,8 @@ select (select oid::bigint from pg_publication where pubname = :name),
         where not exists (select from pg_publication_rel r where r.oid = m.publication_entry_id)
           and (m.feature = 'log' or exists (select from pg_class c where c.oid::bigint = m.source_table_id))),
        (select string_agg(distinct m.source_schema || '.' || m.source_name, ', ')
-        from rowtide.members m, pg_partition_ancestors(m.source_table_id::oid::regclass) a, rowtide.members above
+        from rowtide.members m join pg_class c on c.oid = m.source_table_id and c.relispartition,
+             pg_partition_ancestors(c.oid) a, rowtide.members above
         where a.relid <> m.source_table_id::oid and above.source_table_id = a.relid::oid::bigint),
        (select p.xmin::text <> split_part(s.version, ' ', 1) and p.pubowner::text = split_part(s.version, ' ', 2)
         from pg_publication p, (select to_jsonb(known) ->> 'publication_version' from rowtide.source known) s (version)

@@ -15,6 +15,7 @@ from rowtide.cdc.scans.metrics import log_scan_errors, log_scan_sessions
 from rowtide.cdc.snapshot_requests import list_visible
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.databases.postgres.functions import map_schemas
+from rowtide.databases.postgres.kept_answers import made_once
 from rowtide.databases.postgres.kept_sessions import COMPILED_WITH_NONE
 from rowtide.diagnosis.postgres.reading import LogFacts, PostgresWorkFacts, attempt_here
 from rowtide.diagnosis.postgres.server_facts import is_merged, sees_others
@@ -103,6 +104,7 @@ def _find_invalidation(connection: Connection, slot: str) -> str | None:
     return found
 
 
+@made_once
 def _list_cycles(connection: Connection) -> tuple[Cycle, ...]:
     columns = log_scan_sessions.c
     query = select(
@@ -116,12 +118,14 @@ def _list_cycles(connection: Connection) -> tuple[Cycle, ...]:
     return tuple(Cycle(*row) for row in connection.execute(query.order_by(columns.session_id)))
 
 
+@made_once
 def _count_rows(connection: Connection) -> int:
     """Return the changes of all cycles, which session 0 sums up."""
     columns = log_scan_sessions.c
     return int(connection.execute(select(columns.command_count).where(columns.session_id == 0)).scalar() or 0)
 
 
+@made_once
 def _list_scan_errors(connection: Connection) -> tuple[NumberedError, ...]:
     columns = log_scan_errors.c
     query = select(columns.session_id, columns.error_number, columns.entry_time).order_by(columns.session_id)
@@ -152,6 +156,7 @@ def _list_copying(connection: Connection) -> tuple[PolledCopy, ...]:
     )
 
 
+@made_once
 def _list_delivery_errors(connection: Connection) -> tuple[NumberedError, ...]:
     """Return the last errors of agents and of the log reader, oldest first."""
     of_agent = distribution_history.join(agents, agents.c.id == distribution_history.c.agent_id).join(
@@ -166,6 +171,7 @@ def _list_delivery_errors(connection: Connection) -> tuple[NumberedError, ...]:
     return _oldest_first(NumberedError(*row) for row in distributor(connection).execute(query))
 
 
+@made_once
 def _list_arrivals(connection: Connection) -> tuple[TokenArrival, ...]:
     """Return the last tokens that arrived, in the order in which they did."""
     query = (
@@ -204,6 +210,7 @@ _DELIVERED = table(
 )
 
 
+@made_once
 def _list_conflicts(connection: Connection) -> tuple[FoundConflict, ...]:
     """Return the last conflicts of what is delivered into this database, oldest first."""
     if not has_table(connection, SUBSCRIBER_SCHEMA, _CONFLICTS.name):
@@ -244,16 +251,18 @@ def _list_merged_rows(connection: Connection) -> tuple[MergedRows, ...]:
     return _oldest_first(MergedRows(run, _DIRECTIONS[phase], *map(int, counts)) for run, phase, *counts in rows)
 
 
+# By the functions: the view groups all tables of the database by their indexes, ours or not.
 _TABLE_CHANGES = """
-select n.nspname || '.' || c.relname, s.n_tup_ins + s.n_tup_upd + s.n_tup_del
+select n.nspname || '.' || c.relname,
+       pg_stat_get_tuples_inserted(c.oid) + pg_stat_get_tuples_updated(c.oid) + pg_stat_get_tuples_deleted(c.oid)
 from (select distinct prrelid from pg_catalog.pg_publication_rel) p
 join pg_catalog.pg_class c on c.oid = p.prrelid join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-join pg_catalog.pg_stat_all_tables s on s.relid = c.oid
 where n.nspname not in ('rowtide', 'cdc', 'distribution')
 order by 2 desc limit 500
 """
 
 
+@made_once
 def _count_table_changes(connection: Connection) -> dict[str, int]:
     """Return the changes of the busiest tables that publications of the log have, as statistics count them."""
     return {name: int(changes) for name, changes in connection.execute(text(_TABLE_CHANGES))}

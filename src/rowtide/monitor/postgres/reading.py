@@ -53,6 +53,7 @@ class PostgresPoll:
         self._work: PostgresWorkFacts | None = None
         self._work_is_due_at = 0.0
         self._low_times: dict[CommitLsn, datetime] = {}
+        self._timed: PublishedFacts | None = None
         self._manifest = KeptManifest()
 
     def __enter__(self) -> Self:
@@ -73,19 +74,20 @@ class PostgresPoll:
             work = self._read_work(connection)
             figures = replace(read_figures(connection, work), low_times=self._find_low_times(work))
             merge = attempt_here(lambda: self._read_merge(connection)) if is_merged(connection) else None
+            complete = replace(work, merge=merge)
+            results = by_state(check_work(complete))
             reads_other_views = _find_monitored(connection) != connection.info.get(MONITORED, frozenset())
         if reads_other_views:
             # Which schemas are read through views is found once, as a session begins: usage was granted, or revoked.
             self.close()
             self._opened.enter_context(keeping_sessions())
-        complete = replace(work, merge=merge)
         server = work.server.identity
         return PolledSnapshot(
             database=self._database.name,
             at=at,
             duration_s=time.monotonic() - begun,
             identity=Identity(server.system_identifier, server.timeline, server.in_recovery),
-            results=by_state(check_work(complete)),
+            results=results,
             work=complete,
             figures=figures,
             merge=merge,
@@ -109,14 +111,17 @@ class PostgresPoll:
         published = log.lake.published if log is not None else None
         if log is None or not isinstance(published, PublishedFacts) or is_object_url(log.capture.source.lake):
             return {}
+        if published is self._timed:
+            return self._low_times
         lows = set(published.low_endpoints.values())
         self._low_times = {lsn: time for lsn, time in self._low_times.items() if lsn in lows}
         unknown = lows - self._low_times.keys()
         if unknown:
             times = LsnTimes(log.capture.source.lake)
             found = attempt(lambda: times.find_next_times(unknown, _MOST_READS))
-            self._low_times |= found if not isinstance(found, Unread) else {}
-        return dict(self._low_times)
+            self._low_times = self._low_times | (found if not isinstance(found, Unread) else {})
+        self._timed = published if lows <= self._low_times.keys() else None
+        return self._low_times
 
     def _read_merge(self, connection: Connection) -> MergeFacts | None:
         self._examine()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
+from typing import TypeVar, overload
 
 from rowtide.agents.runs import PastError
 from rowtide.cdc.consumers.consumers import ListedConsumer
@@ -21,6 +23,28 @@ from rowtide.targets.definitions import TableState
 
 _HOUR_S = 3600.0
 _MOST_SCHEMA_CHANGES = 20
+Item_co = TypeVar("Item_co", covariant=True)
+
+
+class MadeLater(Sequence[Item_co]):
+    """A sequence that is made when it is first read: few polls are followed by a page that shows all instances."""
+
+    def __init__(self, make: Callable[[], Sequence[Item_co]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _items(self) -> Sequence[Item_co]:
+        return self._make()
+
+    @overload
+    def __getitem__(self, index: int) -> Item_co: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Item_co]: ...
+    def __getitem__(self, index: int | slice) -> Item_co | Sequence[Item_co]:
+        return self._items[index]
+
+    def __len__(self) -> int:
+        return len(self._items)
 
 
 @frozen
@@ -140,7 +164,7 @@ class CaptureView:
     failed_snapshots: tuple[str, ...] = ()
     cycles: tuple[Cycle, ...] | None = None
     cleanup: CleanupView | None = None
-    instances: tuple[InstanceView, ...] = ()
+    instances: Sequence[InstanceView] = ()
     recorded_gaps: tuple[GapView, ...] = ()
 
 
@@ -194,7 +218,7 @@ def view_capture(log: LogFacts, figures: PolledFigures | None) -> CaptureView:
         failed_snapshots=tuple(name for name, _ in capturing.failed_snapshots) if capturing is not None else (),
         cycles=_read(figures.cycles) if figures is not None else None,
         cleanup=_view_cleanup(log.cleanup) if isinstance(log.cleanup, CleanupStatus) else None,
-        instances=tuple(_view_instances(log, published, figures, gaps)),
+        instances=MadeLater(lambda: tuple(_view_instances(log, published, figures, gaps))),
         recorded_gaps=gaps,
     )
 

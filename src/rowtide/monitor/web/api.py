@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime
 from enum import Enum, StrEnum
@@ -85,7 +85,7 @@ def to_json(value: Any) -> Any:
         return {one.name: to_json(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Mapping):
         return {str(name): to_json(one) for name, one in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, Sequence) and not isinstance(value, str):
         return [to_json(one) for one in value]
     if isinstance(value, datetime):
         return value.isoformat()
@@ -156,7 +156,7 @@ def _schema(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:
     arguments = get_args(kind)
     if get_origin(kind) in (Union, types.UnionType):
         return {"anyOf": [_schema(one, schemas) for one in arguments]}
-    if get_origin(kind) is tuple:
+    if get_origin(kind) in (tuple, Sequence):
         return {"type": "array", "items": _schema(arguments[0], schemas)}
     if get_origin(kind) is not None:
         return {"type": "object", "additionalProperties": _schema(arguments[1], schemas)}

@@ -41,6 +41,7 @@ from rowtide.databases.postgres.catalogue import has_table, read_server_identity
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, translated
 from rowtide.databases.postgres.functions import PREFIX, map_schemas, recorded_definition
+from rowtide.databases.postgres.kept_answers import make_once
 from rowtide.databases.urls import parse_url
 from rowtide.log import catalogue
 from rowtide.log.catalogue import SCHEMA as LOG_SCHEMA
@@ -351,7 +352,8 @@ def is_made(connection: Connection) -> bool:
 
 def is_there(connection: Connection) -> bool:
     """Return whether the distribution database has its tables. Raises `FormatNewer`, `FormatOutdated`."""
-    return _look(connection, StoreFormat.require_readable)
+    readable = StoreFormat.require_readable
+    return make_once(("distribution", schema_of(connection)), lambda: _look(connection, readable))
 
 
 def require_writable(connection: Connection) -> None:

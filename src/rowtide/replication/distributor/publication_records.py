@@ -34,6 +34,7 @@ from rowtide.core.operations import Operation
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import find_table_id, list_existing
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.kept_answers import made_once
 from rowtide.databases.postgres.session_settings import require_session
 from rowtide.replication.articles.articles import Article, ArticleType, decode_article, encode_article
 from rowtide.replication.distributor.definitions import (
@@ -68,6 +69,7 @@ def get_publication(connection: Connection, name: str) -> int:
     return found
 
 
+@made_once
 def list_publications(connection: Connection) -> Sequence[str]:
     """Return the names of all publications, oldest first."""
     if not is_made(connection):
@@ -94,6 +96,7 @@ class Thresholds:
 BY_DEFAULT = Thresholds()
 
 
+@made_once
 def read_thresholds(connection: Connection) -> dict[str, Thresholds]:
     """Return the thresholds of all publications."""
     query = select(publications.c.publication, publications.c.latency_threshold_s, publications.c.expiration_threshold)
@@ -229,6 +232,7 @@ def list_dropped(connection: Connection) -> tuple[Article, ...]:
     return tuple(article for article in known if article.source_id not in present)
 
 
+@made_once
 def list_all_articles(connection: Connection) -> tuple[Article, ...]:
     """Return the articles of all publications, by publication and name."""
     if not is_made(connection):

@@ -31,6 +31,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.kept_answers import made_once
 from rowtide.log.postgres.lease import SessionKeepalive
 from rowtide.log.store.entries import ReaderLeft
 from rowtide.log.store.location import find_oldest_waiting
@@ -159,6 +160,7 @@ def list_subscribed(connection: Connection, agent_id: int) -> tuple[Article, ...
     return tuple(decode_article(text) for text in distributor(connection).execute(query).scalars())
 
 
+@made_once
 def list_all_subscribed(connection: Connection) -> Mapping[int, tuple[Article, ...]]:
     """Return the articles of all subscriptions, as their subscribers have them, by the ids of their agents."""
     if not is_made(connection):
@@ -205,6 +207,7 @@ def add_subscription(
         distributor(connection).execute(insert(subscriptions).values(row))
 
 
+@made_once
 def list_subscriptions(connection: Connection, publication: str | None = None) -> tuple[Subscription, ...]:
     """Return the subscriptions of a publication, or of all, oldest first."""
     if not is_made(connection):
@@ -341,6 +344,7 @@ class SubscriptionClaims:
             self._held.discard(agent_id)
 
 
+@made_once
 def list_claims(connection: Connection) -> dict[int, str]:
     """Return the host and process that deliver each claimed subscription, by agent id."""
     rows = distributor(connection).execute(text(_CLAIMS), {"class": _CLASS, "place": len(APPLICATION_NAME) + 2})
@@ -397,6 +401,7 @@ def change_max_retention(engine: Engine, database: str, hours: int) -> None:
         distributor(connection).execute(update(distribution_databases).values(max_distretention=hours))
 
 
+@made_once
 def read_max_retention(connection: Connection) -> timedelta:
     """Return how long undelivered changes are kept."""
     return timedelta(

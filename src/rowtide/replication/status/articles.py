@@ -9,9 +9,11 @@ from sqlalchemy import Connection, select
 from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import read_tables
+from rowtide.databases.postgres.kept_answers import make_once
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import members_table
+from rowtide.log.membership import Member
 from rowtide.log.postgres.membership import FULL_IDENTITY
 from rowtide.log.postgres.unreported_changes import shape_of
 from rowtide.log.store.state import ManifestState
@@ -48,15 +50,20 @@ class ArticlesStatus:
 
 def read_articles_status(connection: Connection, state: ManifestState | None) -> ArticlesStatus:
     """Return what is amiss with published tables; without a log store that can be read none is `unread`."""
+    members = state.members if state is not None else None
+    return make_once("articles", lambda: _read_status(connection, members), members)
+
+
+def _read_status(connection: Connection, members: tuple[Member, ...] | None) -> ArticlesStatus:
     columns = members_table.c
     query = select(columns.member_id, columns.name).where(columns.feature == FEATURE).order_by(columns.name)
-    met = {member.member_id for member in state.members} if state is not None else set()
+    met = {member.member_id for member in members or ()}
     unread = [row.name for row in connection.execute(query) if row.member_id not in met]
     dropped = [f"{gone.schema}.{gone.table}" for gone in publication_records.list_dropped(connection)]
     published, subscribed = _read_published(connection), tuple(_list_subscribed(connection))
     delivered = _with_tables(connection, [article for _, article in subscribed])
     return ArticlesStatus(
-        tuple(unread) if state is not None else (),
+        tuple(unread) if members is not None else (),
         tuple(dropped),
         tuple(_find_stored(delivered)),
         tuple(_find_omitted(subscribed, are_kept=False)),

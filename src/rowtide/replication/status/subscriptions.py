@@ -17,6 +17,7 @@ from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import is_begun, read_server_time
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.kept_answers import made_once
 from rowtide.log.postgres import slot
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.location import find_oldest_waiting, open_made_store, open_own_manifest, open_store
@@ -82,7 +83,7 @@ def read_delivery_status(
     publications = tuple(publication_records.list_publications(connection))
     if not publications:
         return None
-    last = history.list_last(connection)
+    last = made_once(history.list_last)(connection)
     claims, thresholds = list_claims(connection), publication_records.read_thresholds(connection)
     now, store = read_server_time(connection), open_store(source.log_store)
     return DeliveryStatus(
