@@ -32,7 +32,7 @@ from rowtide.databases.sqlite.errors import (
 from rowtide.databases.urls import DatabaseUrl, parse_url
 
 # Connections to files that strangers write: no statement of ours runs for ever, whatever the file makes it run. A
-# file brings code along: triggers, views, generated columns, checks, expressions of indexes. It runs within the
+# file contains code: triggers, views, generated columns, checks, expressions of indexes. It runs within the
 # statements that read and write the file. A thread interrupts a statement that takes too long; SQLite itself limits
 # the size of a value, and lets the schema use no function or virtual table that does more than compute.
 
