@@ -32,7 +32,7 @@ class EntryColumn:
 class CatalogueEntry:
     """A Delta table that is to be registered.
 
-    `key` tells it from all other tables of its database for good; `name` is wanted, if the catalogue takes it.
+    `key` identifies it among all tables of its database, permanently; `name` is wanted, if the catalogue takes it.
     """
 
     key: str

@@ -180,11 +180,11 @@ class IcebergRestCatalogue:
         requests = CatalogueRequests(address)
         try:
             query = {"warehouse": warehouse} if warehouse else None
-            found = requests.send("GET", "tell its configuration", "v1/config", query=query)
+            found = requests.send("GET", "return its configuration", "v1/config", query=query)
         except NotThere as error:
-            raise CatalogueRefused(place, "tell its configuration", _NO_CATALOGUE) from error
+            raise CatalogueRefused(place, "return its configuration", _NO_CATALOGUE) from error
         if not isinstance(found, dict):
-            raise CatalogueRefused(place, "tell its configuration", _NO_CATALOGUE)
+            raise CatalogueRefused(place, "return its configuration", _NO_CATALOGUE)
         settings = {**(found.get("defaults") or {}), **(found.get("overrides") or {})}
         levels = settings.get("namespace-separator", _SEPARATOR).join(_encode(level) for level in namespace.split("."))
         path = "/".join(part for part in ("v1", settings.get("prefix", "").strip("/"), "namespaces", levels) if part)

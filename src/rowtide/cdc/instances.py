@@ -105,7 +105,7 @@ class Instance:
     def may_lack_values(self) -> bool:
         """The log may carry its rows in part; change rows then mark absent values.
 
-        A later partition brings its own replica identity.
+        A later partition has its own replica identity.
         """
         return self.is_partitioned or self.before_images is BeforeImages.KEY
 

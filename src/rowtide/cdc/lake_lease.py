@@ -65,7 +65,7 @@ class LakeLease:
         """Take a new token for the holder of the lake's advisory lock.
 
         Unless the last holder gave it up, its sessions are ended, and the tables of `lake` fenced from it: it may be
-        stopped, and wake. One that cannot be read keeps nobody from the others; it is written once it is fenced.
+        stopped, and wake. One that cannot be read does not prevent work on the others; it is written once it is fenced.
         `list_tables` returns their paths. Raises `ManifestMissing`, `ConnectionFailed` if the session that has the lock
         is gone.
         """
@@ -154,7 +154,7 @@ def find_contradiction(
 
     What the lake published last is read only where the log store has not recorded that capture was that far: after a
     crash, or a restore. A log store that is not that far, and `is_read_on`, says nothing: after a power cut it lacks
-    its last entries, which the log brings again. Raises `LogStoreReadFailed`.
+    its last entries, which the log reader reads again. Raises `LogStoreReadFailed`.
     """
     reader = state.readers.get(READER)
     if position is None or (reader is not None and position <= reader.position):

@@ -251,7 +251,7 @@ def _await(
     """Return the outcome of a request, which this process carries out if no other one has the lake."""
     while (outcome := _find_outcome(connection, request_id)) is None:
         try:
-            # Without patience: whoever has the lake carries the request out.
+            # Without waiting: the process that has the lake carries out the request.
             lease = AdvisoryLease.take(engine, LAKE, patience_s=0)
         except LeaseHeld as error:
             on_wait(error.holder)

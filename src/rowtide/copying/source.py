@@ -293,7 +293,7 @@ class PostgresCopySource:
             with naming(table, self._unreadable), translated():
                 reader = find_reader(connection, table.source_id)
                 connection.execute("begin isolation level repeatable read read only")
-                # Before the snapshot is taken: one from before a truncate would find the table empty all the same.
+                # Before the snapshot is taken: one from before a truncate would find the table empty nevertheless.
                 connection.execute(sql.SQL(locking(table)))
                 name = quote_qualified(table.schema, table.table)
                 wanted = {"table": table.source_id, "name": name, "numbers": list(table.numbers)}

@@ -208,7 +208,7 @@ def kinds_of(union: Any) -> Mapping[str, type]:
 
 
 def _codec_of_union(union: Any, *, is_exact: bool) -> _Codec:
-    """Return that of a type that may be None, or of dataclasses that a literal field `kind` tells apart."""
+    """Return that of a type that may be None, or of dataclasses that a literal field `kind` distinguishes."""
     kinds = get_args(union)
     if type(None) not in kinds:
         return Tagged("kind", kinds_of(union)).codec(is_exact=is_exact)

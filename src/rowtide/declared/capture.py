@@ -166,7 +166,7 @@ def _change_consumer(database: Database, change: DeclaredChange) -> None:
 
 
 def _add_job(database: Database, job: DeclaredObject, _wanted: State) -> None:
-    # The first table that is enabled brings the jobs.
+    # The first table that is enabled creates the jobs.
     is_there = any(listed.job_type == job.names[0] for listed in database.cdc.list_jobs())
     given = job.arguments()
     if given.pop("is_dropped", False):

@@ -15,7 +15,7 @@ from rowtide.declared.state import DeclaredObject, State, as_state
 from rowtide.declared.values import Plain
 
 _HEADER = """\
-# Written by `rowtide export`; `rowtide apply` reads it. Options with their defaults are left out.
+# Written by `rowtide export`; `rowtide apply` reads it. Options with their defaults are omitted.
 # Not in it: rows, the positions of readers, and passwords.
 """
 

@@ -46,7 +46,7 @@ class DistributionRetention:
 
 @frozen
 class JobPresence:
-    """Whether a job that the first enabled table brings was dropped."""
+    """Whether a job that the first enabled table creates was dropped."""
 
     is_dropped: Annotated[bool, Option(help="It is not there; it comes back where this is no longer declared.")] = False
 

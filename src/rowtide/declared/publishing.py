@@ -216,7 +216,7 @@ def _publish_text(database: Database, publication: str, name: str) -> SchemaArti
 
 EFFECTS = {
     DISTRIBUTION.name: Effects(
-        # The first publication brings it.
+        # The first publication creates it.
         add=nothing,
         change=_change_distribution,
         drop=refuse,

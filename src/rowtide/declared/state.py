@@ -35,7 +35,7 @@ class DeclaredObject:
     """An object: its names, containers' first, and its options as TOML has them, without defaults.
 
     `implied` are values of options that are not there because they follow from others: a file may have them as well.
-    `tolerated` are options that a file may leave out without a difference; `always` are the columns that are among the
+    `tolerated` are options that a file may omit without a difference; `always` are the columns that are among the
     others even if they are not named.
     """
 
@@ -84,7 +84,7 @@ def describe(
     tolerated: Iterable[str] = (),
     always: Iterable[str] = (),
 ) -> DeclaredObject:
-    """Return an object with the values that its options have; None and defaults are left out."""
+    """Return an object with the values that its options have; None and defaults are omitted."""
     own = tuple(names)
     options = {name: value for name, value in _write(kind, values) if value != kind.default_of(own, name)}
     return DeclaredObject(

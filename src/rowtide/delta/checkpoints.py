@@ -40,7 +40,7 @@ def parse_duration(text: str) -> timedelta | None:
 
 _INTERVAL, _USUAL_INTERVAL = "delta.checkpointInterval", 10
 _MOST_AT_BUCKET = 25
-"""In a bucket, where each commit above it is a request of every reader, a checkpoint comes at the latest so soon."""
+"""In a bucket, where each commit above it is a request of every reader, the longest interval between checkpoints."""
 _REMOVED_FOR, _USUALLY_REMOVED_FOR = "delta.deletedFileRetentionDuration", timedelta(days=7)
 _LOG_FOR, _USUALLY_LOG_FOR = "delta.logRetentionDuration", timedelta(days=30)
 _CLEANUP = "delta.enableExpiredLogCleanup"

@@ -134,7 +134,7 @@ class RemoveFile:
     @classmethod
     def parse(cls, found: Mapping[str, Any]) -> RemoveFile:
         """Parse the action's values."""
-        # The time is optional in Delta's protocol: without one it is long ago, and the tombstone is kept for nobody.
+        # The time is optional in Delta's protocol: without one it is long ago, and no vacuum needs the tombstone.
         return cls(found["path"], found.get("deletionTimestamp") or 0, found.get("size"))
 
     @classmethod

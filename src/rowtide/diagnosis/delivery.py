@@ -36,7 +36,7 @@ def check_delivery(facts: DeliveryStatus) -> Iterator[CheckResult]:
     subscribed = {subscription.publication for subscription in facts.subscriptions}
     idle = tuple(name for name in facts.publications if name not in subscribed)
     if idle:
-        message = f"nobody subscribes to {format_names(idle)}"
+        message = f"no subscription to {format_names(idle)}"
         yield healthy(Code.UNSUBSCRIBED_HEALTHY, "publications", message)
 
 

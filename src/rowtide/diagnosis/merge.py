@@ -72,7 +72,7 @@ def check_merge(facts: MergeFacts) -> Iterator[CheckResult]:
     """Check the subscriptions that a node knows, and the tables of their articles."""
     for listed in facts.listed:
         if listed.subscriber is None:
-            message = f"nobody subscribes; {len(listed.articles)} articles"
+            message = f"no subscription; {len(listed.articles)} articles"
             yield healthy(Code.MERGE_UNSUBSCRIBED_HEALTHY, f"merge publication {listed.publication}", message)
         else:
             yield replace(_describe(listed, facts), measures=tuple(_measure(listed, facts)))

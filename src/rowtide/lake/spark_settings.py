@@ -74,7 +74,7 @@ _APPLICATION_DEFAULTS = {
     "spark.log.level": "ERROR",
 }
 _ON_THIS_MACHINE = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-"""Defaults if all tasks run on this machine: nobody else reaches the driver."""
+"""Defaults if all tasks run on this machine: no other machine reaches the driver."""
 
 _DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 # A JVM that has no memory left answers some calls and never others.

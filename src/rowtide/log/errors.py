@@ -172,7 +172,7 @@ class HistoryDiverged(DataLoss, number=2107):
     """The server is another system, or its timeline forks below the log store's position."""
 
     fact = "the server's history is not the one that was read: {difference}; the recorded position is {position}"
-    hint = """If this server took over for good, {way}; on a copy of a server still in use, `rowtide cdc disable-db`
+    hint = """If this server took over permanently, {way}; on a copy of a server still in use, `rowtide cdc disable-db`
         removes what was copied and leaves the original unchanged."""
     difference: str
     position: str
@@ -296,7 +296,7 @@ class DatabaseCopied(RowtideError, number=2140):
     fact = """database {database} has the metadata of {original}, of which it is a copy: slot, log store and the lake
         {lake} are the original's"""
     hint = """`rowtide cdc disable-db` removes what was copied and leaves the original unchanged; if this database took
-        the original's place for good, `rowtide adopt` continues here."""
+        the original's place permanently, `rowtide adopt` continues here."""
     database: str
     original: str
     lake: str
@@ -336,7 +336,7 @@ class ServerPromoted(RowtideError, number=2142):
     """The server is on another timeline than the one that was read, and cannot continue from there by itself."""
 
     fact = "the server is on timeline {timeline}, the log was read on timeline {recorded}: {blocker}"
-    hint = """If this server took over for good, {way}; on a copy of a server still in use, `rowtide cdc disable-db`
+    hint = """If this server took over permanently, {way}; on a copy of a server still in use, `rowtide cdc disable-db`
         removes what was copied and leaves the original unchanged."""
     timeline: int
     recorded: int

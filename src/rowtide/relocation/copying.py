@@ -94,7 +94,7 @@ def plan_copy(source: LakePlace, target: LakePlace) -> Copied:
 
 
 class Copying:
-    """The copy of a lake, as far as this run has brought it."""
+    """The copy of a lake, and how far this run has come."""
 
     def __init__(self, source: LakePlace, target: LakePlace, on_progress: OnProgress) -> None:
         """Raises `PlacesOverlap`."""
@@ -160,7 +160,7 @@ class Copying:
         transfer = FileTransfer(self._find_way, self._count)
         try:
             transfer.run([[step] for each in steps.values() for step in each.compared])
-            # Cleanup goes on during the first pass, and may remove what was surveyed. Later passes survey again
+            # Cleanup continues during the first pass, and may remove what was surveyed. Later passes survey again
             # instead.
             transfer.run([[step] for each in steps.values() for step in each.data], skips_vanished=is_first)
             if not is_first:

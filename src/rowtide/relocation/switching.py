@@ -1,8 +1,9 @@
 """Move a lake and its log store: copied, then recorded in the database as the places of its source.
 
 What can be copied beside capture is copied first. Then the move takes the leases of the log and of the lake, so that
-nobody writes, and copies the rest. The last entry that the old log store gets says that it is being moved: entries that
-need no lease are refused from there on, and none is missing in the copy. One transaction then records the new places.
+no process writes, and copies the rest. The last entry that the old log store gets says that it is being moved: entries
+that need no lease are refused from there on, and none is missing in the copy. One transaction then records
+the new places.
 
 Until that transaction commits the old place is in force: a process that takes a lease there ends the move, and
 continues. From then on the new place is; the old log store's next entry says so, for processes that do not read the
@@ -141,7 +142,7 @@ def _find_on(connection: Connection, url: str, source: LakePlace, lake: str, log
 
 @contextmanager
 def _leases(engine: Engine) -> Iterator[Connection]:
-    """Hold the leases without which nobody captures, reads the log, or alters the source."""
+    """Hold the leases without which no process captures, reads the log, or alters the source."""
     with ExitStack() as stack:
         lake = stack.enter_context(AdvisoryLease.take(engine, "lake", patience_s=_LEASE_PATIENCE_S))
         stack.enter_context(AdvisoryLease.take(engine, "log", patience_s=_LEASE_PATIENCE_S))
@@ -151,7 +152,7 @@ def _leases(engine: Engine) -> Iterator[Connection]:
 
 
 def _copy_rest(move: _Move, manifest: Manifest, copying: Copying) -> Copied:
-    """Copy what is missing while nobody writes, up to the entry that says so."""
+    """Copy what is missing while no process writes, up to the entry that says so."""
     while True:
         # Tokens refuse what a process still writes that has lost its lease.
         manifest.take_lease("lake", describe_holder())

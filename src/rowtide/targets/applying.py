@@ -116,7 +116,7 @@ class SetTable:
         tables.ensure_table(self._path, COLUMNS, identity=self._identity)
         rows = pa.Table.from_pylist(list(_rows(version)), schema=_SCHEMA)
         try:
-            # The apply's number is the commit's: of two processes that apply the same, one is told that it was late.
+            # The apply's number is the commit's: of two processes that apply the same, one learns that it was late.
             is_new = append_small(self._committer, rows, self._path, identity=self._identity, cycle=version.number)
         except AppendNotFound:
             return False

@@ -108,7 +108,7 @@ def differences(rows: str, present: str, shape: TargetColumns, types: Mapping[st
 
 
 def _equality_condition(name: str, type_name: str) -> str:
-    """Return whether a column's values are the same; false where its type does not tell them apart."""
+    """Return whether a column's values are the same; false where its type cannot compare them."""
     copied, present = f"r.{quote(name)}", f"o.{quote(name)}"
     if type_name in _WITH_TWO_ZEROS:
         copied, present = f"cast({copied} as string)", f"cast({present} as string)"

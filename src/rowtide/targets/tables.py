@@ -80,7 +80,7 @@ class CurrentRows:
                 rows.where(f"not `{statements.IS_DELETED}`"), self._shape, self._table.location
             )
             given = rows.where(f"not `{_IS_TRUNCATE}`") if merged.is_whole else rows
-            # Also where the changes come to nothing: the commit keeps away who comes too late with some of them.
+            # Also where the changes have no effect: the commit refuses a process that is late with some of them.
             self._table.commit(window.end, lambda: self._merge(given, merged))
         finally:
             rows.unpersist()

@@ -94,4 +94,4 @@ def test_an_agent_that_runs_is_late_when_changes_wait() -> None:
 
 def test_a_publication_that_nobody_subscribes_to_is_named() -> None:
     (result,) = check_delivery(DeliveryStatus(NOW, 72 * HOUR, ("shop",), ()))
-    assert (result.state, result.message) == (State.HEALTHY, "nobody subscribes to shop")
+    assert (result.state, result.message) == (State.HEALTHY, "no subscription to shop")

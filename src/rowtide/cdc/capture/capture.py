@@ -141,7 +141,7 @@ class Capture:
         return self._changed_tables
 
     def count_waiting(self) -> int:
-        """Return the rows of the log that are not published, as far as the log reader has reported them. Raises as
+        """Return the rows of the log that are not published, of those that the log reader has reported. Raises as
         `Manifest.refresh`.
         """
         self._manifest.apply_heard()
@@ -184,7 +184,7 @@ class Capture:
         return True
 
     def _require_continued(self, state: ManifestState) -> None:
-        """Verify that the log store continues the lake, once it is as far as that."""
+        """Verify that the log store continues the lake, once it has reached the lake's position."""
         position = self._lake_state.position
         if not self._is_continued:
             require_continued(self._lake, position, state, self._store)
@@ -227,7 +227,7 @@ class Capture:
         )
 
     def _omit_large(self, state: ManifestState) -> ManifestState:
-        """Record which transactions instances leave out, before the cycle, so that a repeat decides the same."""
+        """Record which transactions instances omit, before the cycle, so that a repeat decides the same."""
         active, token = _active(self._lake_state), self._lease.token
         for found in planning.find_too_large(state, active, self._position, self._most_row_bytes, lake_token=token):
             failpoint("transaction_omitted.before")
@@ -348,7 +348,8 @@ class Capture:
     def _advance(self) -> None:
         """Let the log store remove what is published."""
         self._next_advance = time.monotonic() + _IDLE_ADVANCE_S
-        # After a power cut the lake may be ahead of a log store that lost its last entry; the log brings it again.
+        # After a power cut the lake may be ahead of a log store that lost its last entry, which the log reader writes
+        # again.
         position = min(self._position, self._manifest.state.position)
         cycle = self._lake_state.cycle
         self._manifest.append(

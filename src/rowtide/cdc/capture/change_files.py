@@ -1,7 +1,7 @@
 """From the segments of a scan cycle to the data files of its change rows: read, divided into parts, and converted.
 
 A cycle is divided into parts, each of some segments, in log order. A part becomes at most one file of each change
-table, wherever it is converted: in this process, or in a task of Spark. Nothing of it counts before it is committed.
+table, wherever it is converted: in this process, or in a task of Spark. It becomes visible by a commit.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from rowtide.log.store.state import (
     skipped_between,
 )
 
-# After an outage: what is captured becomes readable by and by, and a cycle that is redone repeats no more than this.
+# After an outage: what is captured becomes readable in steps, and a cycle that is redone repeats no more than this.
 MAX_CYCLE_ROWS = 2_000_000
 # More than a batch of the log reader holds: a segment of one row that is larger has a large value.
 LARGE_SEGMENT_BYTES = 48 * 1024 * 1024
@@ -155,7 +155,7 @@ def plan_range(
         skipped=tuple(_skipped(state, lifetimes, from_position, to_position)),
         altered=tuple(find_altered(applied, active)),
         history=applied.history,
-        # Without instances nobody reads the maximum LSN, and an idle lake stays as it is.
+        # Without instances no query reads the maximum LSN, and an idle lake stays as it is.
         heartbeat=_last_heartbeat(state, from_position, to_position) if lifetimes else None,
     )
     return replace(plan, event_segments=_event_segments(state, plan))
@@ -169,7 +169,7 @@ def find_too_large(
     *,
     lake_token: int,
 ) -> Iterator[TransactionOmitted]:
-    """Return the transactions after a position that instances leave out, for a row that memory cannot hold."""
+    """Return the transactions after a position that instances omit, for a row that memory cannot hold."""
     large = [
         segment
         for segment in segments_between(state, from_position, state.position)
@@ -248,7 +248,7 @@ def _slices(
 ) -> tuple[VersionRows, ...]:
     """Return what an instance takes of a range's segments, given by the versions that they have rows of."""
     member_id = lifetime.instance.member_id
-    left_out = {lacking.lsn for lacking in state.list_omitted_by(READER) if lacking.member_id == member_id}
+    omitted = {lacking.lsn for lacking in state.list_omitted_by(READER) if lacking.member_id == member_id}
     slices = (
         VersionRows(
             version,
@@ -256,7 +256,7 @@ def _slices(
                 segment
                 for segment in segments.get(version.table_id, ())
                 # Statistics of segments are enough here. Rows are chosen by their own LSN when they are read.
-                if segment.last > lifetime.begin and not (segment.first in left_out and _is_large_row(segment))
+                if segment.last > lifetime.begin and not (segment.first in omitted and _is_large_row(segment))
             ),
         )
         for version in versions
@@ -281,16 +281,16 @@ def _skipped(
         note = f"the transaction was skipped: {gap.reason}"
         yield from (Skipped(lifetime, lsn, note) for lifetime in lifetimes if lifetime.contains(lsn))
     events = events_between(state, from_position, to_position)
-    left_out = [
+    omitted = [
         (event.member_id, event.commit_lsn, event.reason) for event in events if isinstance(event, ChangesOmitted)
     ]
-    left_out += (
+    omitted += (
         (one.member_id, one.lsn, one.reason)
         for one in state.list_omitted_by(READER)
         if to_position.covers(one.lsn) and not from_position.covers(one.lsn)
     )
     # Several of one transaction are one.
-    for (member_id, lsn), reason in {(member_id, lsn): reason for member_id, lsn, reason in left_out}.items():
+    for (member_id, lsn), reason in {(member_id, lsn): reason for member_id, lsn, reason in omitted}.items():
         for lifetime in lifetimes:
             if lifetime.instance.member_id == member_id and lifetime.contains(lsn):
                 yield Skipped(lifetime, lsn, f"changes of the transaction were omitted: {reason}")

@@ -309,7 +309,7 @@ class Cleanup:
             failpoint("rows_removal.after")
             self._vacuum(piece.path)
         except LakeWriteFailed as error:
-            # The others are cleaned all the same; the caller gets the reason.
+            # The others are cleaned nevertheless; the caller gets the reason.
             return Cleaned(piece.name, piece.low, 0, str(error))
         finally:
             self._system_tables.committer.forget(piece.path)

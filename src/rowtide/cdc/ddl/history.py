@@ -24,8 +24,8 @@ class ListedChange:
 
     Schema and table are the names after the statement; `required_column_update`: a column of the change table changed
     its type; `ddl_time` is the commit time. `inferred`: no event trigger recorded the statement, `ddl_command`
-    describes the difference. `rewrites_values`: the server rewrote values, or partitions brought or took rows, without
-    change rows.
+    describes the difference. `rewrites_values`: the server rewrote values, or partitions with rows were attached or
+    detached, without change rows.
     """
 
     source_schema: str

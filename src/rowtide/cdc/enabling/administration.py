@@ -197,7 +197,7 @@ def _add_definitions(
     if widened is not None:
         set_of_database(connection, widened)
     if list_rules(connection):
-        # Others may have dropped them, or another build made them; a rule that is made brings its own.
+        # Others may have dropped them, or another build made them; a new rule has its own.
         joining_triggers.ensure_triggers(connection)
     if not was_made:
         connection.execute(catalogue.source_table.update().values(lake=captured.lake))

@@ -1,6 +1,6 @@
 """Rules for new tables: patterns by which tables that are created, renamed or moved later are enabled too.
 
-A rule considers each table once: one that was there before it, or that somebody disabled, is not enabled by it.
+A rule considers each table once: one that was there before it, or that a user disabled, is not enabled by it.
 """
 
 from __future__ import annotations

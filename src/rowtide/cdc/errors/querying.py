@@ -88,7 +88,7 @@ class NetChangesUnsupported(Invalid, number=208):
 
 
 class KeyLost(DataLoss, number=22862):
-    """The key of a table no longer tells rows apart: its index was dropped or replaced, or its columns may be null."""
+    """The key of a table no longer identifies rows: its index was dropped or replaced, or its columns may be null."""
 
     fact = "the key ({columns}) of {instance} no longer identifies its rows: {table} was altered at {lost_at}"
     hint = """Up to {before} it can be read, and all changes later too. Give the table a key again, that is not

@@ -90,14 +90,14 @@ class OpenGap:
 
     def __str__(self) -> str:
         single = f"the single changes that committed after {self.after} and before now ({self.server})"
-        told = [f"{single}: {', '.join(self.instances)} get what they changed in all, as one transaction"]
-        told += (
+        described = [f"{single}: {', '.join(self.instances)} get what they changed in all, as one transaction"]
+        described += (
             f"{name} gets nothing of them, and its change rows from before are no longer returned: {reason}"
             for name, reason in self.restarted.items()
         )
         if self.is_promoted:
-            told.append("this server was promoted: if it is a copy of one still in use, that one's capture stops")
-        return "; ".join(told)
+            described.append("this server was promoted: if it is a copy of one still in use, that one's capture stops")
+        return "; ".join(described)
 
 
 @frozen

@@ -159,7 +159,7 @@ class LastRows:
 
     @property
     def fillable(self) -> list[int]:
-        """The ordinals of the columns whose values the log may leave out."""
+        """The ordinals of the columns whose values the log may lack."""
         return fillable_ordinals(self.instance)
 
     def numbered(self) -> Iterator[list[Any]]:
@@ -240,7 +240,7 @@ class LastRows:
 
 
 def fillable_ordinals(instance: instances.Instance) -> list[int]:
-    """Return the ordinals of the columns whose values the log may leave out."""
+    """Return the ordinals of the columns whose values the log may lack."""
     if not instance.may_lack_values:
         return []
     return [ordinal for ordinal, column in enumerate(instance.columns, 1) if column.index_ordinal is None]

@@ -146,7 +146,7 @@ def _last(name: str) -> str:
 
 
 def _fillable(instance: Instance) -> Iterator[tuple[int, CapturedColumn]]:
-    """Return the columns, by ordinal, whose values the log may leave out."""
+    """Return the columns, by ordinal, whose values the log may lack."""
     if instance.may_lack_values:
         for ordinal, column in enumerate(instance.columns, 1):
             if column.index_ordinal is None:

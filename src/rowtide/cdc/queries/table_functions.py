@@ -34,7 +34,7 @@ Check = tuple[str, str]
 
 
 def key_checks(instance: Instance, asked: str) -> list[Check]:
-    """Return the check that an instance's key tells rows apart as of an LSN."""
+    """Return the check that an instance's key identifies rows as of an LSN."""
     if instance.key_lost_at is None:
         return []
     message = (

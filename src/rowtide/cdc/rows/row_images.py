@@ -51,7 +51,7 @@ class LoggedImages:
         return _at(self.after, column)
 
     def find_absent(self, column: int) -> Booleans | None:
-        """Return whose new row lacks the value of a column; None if nobody's."""
+        """Return whose new row lacks the value of a column; None if no record's."""
         if self.absent is None:
             return None
         is_absent: Booleans = (self.absent[:, column // 8] >> (column % 8) & 1).astype(np.bool_)
@@ -121,8 +121,8 @@ def _at(begins: Integers, column: int) -> Integers:
 class RowImages:
     """Both rows of log records, completed.
 
-    `lacks_before` are the records whose old row is known in part, `lacks_after` those whose new row is; None: nobody's.
-    `keeps_key` are the updates without an old row: its key is that of the new one.
+    `lacks_before` are the records whose old row is known in part, `lacks_after` those whose new row is; None: no
+    record's. `keeps_key` are the updates without an old row: its key is that of the new one.
     """
 
     logged: LoggedImages

@@ -110,7 +110,7 @@ def all_at_once(of_job: ScanLimits) -> ScanLimits:
 ASK_AHEAD_S = 0.3
 """The longest time for a batch to reach a bucket, with what it waits for in the log reader."""
 _RETRY_S = 1.0
-"""What was asked for may have had nothing for capture, or nobody have heard."""
+"""A request to the log reader may have had no result for capture, or may not have arrived."""
 
 
 class _Run:

@@ -282,7 +282,7 @@ def _session(number: int, figures: ScanFigures, at: datetime, seconds: float) ->
 
 
 # The tables are unlogged: otherwise each write would advance the log, and an idle database should stay idle. A crash of
-# the server empties them; nobody restores metrics.
+# the server empties them: metrics are not worth a restore.
 
 log_scan_sessions = sa.Table(
     "log_scan_sessions",

@@ -53,7 +53,7 @@ class LockMode(Enum):
 
 
 def set_brief_lock_timeout() -> TextClause:
-    """Return the statement that limits each of the transaction's waits for a lock to what nobody notices."""
+    """Return the statement that limits each of the transaction's waits for a lock to what no user notices."""
     return text(f"set local lock_timeout = '{BRIEF_MS}ms'")
 
 

@@ -333,7 +333,7 @@ join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdroppe
 where c.oid = :source_id
 """
 
-# `typelem` of types of fixed length, such as point, is no element of an array: only a length of -1 tells one.
+# `typelem` of types of fixed length, such as point, is no element of an array: only a length of -1 marks an array.
 _TYPE_TEXT = """
 (select case when named.typnamespace <> 'pg_catalog'::regnamespace and pg_type_is_visible(named.oid)
              then quote_ident(n.nspname) || '.' else '' end || format_type(t.oid, {modifier})
@@ -389,7 +389,7 @@ left join pg_constraint k on k.conrelid = a.attrelid and k.contype = 'p'
 order by a.attrelid, a.attnum
 """
 
-# A schema `distribution` is left out only where it is rowtide's: users may have one of that name.
+# A schema `distribution` is excluded only where it is rowtide's: users may have one of that name.
 _APPLICATION_TABLES = f"""
 select c.oid::bigint, n.nspname::text, c.relname::text, c.oid is not distinct from {_RESOLVE.format(name="c.relname")},
        array(select relid::oid::bigint from pg_partition_ancestors(c.oid) where relid <> c.oid)

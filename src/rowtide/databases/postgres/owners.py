@@ -319,7 +319,7 @@ where t.tgdeferrable and o.rolname <> current_user and not o.rolsuper
 # written.
 
 _FIRST_OF_USERS = 16384
-"""The first oid of an object that the server did not bring."""
+"""The first oid of objects that users create (PostgreSQL: FirstNormalObjectId)."""
 _TOKEN = re.compile(r"\\.|\{(\w+)|(\})|:(funcid|opfuncid|opno) (\d+)", re.DOTALL)
 _VARIABLE = "VAR"
 

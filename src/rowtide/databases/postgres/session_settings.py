@@ -20,7 +20,7 @@ from rowtide.databases.postgres.silence import SESSION, WatchedConnection
 # (docs/decisions/0039).
 
 _REFUSED = "unsupported startup parameter"
-"""What PgBouncer says of a parameter that it neither passes on nor is told to ignore."""
+"""PgBouncer's message for a parameter that it neither passes on nor is configured to ignore."""
 _TRIES = 5
 _PATIENCE_S = 10.0
 

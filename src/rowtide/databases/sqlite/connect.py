@@ -19,11 +19,20 @@ from sqlalchemy.pool import NullPool
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
-from rowtide.databases.sqlite import errors
+from rowtide.databases.sqlite.errors import (
+    LOCK_DEADLINE_S,
+    FileBusy,
+    FileNotOpened,
+    SqliteTooOld,
+    StatementTimedOut,
+    ValueTooLarge,
+    find_fault,
+    is_busy,
+)
 from rowtide.databases.urls import DatabaseUrl, parse_url
 
 # Connections to files that strangers write: no statement of ours runs for ever, whatever the file makes it run. A
-# file brings code along: triggers, views, generated columns, checks, expressions of indexes. It runs within the
+# file contains code: triggers, views, generated columns, checks, expressions of indexes. It runs within the
 # statements that read and write the file. A thread interrupts a statement that takes too long; SQLite itself limits
 # the size of a value, and lets the schema use no function or virtual table that does more than compute.
 
@@ -149,18 +158,16 @@ def set_defensive(connection: sqlite3.Connection, *, is_on: bool) -> None:
         connection.setconfig(_DEFENSIVE, is_on)  # type: ignore[attr-defined, unused-ignore] # from Python 3.12
 
 
-def failure_of(
-    connection: sqlite3.Connection, path: str, error: Exception
-) -> errors.StatementTimedOut | errors.ValueTooLarge | None:
+def failure_of(connection: sqlite3.Connection, path: str, error: Exception) -> StatementTimedOut | ValueTooLarge | None:
     """Return the error of a limit that a connection has reached; None for any other error."""
     limits, code = limits_of(connection), getattr(error, "sqlite_errorcode", 0) & 0xFF
     if limits is None:
         return None
     if code == sqlite3.SQLITE_INTERRUPT:
-        return errors.StatementTimedOut(path, limits.statement_s)
+        return StatementTimedOut(path, limits.statement_s)
     # Python raises it for values that it has read, without SQLite's code.
     if code == sqlite3.SQLITE_TOOBIG or "too big" in str(error):
-        return errors.ValueTooLarge(path, limits.value_bytes)
+        return ValueTooLarge(path, limits.value_bytes)
     return None
 
 
@@ -209,22 +216,22 @@ def open_file(path: str, limits: FileLimits | None = None) -> sqlite3.Connection
     Raises `FileNotOpened`, `FileBusy`, `FileDamaged`, `SqliteTooOld`.
     """
     if sqlite3.sqlite_version_info < NEEDED_VERSION:
-        raise errors.SqliteTooOld(sqlite3.sqlite_version, ".".join(map(str, NEEDED_VERSION)))
+        raise SqliteTooOld(sqlite3.sqlite_version, ".".join(map(str, NEEDED_VERSION)))
     if path in (IN_MEMORY, ":memory:"):
         return sqlite3.connect(":memory:", isolation_level=None)
     factory = sqlite3.Connection if limits is None else StrangeFile
     try:
         connection = sqlite3.connect(
-            _existing(path), uri=True, timeout=errors.LOCK_DEADLINE_S, isolation_level=None, factory=factory
+            _existing(path), uri=True, timeout=LOCK_DEADLINE_S, isolation_level=None, factory=factory
         )
         if limits is not None and isinstance(connection, StrangeFile):
             connection.limited_by(limits)
         # SQLite opens a file only with the first statement: one that is no database is refused here, not later.
         connection.execute("select 1 from sqlite_schema").fetchone()
     except sqlite3.DatabaseError as error:
-        if errors.is_busy(error) or error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CORRUPT:
-            raise errors.find_fault(path, error) from error
-        raise errors.FileNotOpened(path, str(error)) from error
+        if is_busy(error) or error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CORRUPT:
+            raise find_fault(path, error) from error
+        raise FileNotOpened(path, str(error)) from error
     return connection
 
 
@@ -283,12 +290,12 @@ def begin_immediate(connection: sqlite3.Connection, patience_s: float | None = N
     """
     timeout_ms = connection.execute("pragma busy_timeout").fetchone()[0]
     connection.execute("pragma busy_timeout = 0")
-    patience_s = errors.LOCK_DEADLINE_S if patience_s is None else patience_s
+    patience_s = LOCK_DEADLINE_S if patience_s is None else patience_s
     deadline = time.monotonic() + patience_s
     try:
         while not _has_begun(connection):
             if time.monotonic() >= deadline:
-                raise errors.FileBusy(path_of(connection), patience_s)
+                raise FileBusy(path_of(connection), patience_s)
             time.sleep(random.uniform(*_RETRY_MS) / 1000)  # noqa: S311 -- not for secrets
     finally:
         connection.execute(f"pragma busy_timeout = {timeout_ms}")
@@ -300,7 +307,7 @@ def _has_begun(connection: sqlite3.Connection) -> bool:
         # (SQLITE_BUSY_SNAPSHOT), whatever the busy timeout is.
         connection.execute("begin immediate")
     except sqlite3.OperationalError as error:
-        if not errors.is_busy(error):
+        if not is_busy(error):
             raise
         return False
     return True

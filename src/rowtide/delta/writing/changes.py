@@ -76,7 +76,7 @@ def commit_change(location: Location, plan: Callable[[Snapshot], CommitChange | 
         if change is None:
             return False
         change = _name_mapping(snapshot, change)
-        # Delta promises readers of an append-only table that no row goes: the property binds us as any other writer.
+        # Readers of an append-only table rely on it that no row is removed: the property binds all writers.
         _require_removable(snapshot, change)
         try:
             number = _put(location, Last(snapshot.version, begun), change)
@@ -228,7 +228,7 @@ def _write_rest(snapshot: Snapshot, file: AddFile, rows: Below) -> AddFile:
     kept = _without(snapshot.stream_files([file]), rows)
     name = f"rest-{uuid.uuid4().hex}.parquet"
     written = write_stream(snapshot.location, snapshot.columns, snapshot.metadata, kept, name)
-    # Tags say which cycle brought the rows. A rest keeps those of its file.
+    # Tags say which cycle added the rows. The remaining rows keep those of their file.
     return replace(written, tags=file.tags)
 
 

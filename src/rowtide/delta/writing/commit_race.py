@@ -225,7 +225,7 @@ def _sum_up(content: bytes) -> Passed:
 def _is_above_checkpoints(location: Location, number: int) -> bool:
     """Return whether no checkpoint replaces a commit.
 
-    Otherwise the number may have been free because the log's cleanup had removed its file: nobody would read ours.
+    Otherwise the number may have been free because the log's cleanup had removed its file: no reader would see ours.
     """
     hinted = read_hint(location.store)
     if hinted is not None:

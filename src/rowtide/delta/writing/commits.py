@@ -272,7 +272,7 @@ def create_table(
         ("metaData", metadata),
     ]
     failpoint("delta_creation.before")
-    # Version 0 is put if absent: of two processes that create the table, one is told that it is there.
+    # Version 0 is put if absent: of two processes that create the table, one learns that it exists.
     is_new = location.store.put_if_absent(replay.commit_path(0), replay.format_commit(actions))
     failpoint("delta_creation.after")
     return is_new

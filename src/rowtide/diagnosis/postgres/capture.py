@@ -128,7 +128,7 @@ def _repeat(capture: CaptureFacts) -> Remediation:
 
 
 def _let_superuser(role: RoleFacts, command: Remediation) -> Remediation:
-    """Event triggers are made by a superuser: by any other the command has run in vain."""
+    """Event triggers are made by a superuser: run by another role the command has no effect."""
     if role.is_superuser or isinstance(command, Advice):
         return command
     return Advice(f"Let a superuser, or a role that the service lets create event triggers, run `{command}`.")

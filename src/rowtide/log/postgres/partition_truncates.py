@@ -30,7 +30,7 @@ class NewPartition:
 def refuse_steps(table: SourceTable, member_id: str, way_out: str) -> list[Executable]:
     """Refuse truncates of the table's partitions for a member; its owner runs them, the table is locked.
 
-    `way_out` completes the hint: what to do to truncate all the same.
+    `way_out` completes the hint: what to do to truncate nevertheless.
     """
     # The log has a truncate of an ordinary table. Of a partition whose root is published, it has none.
     if table.kind is not TableKind.PARTITIONED:

@@ -113,7 +113,7 @@ def ensure_source(
         was_there = recorded.was_there and manifest is not None
         if manifest is None:
             if recorded.was_there and recorded.has_members:
-                # In a new log store they would be announced to nobody.
+                # A new log store has no reader to which they would be announced.
                 raise ManifestMissing(store.url("manifest"))
             # After the publication is committed: decoding from the slot on needs it. Before the log store, which begins
             # at the slot's position.

@@ -67,7 +67,7 @@ def restart_log(
         # Behind the slot, so that the announcements are in the new epoch: members that are not announced there have no
         # changes.
         announce_again(alterations, renewed)
-        # After the announcements: the row that the epoch records proves later that this server went on from here.
+        # After the announcements: the row that the epoch records proves later that this server continued from here.
         last = alterations.transact(control.mark_end)
     failpoint("epoch_opening.before")
     _open_epoch(renewed, server, confirmed, reason, last, known_epoch)
@@ -188,7 +188,7 @@ def reconcile_gap(
     alterations = Committing(engine)
     with translated():
         server = alterations.transact(lambda connection: verify_reconcilable(connection, source, manifest))
-        # Before the slot is dropped: from here on no log reader of before writes a range into the earlier epoch.
+        # Before the slot is dropped: from here on no earlier log reader writes a range into the earlier epoch.
         token = manifest.take_lease("log", describe_holder())
         with _slot_created(engine, url, source.slot, server, on_wait) as created:
             epoch = manifest.state.epoch + 1

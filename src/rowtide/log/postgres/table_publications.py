@@ -128,7 +128,7 @@ def ensure_made(engine: Engine, connection: Connection, source: SourceDefinition
 
 
 def find_blocker(connection: Connection, source: SourceDefinition, source_table_ids: Collection[int]) -> str | None:
-    """Return why some tables cannot be read through their own publications, as far as the catalogue shows; None if all
+    """Return why some tables cannot be read through their own publications, by the catalogue; None if all
     can.
 
     Whether a publication dropped since is a blocker, the server decides, which uses the catalogue of that time.

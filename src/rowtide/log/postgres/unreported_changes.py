@@ -119,8 +119,8 @@ def attach_partitions(connection: Connection) -> None:
 
 def _attach(table_id: int) -> str:
     of_table = f"whole.tgrelid = {table_id}"
-    # The log has no rows of what a partition brings or takes: consumers learn only that the table has changed as a
-    # whole.
+    # The log has no changes for the rows of a partition that is attached or detached: consumers learn only that the
+    # table has changed as a whole.
     content = announced_content(
         command="'ALTER TABLE'",
         sql=quote_literal("partitions with rows were attached or detached"),

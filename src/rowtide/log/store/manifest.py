@@ -227,7 +227,7 @@ class Manifest:
 
     def give_up_lease(self, lease: LeaseName, token: int, nobody: str) -> None:
         """Give a lease to nobody, unless it has another holder than that of a token."""
-        # Another token: somebody has taken the lease since, and it is not ours to give up.
+        # Another token: another process has taken the lease since, and it is not ours to release.
         while self.refresh().leases[lease].token == token:
             # Only directly after what was read: another process may have taken the lease since, which this must not
             # take away.

@@ -297,7 +297,7 @@ def _merge(state: ManifestState, entry: entries.SegmentsMerged) -> ManifestState
     replaced = [segment for segment in state.segments if segment.path in paths]
     merged = entry.segment
     is_known = bool(replaced) and len(replaced) == len(entry.replaced)
-    # Truncated since the merge was planned, or merged by a former holder: the merged file would bring rows back.
+    # Truncated since the merge was planned, or merged by a former holder: rows would return with the merged file.
     _require(is_known, state.version, entry, "a replaced segment is not in the store")
     # The replaced files are deleted soon: a merge that lost rows has to be refused while they are still there.
     is_same = (merged.first, merged.last, merged.rows) == (

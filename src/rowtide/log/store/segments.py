@@ -84,7 +84,7 @@ def read_segment(store: Store, path: str, columns: Sequence[str] = RECORD.names)
     try:
         with store.open(path) as opened:
             # A damaged page has to fail here: the server has removed the WAL that the segment was made from, and no
-            # later step could tell a wrong value from a right one.
+            # later step could distinguish a wrong value from a right one.
             file = pq.ParquetFile(opened, page_checksum_verification=True)
             SEGMENT.require_not_newer(store.url(path), _find_format(file))
             return file.read(list(columns)).cast(wanted)

@@ -141,7 +141,7 @@ def _check_age(tracked: TrackedTable, since: Anchor) -> None:
 def _check_keys(
     connection: sqlite3.Connection, subject: SqliteSubject, query: str | None, window: SqliteAnchorWindow | None
 ) -> None:
-    # No reader can tell such rows apart, and the delete of one would be hidden by the other.
+    # No reader can distinguish such rows, and the delete of one would be hidden by the other.
     if query is None:
         return
     _teach_keys(connection)
@@ -173,7 +173,7 @@ def _is_changed(connection: sqlite3.Connection, csn: int) -> bool:
 def _is_table_changed(connection: sqlite3.Connection, tracked: TrackedTable, csn: int) -> bool:
     if tracked.min_valid_csn > csn:
         return True
-    # Its stamps say nothing any more; who enumerates the table gets the error.
+    # Its stamps say nothing any more; an enumeration of the table raises the error.
     if find_loss(connection, tracked) is not None:
         return False
     source = stamps_of(subject_of(connection, tracked), tracked).source

@@ -141,7 +141,7 @@ def read_images(frames: Frames, messages: Ints, layout: RowLayout) -> TableImage
     cursors[has_before] = before.ends
     _enter_new_tuples(frames, messages, cursors, np.flatnonzero(has_before & has_after))
     after_messages = messages[has_after]
-    # Only a new row may leave out a TOASTed value that did not change; old rows have all that their identity says.
+    # Only a new row may omit a TOASTed value that did not change; old rows have all that their identity says.
     after = walk(frames, after_messages, cursors[has_after], layout, CARRIED_OR_UNCHANGED)
     cursors[has_after] = after.ends
     # Bytes behind the row would be of a later version of the protocol: values read by the wrong layout are worse than

@@ -26,7 +26,7 @@ Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 Bools = npt.NDArray[np.bool_]
 
-_PADDING = bytes(8)  # a fixed-width read at the buffer's end stays inside it; bounds are judged after
+_PADDING = bytes(8)  # a fixed-width read at the buffer's end stays inside it; bounds are checked after
 
 _SHORTEST = np.zeros(256, np.int64)
 """Per kind, the bytes of its fixed part; 0 = no such kind in protocol version 1."""
