@@ -248,6 +248,7 @@ class LakeStatus:
             "published instances",
             lambda: tuple(published.read_instances(self._lake, publication.cycle).values()),
             self._version_of("instances", publication),
+        )
 
     @cached_property
     def _histories(self) -> Mapping[str, tuple[ListedChange, ...]]:

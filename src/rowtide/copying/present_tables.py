@@ -131,6 +131,14 @@ def find_reader(connection: psycopg.Connection[Any], source_id: int) -> str | No
     return owner.reading
 
 
+def is_still_read_by(connection: psycopg.Connection[Any], source_id: int, reader: str | None) -> bool:
+    """Return whether a table, which is locked now, is to be read as `find_reader` returned before; waits for no lock.
+
+    An owner whose lock was waited for could have made an index meanwhile, whose functions a plan calls.
+    """
+    return reader is not None or connection.execute(sql.SQL(_READ_BY), {"table": source_id}).fetchone() is None
+
+
 def with_reader(connection: psycopg.Connection[Any], table: CopiedTable, reader: str | None) -> CopiedTable:
     """Return a table that is read by a function of `find_reader`."""
     if reader is None:

@@ -31,7 +31,13 @@ from rowtide.copying.chunks import (
     sampling,
 )
 from rowtide.copying.errors import CopiedTableAltered, CopiedTableDropped, CopiedTableLocked, CopiedTableUnreadable
-from rowtide.copying.present_tables import PresentTable, find_present, find_reader, with_reader
+from rowtide.copying.present_tables import (
+    PresentTable,
+    find_present,
+    find_reader,
+    is_still_read_by,
+    with_reader,
+)
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import open_url
@@ -282,7 +288,7 @@ class PostgresCopySource:
             if chunks < 2:
                 return []
             percent = min(100.0, 100.0 * _SAMPLED_PAGES / max(pages, 1))
-            ordered = _as_read(connection, table, find_reader(connection, table.source_id))
+            ordered = _as_read(connection, table, _begin_locked(connection, table))
             rows = connection.execute(sql.SQL(sampling(ordered, percent, chunks))).fetchall()
         return [tuple(row) for row in rows]
 
@@ -291,10 +297,7 @@ class PostgresCopySource:
         """Read a chunk. Raises the error for unreadable tables, and `CopiedTableAltered`."""
         with self._connect() as connection:
             with naming(table, self._unreadable), translated():
-                reader = find_reader(connection, table.source_id)
-                connection.execute("begin isolation level repeatable read read only")
-                # Before the snapshot is taken: one from before a truncate would find the table empty nevertheless.
-                connection.execute(sql.SQL(locking(table)))
+                reader = _begin_locked(connection, table)
                 name = quote_qualified(table.schema, table.table)
                 wanted = {"table": table.source_id, "name": name, "numbers": list(table.numbers)}
                 row = connection.execute(_OPENED, wanted).fetchone()
@@ -330,7 +333,7 @@ class PostgresCopySource:
             *([value.decode() for value in keys[:, column]] for column in columns),
         ]
         with self._connect() as connection, translated():
-            statement = locating(_as_read(connection, table, find_reader(connection, table.source_id)))
+            statement = locating(_as_read(connection, table, _begin_locked(connection, table)))
             rows = psycopg.RawCursor(connection).execute(sql.SQL(statement), parameters).fetchall()
         return np.array([row[0] for row in rows], dtype=np.int64)
 
@@ -348,6 +351,19 @@ class PostgresCopySource:
         """Yield the rows of a chunk in blocks."""
         with naming(table, self._unreadable), translated():
             yield from copy_out(connection, copying(table, chunk, form))
+
+
+def _begin_locked(connection: psycopg.Connection[Any], table: CopiedTable) -> str | None:
+    """Begin a transaction with a table's lock; return the function by which the table is read, as `find_reader`."""
+    while True:
+        # It creates the function, which a read-only transaction cannot.
+        reader = find_reader(connection, table.source_id)
+        connection.execute("begin isolation level repeatable read read only")
+        # Before the snapshot is taken: one from before a truncate would find the table empty nevertheless.
+        connection.execute(sql.SQL(locking(table)))
+        if is_still_read_by(connection, table.source_id, reader):
+            return reader
+        connection.execute("rollback")
 
 
 def _as_read(connection: psycopg.Connection[Any], table: CopiedTable, reader: str | None) -> CopiedTable:
@@ -368,8 +384,8 @@ def _as_read(connection: psycopg.Connection[Any], table: CopiedTable, reader: st
 
 def _lock_present(connection: psycopg.Connection[Any], source_id: int, numbers: Collection[int]) -> OpenTable:
     """Lock a table by its oid: its name may change until it is locked."""
-    reader = find_reader(connection, source_id)
     while (named := find_present(connection, source_id, ())) is not None:
+        reader = find_reader(connection, source_id)
         connection.execute("begin isolation level repeatable read read only")
         try:
             connection.execute(sql.SQL(locking_name(named.schema, named.table, is_partitioned=named.is_partitioned)))
@@ -381,7 +397,8 @@ def _lock_present(connection: psycopg.Connection[Any], source_id: int, numbers: 
         present = find_present(connection, source_id, numbers)
         # The lock is by name. If the table was renamed before it was granted, another table is locked, and this one is
         # looked for again.
-        if present is not None and (present.schema, present.table) == (named.schema, named.table):
+        is_same = present is not None and (present.schema, present.table) == (named.schema, named.table)
+        if present is not None and is_same and is_still_read_by(connection, source_id, reader):
             if not (is_utf8 := row[1] != "SQL_ASCII"):
                 # Otherwise the server refuses what is not UTF-8.
                 connection.execute("set local client_encoding to sql_ascii")

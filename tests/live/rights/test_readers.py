@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import psycopg
 import pytest
 from psycopg import sql
+from sqlalchemy import Engine
 
+from builders.capture.capture_instances import instance
 from builders.capture.captured_databases import wait_until
 from builders.commands.command_lines import rowtide
 from fixtures.servers import fresh_database
+from rowtide.cdc.gaps.comparison import lock_tables
+from rowtide.copying.chunks import Chunk, CopiedTable, KeyColumn
+from rowtide.copying.source import PostgresCopySource
+from rowtide.databases.postgres.catalogue import find_table_id, read_table
+from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.databases.urls import parse_url
 from rowtide.merge.api import MergeReplication
 from rowtide.tracking import ChangeTracking
 from rowtide.tracking.errors import TrackedPlanCallsCode, TrackingLost
@@ -57,6 +66,7 @@ ENABLING: Mapping[str, Sequence[Sequence[str]]] = {
     "merge": [("merge", "add-publication", "m"), ("merge", "add-article", "m", "app.emptied")],
 }
 WAITING = "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+WHOLE = Chunk("m", 1, None, None)
 NAMES = ("in_index", "in_predicate", "in_statistics", "in_check", "in_bound")
 
 
@@ -194,6 +204,59 @@ def test_a_tracked_table_whose_plan_calls_code_is_not_asked(databases: tuple[str
         as_owner(url, "create index on app.item ((id + app.evil(1)))")
         with pytest.raises(TrackedPlanCallsCode):
             tracking.changed_since("app.item", (1,), anchor)
+    assert not gained(url)
+
+
+def _read_chunk(url: str, engine: Engine, table: CopiedTable) -> int:
+    with PostgresCopySource(engine, url).open_chunk(table, WHOLE) as opened:
+        return b"".join(opened.blocks).count(b"\n")
+
+
+def _read_present(url: str, engine: Engine, table: CopiedTable) -> int:
+    with PostgresCopySource(engine, url).open_present(table.source_id, table.numbers) as opened:
+        return b"".join(opened.read(table, WHOLE, 1_000_000)).count(b"\n")
+
+
+def _read_difference(url: str, engine: Engine, table: CopiedTable) -> int:
+    with engine.connect() as connection:
+        captured = instance(table=read_table(connection, table.source_id))
+    with lock_tables(engine, url, [table.source_id]) as locked:
+        return sum(batch.num_rows for batch in locked.read(captured))
+
+
+READINGS: Mapping[str, Callable[[str, Engine, CopiedTable], object]] = {
+    "chunk": _read_chunk,
+    "present": _read_present,
+    "difference": _read_difference,
+    "place": lambda url, engine, table: (
+        PostgresCopySource(engine, url).locate(table, (), np.array([[b"1"]], dtype=np.object_)).tolist()
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("reading", "found"), {"chunk": 2000, "present": 2000, "difference": 2000, "place": [0]}.items()
+)
+def test_an_index_made_while_a_copy_waits_calls_nothing(
+    databases: tuple[str, str], reading: str, found: object
+) -> None:
+    url, _ = databases
+    as_owner(url, "create table app.item (id int primary key, v text)")
+    as_owner(url, "insert into app.item select g, repeat('v', 50) from generate_series(1, 2000) g")
+    engine = open_engine(parse_url(url), application_name="test")
+    with engine.connect() as connection:
+        source_id = find_table_id(connection, "app.item")
+    assert source_id is not None
+    table = CopiedTable("m", source_id, "app", "item", ("id", "v"), (1, 2), (KeyColumn("id", "integer"),))
+    with psycopg.connect(url) as owner, ThreadPoolExecutor(1) as thread:
+        owner.execute(sql.SQL("set session authorization {}").format(sql.Identifier(OWNER)))
+        owner.execute("lock table app.item in access exclusive mode")
+        done = thread.submit(READINGS[reading], url, engine, table)
+        with psycopg.connect(url, autocommit=True) as other:
+            wait_until(lambda: done.done() or other.execute(WAITING).fetchone() is not None, what="the lock is met")
+        owner.execute("create index on app.item ((id + app.evil(1)))")
+        owner.commit()
+        assert done.result() == found
     assert not gained(url)
 
 

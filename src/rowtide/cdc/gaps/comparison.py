@@ -7,7 +7,7 @@ the same way; a value that its lake type cannot hold is compared as its exact te
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from rowtide.cdc.rows.conversion import BaseRows, texts_by_ordinal
 from rowtide.cdc.snapshots.chunk_copies import as_copied, captured_numbers
 from rowtide.copying.chunks import CopyForm, copying, cut, locking_name
 from rowtide.copying.errors import CopiedTableUnreadable
-from rowtide.copying.present_tables import find_present, find_reader, with_reader
+from rowtide.copying.present_tables import find_present, find_reader, is_still_read_by, with_reader
 from rowtide.copying.source import naming
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
@@ -235,13 +235,21 @@ def lock_tables(engine: Engine, url: str, source_ids: Sequence[int]) -> Iterator
         found = [find_by_id(connection, source_id) for source_id in source_ids]
     tables = [table for table in found if table is not None]
     name, settings = f"rowtide difference on {describe_holder()}", STREAM_SETTINGS | WHOLE_TABLES
-    with closing(open_url(url, application_name=name, settings=settings)) as session:
+    with ExitStack() as stack:
+        session, other = (
+            stack.enter_context(closing(open_url(url, application_name=name, settings=settings))) for _ in range(2)
+        )
         with translated():
-            readers = {table.source_id: find_reader(session, table.source_id) for table in tables}
-            session.execute("begin isolation level repeatable read read only")
-            for table in tables:
-                is_partitioned = table.kind is TableKind.PARTITIONED
-                # Before the snapshot is imported, and in the same session: behind another's lock that waits for this
-                # one a later request would wait, too.
-                session.execute(sql.SQL(locking_name(table.schema, table.name, is_partitioned=is_partitioned)))
+            while True:
+                readers = {table.source_id: find_reader(other, table.source_id) for table in tables}
+                session.execute("begin isolation level repeatable read read only")
+                for table in tables:
+                    is_partitioned = table.kind is TableKind.PARTITIONED
+                    # Before the snapshot is imported, and in the same session: behind another's lock that waits for
+                    # this one a later request would wait, too.
+                    session.execute(sql.SQL(locking_name(table.schema, table.name, is_partitioned=is_partitioned)))
+                # In the other session: no query may come before this one's import.
+                if all(is_still_read_by(other, source_id, reader) for source_id, reader in readers.items()):
+                    break
+                session.execute("rollback")
         yield LockedTables(session, tables, readers)
