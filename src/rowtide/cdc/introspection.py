@@ -261,9 +261,9 @@ class LakeStatus:
             self._version_of("ddl_history", publication),
         )
 
-    def _version_of(self, name: str, publication: LakePublication) -> tuple[object, ...]:
+    def _version_of(self, name: str, publication: published.LakePublication) -> tuple[object, ...]:
         """Return what says that a table has the same rows up to a publication: most polls find that."""
-        table = SmallTable.open(system_table_path(self._lake, name))
+        table = SmallTable.open(published.system_table_path(self._lake, name))
         return self._lake, publication.cycle, table and (table.identity, table.version)
 
     def _find_rows_left(self) -> Iterator[RowsLeft]:
