@@ -39,12 +39,12 @@ from rowtide.core.values import frozen
 from rowtide.events.catalogue import ActionEnded
 from rowtide.events.event import emit
 from rowtide.monitor.labels import without_row_values, without_users
+from rowtide.monitor.web.access import Operating, find_subscriber
 from rowtide.monitor.web.api import to_json
 from rowtide.monitor.web.database_pages import Render
 from rowtide.monitor.web.guard import CSRF, FormProofs, is_own_site, read_body, read_form, viewer_of
 from rowtide.monitor.web.listing import list_rows
 from rowtide.monitor.web.offered import OFFERED, accepted, command_of, kind_of
-from rowtide.monitor.web.operating import Operating, find_subscriber
 
 ACTION_ID, TYPED = "id", "typed"
 IDEMPOTENCY_KEY = "idempotency-key"
