@@ -34,8 +34,7 @@ from rowtide.monitor.polling import open_reader
 from rowtide.monitor.ring import Ring
 from rowtide.monitor.serving import serving
 from rowtide.monitor.views import make_view
-from rowtide.monitor.web.access import Access
-from rowtide.monitor.web.operating import Operating
+from rowtide.monitor.web.access import Access, Operating
 
 _TABLES, _CONSUMERS = 500, 50
 _CONFLICTS, _CAUSES, _ACTIONS = 10_000, 200, 500

@@ -58,8 +58,7 @@ def serve(
         from rowtide.monitor.databases import OperatorUrls, find_audit_days, find_operator_urls, name_databases
         from rowtide.monitor.ring import Ring, state_folder
         from rowtide.monitor.serving import serving
-        from rowtide.monitor.web.access import make_access
-        from rowtide.monitor.web.operating import Operating
+        from rowtide.monitor.web.access import Operating, make_access
 
     read = configuration()
     given = db or [url for url in (os.environ.get("ROWTIDE_DB", ""),) if url] or [*read.databases]

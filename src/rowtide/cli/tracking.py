@@ -94,7 +94,7 @@ def changes(
         str | None, Option(metavar="ANCHOR", help="The last anchor; without one: all rows, and the first anchor.")
     ] = None,
     exclude_context: Annotated[
-        UUID | None, Option(help="Omit what was changed last with this tracking context.")
+        UUID | None, Option(help="Exclude what was changed last with this tracking context.")
     ] = None,
     whole: Annotated[str, Option(metavar="TABLE[,TABLE...]", help="Of these, all rows.")] = "",
     form: Annotated[

@@ -23,9 +23,8 @@ from rowtide.monitor.exposition import render
 from rowtide.monitor.inboxes import Inboxes, ReadInboxes
 from rowtide.monitor.polling import EVERY_S, Polling
 from rowtide.monitor.ring import Ring
-from rowtide.monitor.web.access import OPEN, Access, require_closed
+from rowtide.monitor.web.access import NOBODY_OPERATES, OPEN, Access, Operating, require_asked, require_closed
 from rowtide.monitor.web.guard import Guard
-from rowtide.monitor.web.operating import NOBODY_OPERATES, Operating, require_asked
 from rowtide.monitor.web.pages import Pages, Polls
 
 

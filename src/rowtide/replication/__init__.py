@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from rowtide.replication.distributor.tracers import TracerArrival
     from rowtide.replication.inspection.comparing import ArticleValidation
     from rowtide.replication.inspection.differences import RowDifference
-    from rowtide.replication.inspection.handle import ListedArticle, ListedPublication, ListedSubscription
+    from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
     from rowtide.replication.inspection.row_places import BrowsedCommand, RowPlace
     from rowtide.replication.kept_conflicts import ConflictComment, KeptConflicts, UnreadSubscriber
     from rowtide.replication.publishing.handle import ReplicationRehearsal
@@ -178,9 +178,9 @@ _HOMES = {
     "KeptConflicts": "rowtide.replication.kept_conflicts",
     "ListedConflicts": "rowtide.replication.conflicts",
     "KeyUpdates": "rowtide.replication.articles.call_formats",
-    "ListedArticle": "rowtide.replication.inspection.handle",
-    "ListedPublication": "rowtide.replication.inspection.handle",
-    "ListedSubscription": "rowtide.replication.inspection.handle",
+    "ListedArticle": "rowtide.replication.inspection.listings",
+    "ListedPublication": "rowtide.replication.inspection.listings",
+    "ListedSubscription": "rowtide.replication.inspection.listings",
     "LogEnding": "rowtide.replication.publishing.publications",
     "MovedPartitions": "rowtide.replication.articles.requests",
     "NewArticle": "rowtide.replication.articles.requests",

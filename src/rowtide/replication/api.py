@@ -27,7 +27,7 @@ from rowtide.replication.distributor import publication_records, subscription_re
 from rowtide.replication.distributor.definitions import read_source
 from rowtide.replication.distributor.publication_records import CustomScript, Thresholds
 from rowtide.replication.distributor.subscription_records import APPLICATION_NAME
-from rowtide.replication.inspection.handle import ReplicationInspection
+from rowtide.replication.inspection.listings import ReplicationInspection
 from rowtide.replication.publishing.handle import ArticlePublishing, ReplicationRehearsal
 from rowtide.replication.subscription_settings import (
     IfExists,

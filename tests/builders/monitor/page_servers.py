@@ -16,8 +16,7 @@ import uvicorn
 from builders.monitor.made_views import MadePolls
 from rowtide.monitor.ring import Ring
 from rowtide.monitor.serving import make_app
-from rowtide.monitor.web.access import OPEN, Access
-from rowtide.monitor.web.operating import NOBODY_OPERATES, Operating
+from rowtide.monitor.web.access import NOBODY_OPERATES, OPEN, Access, Operating
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from builders.monitor.made_views import HEALTHY, HOSTILE_NAMES, MadePolls, make_
 from builders.monitor.page_servers import PageServer, serving_pages
 from rowtide.handle import connect
 from rowtide.monitor.views import MergeSubscriptionView, MergeView
-from rowtide.monitor.web.access import Access
-from rowtide.monitor.web.operating import Operating
+from rowtide.monitor.web.access import Access, Operating
 
 TOKEN = "anna-token-0123456789"
 HUB = "field"

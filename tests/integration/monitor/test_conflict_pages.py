@@ -20,8 +20,7 @@ from builders.monitor.made_views import ALL, HOSTILE, NOW, MadePolls
 from builders.monitor.page_servers import Answer, PageServer, serving_pages
 from rowtide.conflicts.inbox import Choice
 from rowtide.monitor.inboxes import ConflictIndex, InboxReading
-from rowtide.monitor.web.access import Access
-from rowtide.monitor.web.operating import Operating
+from rowtide.monitor.web.access import Access, Operating
 
 ANNA, BEN = "anna-token-0123456789", "ben-token-0123456789"
 

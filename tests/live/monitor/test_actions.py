@@ -28,8 +28,7 @@ from rowtide.events.event import Emitted, listening
 from rowtide.handle import connect
 from rowtide.monitor.labels import without_users
 from rowtide.monitor.web import actions
-from rowtide.monitor.web.access import COOKIE, Access
-from rowtide.monitor.web.operating import Operating
+from rowtide.monitor.web.access import COOKIE, Access, Operating
 from rowtide.replication.subscription_settings import SyncType
 
 ITEM = "create table item (id int primary key, name text)"

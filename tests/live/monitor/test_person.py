@@ -16,8 +16,7 @@ from rowtide.handle import connect
 from rowtide.monitor.databases import NamedUrl
 from rowtide.monitor.ring import Ring
 from rowtide.monitor.serving import serving
-from rowtide.monitor.web.access import Access
-from rowtide.monitor.web.operating import Operating
+from rowtide.monitor.web.access import Access, Operating
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.subscription_settings import SubscriptionSettings
 

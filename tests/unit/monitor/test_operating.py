@@ -7,8 +7,7 @@ import pytest
 from rowtide.monitor.databases import OperatorUrls
 from rowtide.monitor.errors import ActionsOpen, OperatorUrlMissing
 from rowtide.monitor.inboxes import ReadInboxes
-from rowtide.monitor.web.access import ANYBODY, OPEN, Access, Role, Viewer
-from rowtide.monitor.web.operating import NOBODY_OPERATES, Operating, require_asked
+from rowtide.monitor.web.access import ANYBODY, NOBODY_OPERATES, OPEN, Access, Operating, Role, Viewer, require_asked
 
 ACTING = Operating(urls={"shop": "postgresql://anna@db1/shop"}, allows_actions=True, shows_values=True)
 ANNA, BEN = Viewer("anna", Role.OPERATOR), Viewer("ben")

@@ -123,7 +123,7 @@ def tracer_tokens(db: Db, publication: PublicationName) -> Listed:
 @listing(app, epilog="Example: rowtide replication publications --db postgresql://localhost/shop")
 def publications(db: Db) -> Listed:
     """List the publications (SQL Server: sp_helppublication)."""
-    from rowtide.replication.inspection.handle import ListedPublication
+    from rowtide.replication.inspection.listings import ListedPublication
 
     return ListedPublication, connect(db).replication.list_publications()
 
@@ -135,7 +135,7 @@ def publications(db: Db) -> Listed:
 )
 def articles(db: Db, publication: SomePublication = None) -> Listed:
     """List published tables, with their columns, row filters and commands (SQL Server: sp_helparticle)."""
-    from rowtide.replication.inspection.handle import ListedArticle
+    from rowtide.replication.inspection.listings import ListedArticle
 
     return ListedArticle, connect(db).replication.list_articles(publication)
 
@@ -153,7 +153,7 @@ def subscriptions(db: Db, publication: SomePublication = None) -> Listed:
     Queued are undelivered commands in the log store, including those that a row filter will exclude; sizes are of
     whole segments, and `oldest` is when the first was read. Does not connect to subscribers.
     """
-    from rowtide.replication.inspection.handle import ListedSubscription
+    from rowtide.replication.inspection.listings import ListedSubscription
 
     return ListedSubscription, connect(db).replication.list_subscriptions(publication)
 

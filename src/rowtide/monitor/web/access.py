@@ -1,7 +1,8 @@
-"""Who looks at the monitor: tokens, users that a proxy names, roles, hosts, and what a browser may load.
+"""Who looks at the monitor, and what they may see and do: tokens, roles, hosts, operators' connections.
 
 On loopback without tokens everybody is a viewer: any local user may open a port, so nothing that only some may see or
-do is there then. A session of a browser is signed with its token as the key, so that one ends with its token.
+do is there then. A session of a browser is signed with its token as the key, so that one ends with its token. Operators
+act and see values of rows through connections of their own.
 """
 
 from __future__ import annotations
@@ -15,16 +16,26 @@ import socket
 import threading
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import field
 from enum import StrEnum
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Annotated
 
+from rowtide.actions.entries import ActionKind
 from rowtide.core.options import Option
 from rowtide.core.values import frozen
 from rowtide.databases.passwords import FilePassword, PasswordSource
 from rowtide.listening import LOCAL_NAMES, is_loopback, read_bearer
-from rowtide.monitor.errors import AccessOpen, NetworkInvalid, TokenFileInvalid
+from rowtide.monitor.errors import (
+    AccessOpen,
+    ActionsOpen,
+    NetworkInvalid,
+    OperatorUrlMissing,
+    SubscriberUnclear,
+    TokenFileInvalid,
+)
+from rowtide.monitor.labels import without_users
 
 if TYPE_CHECKING:
     from starlette.datastructures import Headers
@@ -346,3 +357,74 @@ def parse_tokens(path: str, text: str) -> tuple[Tokens, frozenset[str]]:
     if not tokens:
         raise TokenFileInvalid(path, 1, "there is no token")
     return tokens, frozenset(operators)
+
+
+HIDDEN_VALUE = "•••"
+
+
+@frozen(kw_only=True)
+class Operating:
+    """Whether operators act and see values of rows here, and through which URLs: never through the monitor's own."""
+
+    urls: Mapping[str, str] = field(default_factory=dict)
+    """By the names of databases: `operator_url` of the configuration file."""
+    own_urls: Mapping[str, str] = field(default_factory=dict)
+    """By the names of databases: the monitor's own, through which the audit is read where operators have none."""
+    audit_days: Mapping[str, int] = field(default_factory=dict)
+    """By the names of databases: how long the audit keeps entries, where that is not the default."""
+    allows_actions: bool = False
+    shows_values: bool = False
+
+    def may_act(self, viewer: Viewer | None) -> bool:
+        """Return whether a viewer may act."""
+        return self.allows_actions and _is_operator(viewer)
+
+    def sees_values(self, viewer: Viewer | None) -> bool:
+        """Return whether a viewer sees values of rows, where they can be read at all; else `HIDDEN_VALUE`."""
+        return self.shows_values and _is_operator(viewer)
+
+    def find_reading_url(self, name: str) -> str | None:
+        """Return the URL through which the audit of a database is read."""
+        return self.urls.get(name, self.own_urls.get(name))
+
+    def get_url(self, name: str) -> str:
+        """Return the URL through which operators act on a database. Raises `OperatorUrlMissing`."""
+        if name not in self.urls:
+            raise OperatorUrlMissing(name)
+        return self.urls[name]
+
+
+NOBODY_OPERATES = Operating()
+
+
+def require_asked(access: Access, operating: Operating) -> None:
+    """Require that a monitor that allows actions asks everybody who they are. Raises `ActionsOpen`."""
+    if not operating.allows_actions:
+        return
+    if not access.asks_who:
+        raise ActionsOpen("it asks nobody for a token, and any local user may open its port")
+    if not (access.operators or access.read_operators()):
+        raise ActionsOpen("nobody is an operator")
+
+
+def find_subscriber(url: str, kind: ActionKind, publication: str, shown: str) -> str:
+    """Return a subscriber's URL by the name that pages have for it. Raises `SubscriberUnclear`."""
+    urls = dict.fromkeys(_list_subscribers(url, kind, publication))
+    found = [one for one in urls if shown in (one, without_users(one))]
+    if len(found) != 1:
+        raise SubscriberUnclear(shown, publication, len(found))
+    return found[0]
+
+
+def _list_subscribers(url: str, kind: ActionKind, publication: str) -> Iterable[str]:
+    if kind in (ActionKind.VALIDATE_MERGE, ActionKind.REINITIALIZE_MERGE):
+        from rowtide.merge.api import MergeReplication
+
+        return (one.subscriber for one in MergeReplication(url).status(publication) if one.subscriber is not None)
+    from rowtide.replication.api import TransactionalReplication
+
+    return (one.subscriber for one in TransactionalReplication(url).list_subscriptions(publication))
+
+
+def _is_operator(viewer: Viewer | None) -> bool:
+    return viewer is not None and viewer.role is Role.OPERATOR

@@ -39,12 +39,12 @@ from rowtide.core.values import frozen
 from rowtide.events.catalogue import ActionEnded
 from rowtide.events.event import emit
 from rowtide.monitor.labels import without_row_values, without_users
+from rowtide.monitor.web.access import Operating, find_subscriber
 from rowtide.monitor.web.api import to_json
 from rowtide.monitor.web.database_pages import Render
 from rowtide.monitor.web.guard import CSRF, FormProofs, is_own_site, read_body, read_form, viewer_of
 from rowtide.monitor.web.listing import list_rows
 from rowtide.monitor.web.offered import OFFERED, accepted, command_of, kind_of
-from rowtide.monitor.web.operating import Operating, find_subscriber
 
 ACTION_ID, TYPED = "id", "typed"
 IDEMPOTENCY_KEY = "idempotency-key"
@@ -111,6 +111,8 @@ class ActionPages:
         self._require_operator(request)
         kind = self._find_kind(name, segments)
         if ACTION_ID not in request.query_params:
+            # The id is part of the address: a form that is sent twice, or again after a step back, names the same
+            # action, which is done once.
             query = urlencode([*request.query_params.multi_items(), (ACTION_ID, str(uuid4()))])
             return RedirectResponse(f"{request.scope['raw_path'].decode('ascii')}?{query}", status_code=303)
         return self._show_form(request, name, kind, accepted(kind, request.query_params))
@@ -137,6 +139,7 @@ class ActionPages:
         doing.wait()
         if doing.failure is not None:
             return self._show_refusal(request, name, doing.failure)
+        # A browser that reloads the page of the entry sends nothing again.
         return RedirectResponse(f"{_base(name)}/audit/{normalize_id(action_id)}", status_code=303)
 
     def show_audit(self, request: Request, name: str, segments: Sequence[str]) -> Response:
@@ -184,6 +187,7 @@ class ActionPages:
         """Do what a program asks for: `{"action": ..., "arguments": {...}}`, with an Idempotency-Key."""
         self._require_operator(request)
         name = self._require_known(request.path_params["name"])
+        # A page of another site cannot send this type unless the browser asks first, which is not answered.
         if not is_own_site(request) or request.headers.get("content-type", "").split(";")[0] != "application/json":
             raise HTTPException(415)
         body = await read_body(request)

@@ -38,11 +38,11 @@ from rowtide.core.errors import NotFound, RowtideError
 from rowtide.core.values import frozen
 from rowtide.monitor.inboxes import ANY, MOST_PREVIEWED, ConflictIndex, Inboxes, InboxReading
 from rowtide.monitor.labels import without_users
+from rowtide.monitor.web.access import HIDDEN_VALUE, Operating
 from rowtide.monitor.web.api import to_json
 from rowtide.monitor.web.database_pages import Render
 from rowtide.monitor.web.guard import viewer_of
 from rowtide.monitor.web.listing import PAGE_ROWS, Listed, choose_page
-from rowtide.monitor.web.operating import HIDDEN_VALUE, Operating
 
 SECTION = "conflicts"
 AGES = {

@@ -32,7 +32,7 @@ from rowtide.monitor.views import (
     make_overview,
 )
 from rowtide.monitor.views.judgements import WORST_FIRST
-from rowtide.monitor.web.access import COOKIE, SESSION_S, Access
+from rowtide.monitor.web.access import COOKIE, SESSION_S, Access, Operating
 from rowtide.monitor.web.actions import ActionPages
 from rowtide.monitor.web.api import PREFIX, Api
 from rowtide.monitor.web.charts import LineChart, draw_line, severity, state_of_instance
@@ -40,7 +40,6 @@ from rowtide.monitor.web.conflicts import SECTION as CONFLICTS, ConflictPages, f
 from rowtide.monitor.web.database_pages import LABELS, SECTIONS, Asked, Show
 from rowtide.monitor.web.graphs import draw_topology, format_rate, list_deliveries
 from rowtide.monitor.web.guard import SIGN_IN, read_form, viewer_of
-from rowtide.monitor.web.operating import Operating
 
 _FOLDER = Path(__file__).parent
 DAY = timedelta(hours=24)

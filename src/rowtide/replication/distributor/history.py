@@ -186,6 +186,7 @@ def forget_old(connection: Connection, now: datetime, *, limit: int) -> bool:
     named = select(columns.error_id).where(columns.error_id.is_not(None))
     old_errors = select(errors.c.id).where(errors.c.time < now - HISTORY_RETENTION, errors.c.id.not_in(named))
     gone = distributor(connection).execute(delete(errors).where(errors.c.id.in_(old_errors.limit(limit)))).rowcount
+    # Of either a full batch: there may be more.
     return max(rows, gone) == limit
 
 

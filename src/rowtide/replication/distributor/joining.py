@@ -190,6 +190,7 @@ def lock(connection: Connection, agent_id: int) -> Subscription | None:
     Returns it, None if it is not there. Of one that others join: it before them.
     """
     query = select(agents.c.id).where(agents.c.id == agent_id)
+    # `for no key update`: agents write history rows meanwhile, whose foreign key locks this one's key.
     distributor(connection).execute(query.with_for_update(key_share=True))
     return subscription_records.find_subscription(connection, agent_id)
 
@@ -238,5 +239,6 @@ def move(connection: Connection, joining: Subscription, into: Subscription) -> N
 def _change_state(
     connection: Connection, joining: Subscription, before: SubscriptionState, after: SubscriptionState
 ) -> None:
+    # From that state alone: it may have been paused meanwhile.
     of_agent = (subscriptions.c.agent_id == joining.agent_id) & (subscriptions.c.status == int(before))
     distributor(connection).execute(update(subscriptions).where(of_agent).values(status=int(after)))

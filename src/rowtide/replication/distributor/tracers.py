@@ -83,6 +83,7 @@ def post_token(engine: Engine, database: str, publication: str) -> int:
                 continue
             expected = {"parent_tracer_id": tracer_id, "agent_id": subscription.agent_id}
             distributor(connection).execute(insert(tracer_history).values(expected))
+        # Announced once it is recorded: an agent that gets the token completes its row.
         connection.execute(announce_token(publication, tracer_id))
     return tracer_id
 

@@ -98,6 +98,8 @@ def _read(connection: Connection, query: str, object_id: object) -> Iterable[Nee
         yield Need(NeedKind(kind), schema, name, statement, tuple(labels or ()))
 
 
+# Arrays have elements and no fixed length, where `point` and others have both. A multirange type is created with its
+# range type.
 # In the order in which they can be created: what others consist of comes first.
 _TYPES = """
 with recursive needed (type_id, depth) as (

@@ -81,6 +81,7 @@ def read_referrers(rows: Iterable[tuple[Any, ...]], merged: Sequence[Article] = 
     """Return foreign keys from the rows of `referrers_request`, as texts; `merged` are the articles of this node."""
     articles = {str(article.nickname): article for article in merged}
     below: dict[str, list[Referrer]] = {}
+    # The longest paths first: each foreign key takes those below it, which were read before.
     for *values, path in sorted(rows, key=lambda row: row[-1].count(","), reverse=True):
         table, columns, operators, has_action, is_deleting, is_clearing, is_following, is_alike, nickname = values
         referrer = Referrer(
@@ -252,6 +253,7 @@ def _referring(referrer: Referrer, name: str, own: str | None = None) -> str | N
 
 def _together(moved: str, updates: Sequence[str]) -> str:
     """Return the statement that does updates of moved rows at once, and lists what they return in `MOVED`."""
+    # One statement: the server checks foreign keys at its end, when the rows and those that reference them have moved.
     parts = [f"rowtide_{number} as ({update})" for number, update in enumerate(updates)]
     listed = " union all ".join(f"select * from rowtide_{number}" for number in range(len(updates)))
     return f"with rowtide_moved as materialized ({moved}), {', '.join(parts)} insert into {MOVED} {listed}"
@@ -269,6 +271,8 @@ def _logging(referrer: Referrer, moving: Sequence[str]) -> str:
     )
 
 
+# A path has each constraint once, since foreign keys may form a cycle. `conparentid` excludes the constraints that
+# the server derived for partitions.
 _REFERRERS = """
 with recursive chain (id, path) as (
     select oid, array[oid] from pg_constraint where confrelid = %s::regclass and contype = 'f' and conparentid = 0

@@ -90,6 +90,7 @@ def _stage(session: sqlite3.Connection, article: Article, writes: Sequence[Write
     view = _staging(article)
     rows, known = f"{view}_rows", f"{view}_known"
     places = [f"v{index}" for index in range(len(article.columns))]
+    # SQLite does not reorder a cross join: it reads the rows, and looks up the metadata of each by its number.
     joined = f"{rows} r cross join {known} k on k.id = r.known"
     for made in (
         f"table if not exists {rows} (rowguid, known, {', '.join(places)})",

@@ -95,6 +95,8 @@ def _rebuild(connection: sqlite3.Connection, name: str, edit: Callable[[TableIte
     if table.rowid is not None and not table.is_rowid_key:
         names.append(table.rowid)
     listed, numbered = ", ".join(names), _last_number(connection, table.name)
+    # While the table is gone, views and triggers name one that is not there: without this setting SQLite refuses to
+    # rename another one.
     connection.execute("pragma legacy_alter_table = on")
     try:
         connection.execute(new.create(_NEW))

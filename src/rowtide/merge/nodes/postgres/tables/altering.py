@@ -279,6 +279,7 @@ class PostgresTableAlteration:
     def _rename(self) -> None:
         renamed = self._change.renamed
         steps = list(renamed.items())
+        # Columns may exchange their names: each gets one that no other has first.
         if set(renamed) & set(renamed.values()):
             steps = [(was, f"{_LATER}{index}") for index, was in enumerate(renamed)]
             steps += [(f"{_LATER}{index}", now) for index, now in enumerate(renamed.values())]
@@ -288,6 +289,7 @@ class PostgresTableAlteration:
     def _retype(self, column: ArticleColumn) -> None:
         """Give a column another type; values that do not fit become null until the hub's are written."""
         name, type_text = quote(column.name), server_type(column)
+        # The server does not cast a default of the former type by itself, and refuses the new one.
         if self._change.default_of(column) is not None or column in self._change.redefaulted:
             self._alter(f"alter column {name} drop default")
         if self._attempt(f"alter column {name} type {type_text} using {name}::pg_catalog.text::{type_text}") is None:

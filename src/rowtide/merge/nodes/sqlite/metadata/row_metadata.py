@@ -76,6 +76,7 @@ class _SqliteDialect:
 
     @property
     def first_base(self) -> str:
+        # The base of the first line: with its number in front, of one length, texts sort as lines do.
         return "substr(min(printf('%020d', rowid) || base), 21)"
 
     def bases(self, base: str) -> str:
@@ -253,6 +254,7 @@ def lineages(session: sqlite3.Connection, nickname: int, generation: int) -> Ite
             yield bytes(lineage)
 
 
+# `delete` has a limit only in builds of SQLite that ask for it.
 def forget(session: sqlite3.Connection, nickname: int, generation: int, most: int) -> int:
     """Remove a table's metadata up to a generation, in batches, and return how many rows."""
     return sum(

@@ -240,6 +240,7 @@ def creating(article: Article, name: str, parameters: str, body: str) -> Sequenc
 
 def source(article: Article, operation: Operation, table: WrittenTable) -> str:
     """Return the body of an operation's procedure, as the server stores it."""
+    # A column of the table may have the name of a parameter: a bare name is the parameter, columns are qualified.
     lines = ["#variable_conflict use_variable", "begin", *_body(article, operation, table), "end"]
     return "\n" + "\n".join(lines) + "\n"
 

@@ -168,6 +168,8 @@ def find_all(article: Article) -> str:
     )
 
 
+# A row's version is the commit time of the transaction that wrote it: `refreshed` changes where nothing else does, so
+# that the row is written again by the present one.
 def record_deleted(article: Article) -> str:
     """Return the statement that records the deletion of a row, which the table does not have."""
     return (

@@ -162,12 +162,15 @@ class Versions:
 
 
 _NOW = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint"
+# The time becomes that of the commit, which the server keeps with the row's version. The LSN is not used: progress is
+# in the subscriber's own table.
 _SET_TIME = """
 select pg_replication_origin_xact_setup('0/0', timestamptz 'epoch' + $1::bigint * interval '1 microsecond')
 """
 _BEGIN_CONFIRMING = f"""
 update {SCHEMA}."MSorigins" set confirmed_at = '-infinity' where subscription_guid = %s and confirmed_at is null
 """
+# Commit times may go back from one transaction of the publisher to the next; what is confirmed does not.
 _CONFIRM = f"""
 update {SCHEMA}."MSorigins"
 set confirmed_at = greatest(confirmed_at, timestamptz 'epoch' + $2::bigint * interval '1 microsecond')

@@ -148,6 +148,7 @@ select exists (
     select from {DISTRIBUTION}."MSdistribution_agents" g where (to_jsonb(g) ->> 'forwards')::boolean is false)
 """
 
+# In a session with the role replica no trigger of a foreign key fires: nothing cascades.
 # Over tables that are not published too. The name of one that is not there, or not given, is its number.
 _CASCADES = f"""
 with {_GIVEN}

@@ -187,6 +187,7 @@ class Division:
         load = [0] * streams
         chosen: dict[int, int] = {}
         for root, size in sizes.items():
+            # Calls that depend on each other go to the stream that has the fewest so far.
             chosen[root] = load.index(min(load))
             load[chosen[root]] += size
         return [chosen[root] for root in roots]
@@ -316,6 +317,7 @@ class _ChangedValues:
         if (_UNIQUE, shared.identity) in self._pinned:
             yield _UNIQUE, shared.identity
             return
+        # No call of the batch writes a value here: values that are only removed collide with none.
         if shared.identity not in self._brought:
             return
         for value in (touched.before, touched.after):
@@ -362,6 +364,7 @@ class _Components:
         """Return the component's representative."""
         parents = self._parents
         while parents[component] != component:
+            # Path halving: later searches are shorter.
             parents[component] = parents[parents[component]]
             component = parents[component]
         return component

@@ -1,4 +1,6 @@
-"""What a publisher knows of its replication: the part of `rowtide.connect(url).replication` that changes nothing.
+"""Lists of what a publisher has, and the part of `rowtide.connect(url).replication` that changes nothing.
+
+(SQL Server: sp_helppublication, sp_helparticle, sp_helpsubscription.)
 
 Modules that compare or read the log are imported by the methods that need them, so that listings answer at once.
 """
