@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from rowtide.core.errors import RowtideError
@@ -35,6 +36,7 @@ from rowtide.gateway.synchronising import (
     is_to_move,
     list_own_conflicts,
     move_device,
+    require_own_state,
     without_download,
 )
 from rowtide.gateway.wire.envelopes import SPOKEN_TEXT, Envelope, read
@@ -187,7 +189,7 @@ class Answering:
         claims = self._claims(node, device, asked)
         if claims is not None:
             device = as_claimed(node, device, claims, claims.issued)
-        made = self.files.make(node, device, wanted, asked.key)
+        made = self.files.make(node, device, wanted, asked.key, partial(require_own_state, node, device))
         replaces = wanted.replaces and device.subid is not None
         self.record(DeviceDeed(asked.hub, "file", device.device_id, device.name, asked.key, replaces=replaces))
         return Envelope(made)

@@ -10,7 +10,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace as replace_fields
 from functools import partial
 from glob import escape
 from pathlib import Path
@@ -40,6 +40,8 @@ from rowtide.gateway.wire.envelopes import Envelope
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Progress
 from rowtide.merge.catalogue import get_publication, list_publications, read_nickname
 from rowtide.merge.errors.devices import TokenRefused
+from rowtide.merge.errors.nodes import NodeRestored
+from rowtide.merge.errors.subscribing import PublicationsShared
 from rowtide.merge.inspection.validating import ArticleValidation, ValidateAnswer, ValidateRequest, validate_device
 from rowtide.merge.nodes.connecting import open_synchronised
 from rowtide.merge.nodes.node import Node
@@ -49,7 +51,7 @@ from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.publishing.snapshots import SnapshotProgress
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncAnswer, SyncRequest
-from rowtide.merge.session.over_transport import find_device
+from rowtide.merge.session.over_transport import RequestedExchange, find_device
 from rowtide.merge.session.pending import PendingAtHub, PendingChanges, list_pending_of_device
 
 
@@ -85,15 +87,16 @@ class GatewayTransport:
 
 
 _PIECE = 1 << 20
+_FIRST = FileRequest()
 
 
-def fetch_first_file(client: GatewayClient, path: Path, key: str, *, replaces: bool = False) -> None:
+def fetch_first_file(client: GatewayClient, path: Path, key: str, wanted: FileRequest = _FIRST) -> None:
     """Make a device's file of what its hub has for it; a repeated call goes on where an earlier one was cut.
 
     The file is not there before it is whole. Raises `DeviceHasFile`, `DeviceFileDamaged`, `FileNotWritable`, and what
     `GatewayClient.ask` raises.
     """
-    said = _ask_for_file(client, key, replaces=replaces)
+    said = _ask_for_file(client, key, wanted)
     part = path.with_name(f"{path.name}.{said.sha256[:12]}.part")
     try:
         _fetch(client, said, part)
@@ -103,11 +106,11 @@ def fetch_first_file(client: GatewayClient, path: Path, key: str, *, replaces: b
         raise FileNotWritable(str(path), error.strerror or str(error)) from error
 
 
-def _ask_for_file(client: GatewayClient, key: str, *, replaces: bool) -> DeviceFile:
+def _ask_for_file(client: GatewayClient, key: str, wanted: FileRequest) -> DeviceFile:
     """Return the file that a gateway has made, however long that takes it."""
     while True:
         try:
-            return send_plain(client, "file", FileRequest(replaces), DeviceFile, key=key)
+            return send_plain(client, "file", wanted, DeviceFile, key=key)
         except FileBeingMade as error:
             # A file of millions of rows takes longer than a request may. Whatever makes it still runs: what ended has
             # no lock any more.
@@ -224,7 +227,7 @@ class Device:
         if not self.path.exists():
             key = _read_key(key_path) or make_request_key()
             _write_private(key_path, key)
-            fetch_first_file(self._client, self.path, key, replaces=replace)
+            fetch_first_file(self._client, self.path, key, FileRequest(replaces=replace))
         # Also what an interrupted call has left: another file is asked for with another key.
         key_path.unlink(missing_ok=True)
         with open_synchronised(f"sqlite:///{self.path}", limits) as node:
@@ -256,19 +259,27 @@ class Device:
                     summary = self._exchange(node, ExchangeType.UPLOAD, on_upload, reinitializes=True)
                 follow_hub(GatewayTransport(self._client), node, name, str(self.path))
                 key = make_request_key()
-            fetching = partial(self._fetch_again, key_path, key)
+            fetching = partial(self._fetch_again, key_path, key, node, name)
             fill_again(node, name, str(self.path), fetching, is_uploaded=upload_first, on_progress=on_progress)
         for path in (self._beside("again"), *map(self._beside, ("again-wal", "again-shm")), key_path):
             path.unlink(missing_ok=True)
         return summary
 
     @contextmanager
-    def _fetch_again(self, key_path: Path, key: str) -> Iterator[Node]:
-        """Yield a new file for the device, which is beside its own."""
+    def _fetch_again(self, key_path: Path, key: str, node: Node, name: str) -> Iterator[Node]:
+        """Yield a new file for the device, which is beside its own. Raises `PublicationsShared`."""
         _write_private(key_path, key)
-        path = self._beside("again")
-        if not path.exists():
-            fetch_first_file(self._client, path, key, replaces=True)
+        path, state = self._beside("again"), None
+        if len(list_publications(node.connection)) > 1:
+            # The hubs of its other publications know it by its number, which the new file is to have.
+            own = find_device(node, name, str(self.path))
+            state = replace_fields(own.describe(examines=False), definitions=own.known)
+        try:
+            if not path.exists():
+                fetch_first_file(self._client, path, key, FileRequest(replaces=True, state=state))
+        except NodeRestored as error:
+            key_path.unlink()
+            raise PublicationsShared(str(self.path), name) from error
         with open_synchronised(f"sqlite:///{path}") as made:
             yield made
 
@@ -281,9 +292,7 @@ class Device:
             self.publication or self._find_publication(node),
             str(self.path),
             on_progress,
-            exchange,
-            reinitializes=reinitializes,
-            confirmed=self._beside("sending"),
+            RequestedExchange(exchange, reinitializes=reinitializes, confirmed=self._beside("sending")),
         )
 
     def _beside(self, what: str) -> Path:

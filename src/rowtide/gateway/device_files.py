@@ -19,7 +19,7 @@ import re
 import shutil
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -35,6 +35,7 @@ from rowtide.gateway.errors import DeviceHasFile, FileBeingMade, GatewayAddressU
 from rowtide.gateway.requests import DeviceFile, FileRequest
 from rowtide.gateway.wire.row_batches import decode_batch, encode_batch
 from rowtide.merge.articles import DEFAULT_LIMITS
+from rowtide.merge.catalogue import renew_nickname
 from rowtide.merge.definitions import subscriptions
 from rowtide.merge.devices.credentials import BEHIND_GATEWAY
 from rowtide.merge.devices.registered import KnownDevice, replace_subscription
@@ -44,7 +45,7 @@ from rowtide.merge.nodes.connecting import open_subscriber
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.publishing.requests import NewMergeSubscription
 from rowtide.merge.publishing.subscriptions import add_subscription, drop_subscription
-from rowtide.merge.session.messages import RowBatch
+from rowtide.merge.session.messages import DeviceState, RowBatch
 
 KEPT_S = 7 * 86_400.0
 _NAME = re.compile(r"[0-9A-Z]{10}-[0-9a-f]{24}\.db\.gz")
@@ -57,10 +58,18 @@ class DeviceFiles:
 
     folder: Path
 
-    def make(self, hub: Node, device: KnownDevice, wanted: FileRequest, key: str) -> DeviceFile:
+    def make(
+        self,
+        hub: Node,
+        device: KnownDevice,
+        wanted: FileRequest,
+        key: str,
+        require_met: Callable[[DeviceState], None] = lambda _state: None,
+    ) -> DeviceFile:
         """Return the file for a request, made now if the request is new.
 
-        Raises `DeviceHasFile`, `FileBeingMade`, `FileNotWritable`, and what `add_subscription` raises.
+        `require_met` raises an error unless the state that a device gives is that of its last synchronisation. Raises
+        `DeviceHasFile`, `FileBeingMade`, `FileNotWritable`, and what `require_met` and `add_subscription` raise.
         """
         self._forget_old()
         name = f"{device.device_id}-{hashlib.sha256(key.encode()).hexdigest()[:24]}.db.gz"
@@ -70,12 +79,26 @@ class DeviceFiles:
             former = _find_former(hub, device)
             if former is not None and former.was_used and not wanted.replaces:
                 raise DeviceHasFile(device.name)
+            number = None if wanted.state is None else self._keep_number(name, wanted.state, require_met)
             if former is not None:
                 drop_subscription(hub, None, device.publication, former.subscriber)
             try:
-                return self._make(hub, device, name)
+                return self._make(hub, device, name, number)
             except OSError as error:
                 raise FileNotWritable(str(self.folder), error.strerror or str(error)) from error
+
+    def _keep_number(self, name: str, state: DeviceState, require_met: Callable[[DeviceState], None]) -> int:
+        """Return the number that a device's node is to keep.
+
+        It is noted before the subscription is dropped by which the hub can tell: a repeated request cannot ask again.
+        """
+        noted = self.folder / f"{name}.number"
+        if not noted.exists():
+            require_met(state)
+            written = noted.with_name(f"{noted.name}.part")
+            written.write_text(str(state.nickname))
+            os.replace(written, noted)
+        return int(noted.read_text())
 
     def find(self, device_id: str, name: str) -> Path:
         """Return the path of a device's own file. Raises `GatewayAddressUnknown`."""
@@ -89,13 +112,17 @@ class DeviceFiles:
         of_hub = hashlib.sha256(hub_name.encode()).hexdigest()[:8]
         return KeptUpload(self.folder / f"{device.device_id}-{of_hub}.parts", device.name)
 
-    def _make(self, hub: Node, device: KnownDevice, name: str) -> DeviceFile:
+    def _make(self, hub: Node, device: KnownDevice, name: str, number: int | None) -> DeviceFile:
         plain = self.folder / name.removesuffix(".gz")
         # What was left when a gateway ended while it made a file for this device: no other one is at it.
         for end in (".db", ".db-wal", ".db-shm", ".db-journal", ".db.gz.part"):
             for left in self.folder.glob(f"{device.device_id}-*{end}"):
                 left.unlink(missing_ok=True)
         with open_subscriber(f"sqlite:///{plain.absolute()}") as node:
+            if number is not None:
+                node.tables.prepare()
+                with node.transaction():
+                    renew_nickname(node.connection, number)
             stored = f"{BEHIND_GATEWAY}{device.name}"
             made = add_subscription(
                 hub, node, NewMergeSubscription(device.publication, stored, partition=device.partition)

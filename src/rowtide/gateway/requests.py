@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.values import frozen
+from rowtide.merge.session.messages import DeviceState
 
 KEY_HEADER = "idempotency-key"
 CLAIMS_HEADER = "rowtide-claims"
@@ -89,9 +90,13 @@ class More:
 
 @frozen
 class FileRequest:
-    """A device that has no file asks for one; `replaces`: also if it had one, whose changes are then lost."""
+    """A device that has no file asks for one; `replaces`: also if it had one, whose changes are then lost.
+
+    `state` is that of a device whose file has other publications too, and whose node keeps its number for them.
+    """
 
     replaces: bool = False
+    state: DeviceState | None = None
 
 
 @frozen

@@ -185,6 +185,11 @@ def answer_pending(hub: Node, device: KnownDevice, state: DeviceState) -> Pendin
     return serve_pending(hub, _meet(hub, device, state), state)
 
 
+def require_own_state(hub: Node, device: KnownDevice, state: DeviceState) -> None:
+    """Raise unless a state is that of the device's file at its last synchronisation; see `require_met`, `_meet`."""
+    require_met(state, _meet(hub, device, state))
+
+
 def _meet(hub: Node, device: KnownDevice, state: DeviceState) -> Pairing:
     """Return what both ends say of a device's subscription; the device gives its definitions."""
     require_publication(device, state.publication)

@@ -236,7 +236,7 @@ def put_awaited(connection: Connection, own: int, awaited: Mapping[int, Sequence
 
     They are listed as rows from the node itself.
     """
-    remove_retries_of(connection, own)
+    connection.execute(delete(retries).where(retries.c.source == own))
     values = [
         {"source": own, "tablenick": nickname, "rowguid": rowguid, "reason_code": "", "reason_text": ""}
         for nickname, rowguids in awaited.items()
@@ -261,9 +261,9 @@ def put_retry(connection: Connection, source: int, nickname: int, rowguid: str, 
     )
 
 
-def remove_retries_of(connection: Connection, source: int) -> None:
-    """Remove all refused rows of a node, in the caller's transaction."""
-    connection.execute(delete(retries).where(retries.c.source == source))
+def remove_retries_of(connection: Connection, source: int, articles: Sequence[int]) -> None:
+    """Remove a node's refused rows of some articles, in the caller's transaction: other publications need theirs."""
+    connection.execute(delete(retries).where((retries.c.source == source) & retries.c.tablenick.in_(articles)))
 
 
 def drop_retries(connection: Connection, source: int, nickname: int, rowguids: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ from rowtide.merge.publishing.device_requests import serve_device, serve_schema,
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncAnswer, SyncRequest
+from rowtide.merge.session.over_transport import RequestedExchange
 from rowtide.merge.session.serving import SessionAnswer, UploadedBatches, acknowledge
 
 FIRST_BATCHES = 1
@@ -109,7 +110,9 @@ def sync_by_requests(
     """Synchronise a device, and return the summary and the requests that it took."""
     opening = open_loopback(hub_url, publication)
     with opening as loopback, open_synchronised(subscriber_url, DEFAULT_LIMITS) as node:
-        summary = synchronise_device(loopback, node, publication, address(subscriber_url), exchange=exchange)
+        summary = synchronise_device(
+            loopback, node, publication, address(subscriber_url), wanted=RequestedExchange(exchange)
+        )
         return summary, loopback.requests
 
 
@@ -123,4 +126,5 @@ def follow_by_requests(
 ) -> Summary:
     """Stand in for `synchronise_following`, by requests."""
     with closing(Loopback(lambda: nullcontext(hub), publication)) as loopback:
-        return synchronise_device(loopback, subscriber, publication, subscriber_name, on_progress, exchange)
+        wanted = RequestedExchange(exchange)
+        return synchronise_device(loopback, subscriber, publication, subscriber_name, on_progress, wanted)

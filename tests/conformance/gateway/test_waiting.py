@@ -91,6 +91,25 @@ async def wait_for(merged: Merge, hub: Node, watch: HeadWatch) -> None:
     assert await watch.wait(None, head, 60)
 
 
+def test_a_hub_is_asked_as_often_for_any_number(merged: Merge) -> None:
+    """A thousand that wait cost what one does: twice a second a question, and none that reads rows."""
+    begin(merged)
+    asked: list[object] = []
+    with open_node(merged.hub.url) as hub:
+
+        async def run(work: Callable[[Node], object]) -> object:
+            asked.append(work)
+            return work(hub)
+
+        async def wait_all() -> list[bool]:
+            watch, (head, _) = HeadWatch(run), read_head(hub)
+            return await asyncio.gather(*(watch.wait(f"device {number}", head, 1.2) for number in range(1000)))
+
+        assert not any(asyncio.run(wait_all()))
+    assert 1 <= len(asked) <= 4
+    assert set(asked) == {read_head}
+
+
 def _host_name(subscription: object) -> str:
     return str(getattr(subscription, "partition", None))
 

@@ -32,6 +32,7 @@ from rowtide.merge.session.messages import (
     SyncAnswer,
     SyncRequest,
 )
+from rowtide.merge.session.over_transport import RequestedExchange
 from rowtide.merge.versions.changes import RowChange
 
 ITEM = "create table item (id integer primary key, name varchar(40))"
@@ -69,7 +70,7 @@ def sync(merged: Merge, number: int = 0, **bends: object) -> Hostile:
     device = merged.subscribers[number]
     hostile = Hostile(partial(open_node, merged.hub.url), PUBLICATION, **bends)  # type: ignore[arg-type]
     with closing(hostile), open_synchronised(device.url, DEFAULT_LIMITS) as node:
-        synchronise_device(hostile, node, PUBLICATION, address(device.url), defers=False)
+        synchronise_device(hostile, node, PUBLICATION, address(device.url), wanted=RequestedExchange(defers=False))
     return hostile
 
 

@@ -22,6 +22,7 @@ from rowtide.merge.nodes.connecting import address, open_node, open_synchronised
 from rowtide.merge.publishing.device_requests import synchronise_device
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.messages import Acknowledgement, MembershipMoves
+from rowtide.merge.session.over_transport import RequestedExchange
 
 ITEM = "create table item (id integer primary key, name varchar(40), qty integer)"
 NUMBERS = "with recursive s (n) as (select 1 union all select n + 1 from s where n < {rows})"
@@ -299,7 +300,7 @@ def test_a_device_cannot_claim_rows_of_others(merged: Merge) -> None:
         for number in range(3):
             device.execute(f"delete from visit where rowguid = '{of_ben}'")
             device.execute(f"insert into {columns} values ({50 + number}, 'ann', 'stolen', '{of_ben}')")
-            synchronise_device(hostile, node, PUBLICATION, address(device.url), defers=False)
+            synchronise_device(hostile, node, PUBLICATION, address(device.url), wanted=RequestedExchange(defers=False))
     assert hostile.requests.count("acknowledge") == 3
     assert merged.hub.rows("visit", "id, technician, note") == [(1, "ann", "a"), (2, "ben", "b"), (3, "ann", "c")]
 
@@ -311,7 +312,7 @@ def test_a_device_cannot_have_what_is_to_come(merged: Merge) -> None:
     hostile.received = 1 << 40
     with closing(hostile), open_synchronised(device.url, DEFAULT_LIMITS) as node:
         with pytest.raises(GenerationRefused):
-            synchronise_device(hostile, node, PUBLICATION, address(device.url), defers=False)
+            synchronise_device(hostile, node, PUBLICATION, address(device.url), wanted=RequestedExchange(defers=False))
         merged.hub.execute("update item set name = 'later' where id = 1")
         synchronise_device(hostile, node, PUBLICATION, address(device.url))
     assert device.execute("select name from item where id = 1") == [("later",)]

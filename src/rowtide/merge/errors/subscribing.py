@@ -218,9 +218,9 @@ class UploadNotAgreed(RowtideError, number=8182):
 
 
 class PublicationsShared(Denied, number=8184):
-    """A file of several publications cannot be filled again by requests: each of them knows it by its number."""
+    """A copied or restored file of several publications cannot be filled again by requests: each knows its number."""
 
-    fact = "{subscriber} has other publications beside {publication}, and cannot be filled again over HTTP"
+    fact = "{subscriber} was copied or restored, and has other publications beside {publication}"
     hint = "Fill it again with a connection to the publisher's database: give --db in place of --url."
     subscriber: str
     publication: str

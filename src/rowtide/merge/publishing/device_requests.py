@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Protocol
 
 from rowtide.merge.articles import (
     Article,
-    ExchangeType,
     Progress,
     Publication,
     Subscription,
@@ -38,7 +36,7 @@ from rowtide.merge.session.device_half import DeviceHalf
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.identity_ranges import forget_ranges, read_numberings, take_ranges
 from rowtide.merge.session.messages import DeviceState, GivenRanges, SyncRequest, Transport
-from rowtide.merge.session.over_transport import find_device, synchronise_over
+from rowtide.merge.session.over_transport import ALL_CHANGES, RequestedExchange, find_device, synchronise_over
 from rowtide.merge.session.pairing import Pairing, require_tracked
 from rowtide.merge.session.serving import SessionAnswer, UploadedBatches, meet, serve, serve_upload
 
@@ -59,35 +57,20 @@ def synchronise_device(
     publication: str,
     subscriber_name: str,
     on_progress: Progress = lambda _phase, _done, _all: None,
-    exchange: ExchangeType = ExchangeType.BOTH,
-    *,
-    defers: bool = True,
-    reinitializes: bool = False,
-    confirmed: Path | None = None,
+    wanted: RequestedExchange = ALL_CHANGES,
 ) -> Summary:
     """Synchronise a device; one whose publisher's schema was changed uploads and follows first.
 
-    `reinitializes` and `confirmed` are as in `synchronise_over`. Raises what `synchronise_over` and `follow` raise.
+    Raises what `synchronise_over` and `follow_sent` raise.
     """
     omissions: list[Omission] = []
 
     def follow(device: DeviceHalf, state: DeviceState) -> None:
-        if not reinitializes:
+        if not wanted.reinitializes:
             require_tracked(node, subscriber_name, device.known)
         follow_sent(device, transport.follow(state), on_omission=omissions.append)
 
-    summary = synchronise_over(
-        transport,
-        node,
-        publication,
-        subscriber_name,
-        on_progress,
-        exchange,
-        defers=defers,
-        follow=follow,
-        reinitializes=reinitializes,
-        confirmed=confirmed,
-    )
+    summary = synchronise_over(transport, node, publication, subscriber_name, on_progress, wanted, follow)
     summary.omissions = omissions
     return summary
 
@@ -112,13 +95,12 @@ def fill_again(
     """Fill a device's tables again from a file that its hub makes for it; that file's subscription becomes its own.
 
     If its changes were uploaded before, programs wait while the file is fetched, and later changes are not lost:
-    `NodeBusy` is raised. The device gets the file's nickname: it may be a copy, or have been restored.
+    `NodeBusy` is raised. The device gets the file's nickname: it may be a copy, or have been restored. With other
+    publications it keeps its own, which the file has then.
 
     Raises `MergeSubscriptionUnknown`, `PublicationsShared`, `SchemaNotFollowed`, `NodeBusy`, `CopiedRowRefused`.
     """
     device = find_device(node, publication, subscriber_name)
-    if len(list_publications(node.connection)) > 1:
-        raise PublicationsShared(subscriber_name, publication)
     with ExitStack() as held:
         if is_uploaded:
             held.enter_context(copying(node))
@@ -127,6 +109,10 @@ def fill_again(
         made = held.enter_context(fetching())
         if not is_uploaded:
             held.enter_context(copying(node))
+        # The hubs of other publications know the node by its number.
+        is_same = read_nickname(made.connection) == read_nickname(node.connection)
+        if len(list_publications(node.connection)) > 1 and not is_same:
+            raise PublicationsShared(subscriber_name, publication)
         publication_there = get_publication(made.connection, publication)
         articles = list_articles(made.connection, publication_there.pubid)
         if {each.nickname: each for each in articles} != {each.nickname: each for each in device.known}:
@@ -150,9 +136,9 @@ def _take_rows(
 
 def _take_subscription(device: DeviceHalf, nickname: int, publication: Publication, subscription: Subscription) -> None:
     """Store a file's subscription and nickname, in the caller's transaction."""
-    connection = device.node.connection
+    connection, own = device.node.connection, [article.nickname for article in device.known]
     for source in (device.hub, read_nickname(connection)):
-        remove_retries_of(connection, source)
+        remove_retries_of(connection, source, own)
     renew_nickname(connection, nickname)
     set_publisher(connection, publication.pubid, publication.publisher)
     remove_subscription(connection, device.subscription.subid)

@@ -286,12 +286,13 @@ def reinitialize(
             snapshots.refill(subscriber, pairing.publication.pubid, pairing.hub, snapshot, on_progress)
         snapshots.store_memberships(hub, nickname, members, generation)
         _lose_subscriptions(subscriber, pairing.articles)
-        remove_retries_of(subscriber.connection, pairing.hub)
-        remove_retries_of(subscriber.connection, nickname)
         catalogue.set_publisher(subscriber.connection, pairing.publication.pubid, pairing.hub)
+        filled = [article.nickname for article in pairing.articles]
+        for source in (pairing.hub, nickname):
+            remove_retries_of(subscriber.connection, source, filled)
         set_subscription(subscriber.connection, subid, replnickname=pairing.hub, sentgen=0, recgen=generation, **begun)
     with hub.transaction():
-        remove_retries_of(hub.connection, pairing.at_hub.nickname)
+        remove_retries_of(hub.connection, pairing.at_hub.nickname, filled)
         set_subscription(
             hub.connection,
             subid,
@@ -355,12 +356,13 @@ def drop_subscription(
                 remove_subscription(subscriber.connection, one.subid)
                 forget_ranges(subscriber.connection, one.subid)
             forget_publication(subscriber, own)
+    articles = list_articles(hub.connection, publication.pubid)
     with hub.transaction():
         for one in found:
             remove_subscription(hub.connection, one.subid)
             forget_ranges(hub.connection, one.subid)
-            remove_retries_of(hub.connection, one.nickname)
-            remove_all_members(hub.connection, one.nickname, catalogue.list_articles(hub.connection, publication.pubid))
+            remove_retries_of(hub.connection, one.nickname, [article.nickname for article in articles])
+            remove_all_members(hub.connection, one.nickname, articles)
         drop_unused_partitions(hub.connection, publication.pubid)
     return [one for one in known if one.subid in kept]
 

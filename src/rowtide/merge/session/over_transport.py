@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from rowtide.core.garbage import collecting_rarely
+from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, ExchangeType, Progress, Subscription
 from rowtide.merge.catalogue import find_publication, list_articles
 from rowtide.merge.errors.nodes import NodeRestored
@@ -61,24 +62,36 @@ Tell = Callable[[int, int], None]
 """Called with the number of changes done, and that of all that have been read."""
 
 
+@frozen
+class RequestedExchange:
+    """What a device exchanges by requests.
+
+    With `defers`, an acknowledgement that says nothing but that all has come is left to the next synchronisation.
+    `confirmed` is a file for what the hub has confirmed of an upload in several requests: one that was cut goes on
+    after that. `reinitializes` is as in `SyncRequest`.
+    """
+
+    exchange: ExchangeType = ExchangeType.BOTH
+    defers: bool = True
+    reinitializes: bool = False
+    confirmed: Path | None = None
+
+
+ALL_CHANGES = RequestedExchange()
+
+
 def synchronise_over(
     transport: Transport,
     node: Node,
     publication: str,
     subscriber_name: str,
     on_progress: Progress = lambda _phase, _done, _all: None,
-    exchange: ExchangeType = ExchangeType.BOTH,
-    *,
-    defers: bool = True,
+    wanted: RequestedExchange = ALL_CHANGES,
     follow: Follow | None = None,
-    reinitializes: bool = False,
-    confirmed: Path | None = None,
 ) -> Summary:
-    """Exchange all changes of a device and its hub, or those of one direction.
+    """Exchange all changes of a device and its hub, or those that are wanted.
 
-    With `defers`, an acknowledgement that says nothing but that all has come is left to the next synchronisation.
-    `follow` brings the device to the hub's schema. `confirmed` is a file for what the hub has confirmed of an upload in
-    several requests: one that was cut goes on after that. `reinitializes` is as in `SyncRequest`.
+    `follow` brings the device to the hub's schema.
 
     Raises what the hub raises; `SchemaNotFollowed` without `follow`; `NodeCopied`, `MergeSubscriptionUnknown`,
     `SessionReplaced`, `NodeBusy`.
@@ -89,13 +102,10 @@ def synchronise_over(
         transport,
         device,
         subscriber_name,
-        exchange,
         summary,
         on_progress,
-        defers=defers,
-        follow=follow,
-        reinitializes=reinitializes,
-        confirmed=confirmed,
+        wanted,
+        follow,
     )
     with collecting_rarely():
         session.run()
@@ -128,13 +138,10 @@ class _DeviceSession:
     transport: Transport
     device: DeviceHalf
     subscriber: str
-    exchange: ExchangeType
     summary: Summary
     on_progress: Progress
-    defers: bool = field(kw_only=True)
-    follow: Follow | None = field(kw_only=True)
-    reinitializes: bool = field(kw_only=True)
-    confirmed: Path | None = field(kw_only=True)
+    wanted: RequestedExchange
+    follow: Follow | None
 
     def run(self) -> None:
         """Exchange, and again where the device has followed the hub's schema, or got keys above its ranges."""
@@ -150,7 +157,7 @@ class _DeviceSession:
                     raise SchemaNotFollowed(self.subscriber, self.device.publication) from None
                 self.device = find_device(self.device.node, self.device.publication, self.subscriber)
                 continue
-            if not self.exchange.downloads or not self.device.is_overtaken:
+            if not self.wanted.exchange.downloads or not self.device.is_overtaken:
                 return
 
     def _exchange(self) -> None:
@@ -171,10 +178,10 @@ class _DeviceSession:
         with Spool(parts) as spool:
             tell = self.tell("download")
             device.receive(answer.terms, header, spool, uploaded.generation, phase, tell)
-        said = device.confirm(answer.terms, header, uploaded, phase, self.exchange, may_defer=self.defers)
+        said = device.confirm(answer.terms, header, uploaded, phase, self.wanted.exchange, may_defer=self.wanted.defers)
         self.summary.download.add(phase)
         self.summary.download.refused += phase.refused
-        if not (self.defers and said.may_wait):
+        if not (self.wanted.defers and said.may_wait):
             self.transport.acknowledge(said)
 
     def _ask(self) -> tuple[SyncAnswer, Sequence[RowBatch]]:
@@ -208,7 +215,7 @@ class _DeviceSession:
             if result.is_complete:
                 if result.awaited != awaited:
                     device.keep_awaited(result)
-                if answer.must_follow and not self.reinitializes:
+                if answer.must_follow and not self.wanted.reinitializes:
                     self._follow(state)
                 return answer, batches
             given.take(device, result)
@@ -266,12 +273,12 @@ class _DeviceSession:
         )
         request = SyncRequest(
             said,
-            self.exchange,
+            self.wanted.exchange,
             numberings=device.number(),
             acknowledgement=owed,
-            reinitializes=self.reinitializes,
+            reinitializes=self.wanted.reinitializes,
         )
-        if not (self.exchange.uploads or given.uploads):
+        if not (self.wanted.exchange.uploads or given.uploads):
             answer, batches = self.transport.synchronise(request, lambda: iter(()))
             return answer, batches, None
         with device.read(given.since, given.requested, is_whole=True) as (read, spool):
@@ -324,7 +331,9 @@ class _DividedUpload:
         """Return the answer to the last part, or to the first one that the hub cannot take before it knows more."""
         own = self.session.device.subscription
         for left in reversed(range(_MOST_UPLOADS)):
-            confirmed = ConfirmedRows.read(self.session.confirmed, own.subid, own.sent, self.request.state.proposed)
+            confirmed = ConfirmedRows.read(
+                self.session.wanted.confirmed, own.subid, own.sent, self.request.state.proposed
+            )
             try:
                 return self._send_parts(confirmed)
             except UploadLost:
