@@ -356,7 +356,7 @@ def drop_subscription(
                 remove_subscription(subscriber.connection, one.subid)
                 forget_ranges(subscriber.connection, one.subid)
             forget_publication(subscriber, own)
-    articles = list_articles(hub.connection, publication.pubid)
+    articles = catalogue.list_articles(hub.connection, publication.pubid)
     with hub.transaction():
         for one in found:
             remove_subscription(hub.connection, one.subid)
