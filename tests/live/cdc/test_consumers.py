@@ -48,6 +48,23 @@ def test_a_consumer_is_made_changed_and_dropped(enabled: LoggedDatabase) -> None
     assert (listed.acknowledged_lsn, listed.lag_seconds, listed.is_at_risk) == (None, 0, False)
 
 
+def test_consumers_with_the_same_and_with_other_instances(enabled: LoggedDatabase) -> None:
+    both = ["public_item", "public_other"]
+    given = {"a": ["public_other"], "b": both, "c": ["public_item"], "d": both, "e": ["public_other"], "f": both[:1]}
+    for name, instances in given.items():
+        enabled.cdc.add_consumer(name, instances)
+    assert names(enabled) == {name: tuple(instances) for name, instances in given.items()}
+
+    # One that was given an instance of the same name before it was disabled has another one.
+    enabled.cdc.disable_table("item")
+    enabled.enable("item")
+    enabled.cdc.add_consumer("g", ["public_item"])
+    with open_engine(enabled.url).connect() as connection:
+        found = {one.name: one.instances for one in consumers.list_consumers(connection)}
+    assert [found[name][0].is_enabled for name in ("b", "c", "d", "f", "g")] == [False, False, False, False, True]
+    assert found["c"] == found["f"] != found["g"]
+
+
 def test_a_consumer_that_cannot_be_leaves_nothing(enabled: LoggedDatabase) -> None:
     cdc = enabled.cdc
     with pytest.raises(InstanceUnknown, match="public_nothing"):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.commands.bare_environments import UNKNOWN_UID, BareEnvironment
+from builders.commands.bare_environments import UNKNOWN_UID, BareEnvironment, has_own_mounts
 from builders.commands.command_lines import rowtide
 from builders.file_modes import modes_in
 from builders.replication.replicated_databases import ReplicatedDatabase
@@ -31,6 +31,7 @@ ENVIRONMENTS = {
     "no folder for temporary files": BareEnvironment({"TMPDIR": str(READ_ONLY)}),
     "full folder for temporary files": BareEnvironment(has_full_tmpdir=True),
     "unknown user": BareEnvironment(is_unknown_user=True),
+    "read-only root": BareEnvironment(is_unknown_user=True, written=Path()),
 }
 NAME = "東 é"
 
@@ -40,6 +41,11 @@ def environment(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bare
     found = ENVIRONMENTS[request.param]
     if found.is_unknown_user and os.geteuid() != 0:
         pytest.skip("only root may become another user")
+    if found.written is not None:
+        if not has_own_mounts():
+            pytest.skip("a program cannot be given mounts of its own here")
+        # The folder in which all of a test's lie: a container's volume.
+        found = replace(found, written=tmp_path, variables={"TMPDIR": str(tmp_path)})
     if not found.has_full_tmpdir:
         yield found
         return

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
+from sqlalchemy.engine import make_url
 
 from builders.capture.captured_databases import LoggedDatabase
 from rowtide.databases.postgres import repeated_reading
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.databases.postgres.kept_answers import make_once
+from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.databases.postgres.kept_answers import made_once, make_once
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.postgres.repeated_reading import RepeatedReading
 
@@ -103,6 +105,30 @@ def test_what_is_made_of_the_same_answers_is_kept(logged: LoggedDatabase) -> Non
             read()
         logged.execute("create table item (id int)")
         assert read() == [0]
+
+
+def test_a_fact_is_of_its_database_and_of_what_is_given(logged: LoggedDatabase, server: EmbeddedServer) -> None:
+    found: list[str] = []
+    others = server.url("postgres")
+
+    @made_once
+    def name_of(connection: Connection, prefix: str) -> str:
+        found.append(prefix)
+        return prefix + str(connection.execute(text("select current_database()::text")).scalar_one())
+
+    reading = RepeatedReading(open_engine(logged.url))
+
+    def read(version: int) -> Sequence[object]:
+        with reading.opened() as connection, open_engine(others).connect() as elsewhere:
+            versioned = make_once("version", lambda: [version], given=version)
+            return name_of(connection, "a "), name_of(connection, "b "), name_of(elsewhere, "a "), versioned
+
+    names = [make_url(one).database for one in (logged.url, others)]
+    with keeping_sessions():
+        for version in (1, 1, 1, 2):
+            assert read(version) == (f"a {names[0]}", f"b {names[0]}", f"a {names[1]}", [version])
+    # The first answers come one by one.
+    assert found.count("b ") == 2
 
 
 def test_a_database_that_is_read_once_keeps_nothing(logged: LoggedDatabase) -> None:

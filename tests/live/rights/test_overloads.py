@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,17 +126,14 @@ def _lay(url: str, role: str) -> None:
         )
 
 
+@pytest.mark.parametrize("feature", ["capture", "replication", "merge", "tracking"])
 def test_nothing_that_a_command_does_calls_an_overload(
-    trapped: Trapped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trapped: Trapped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, feature: str
 ) -> None:
     """Each feature from its set-up to its removal, with changes of each kind."""
     monkeypatch.setattr(cleanup, "READER_GRACE_S", 0.0)
-    lake, device = str(tmp_path / "lake"), tmp_path / "device.db"
     trapped.execute(TABLES)
-    _capture(trapped, lake)
-    _replicate(trapped)
-    _merge(trapped, device)
-    _track(trapped)
+    USE[feature](trapped, tmp_path)
     for url in (trapped.publisher, trapped.subscriber):
         trapped.run("check", db=url)
         with psycopg.connect(url, application_name="rowtide") as session:
@@ -156,17 +153,9 @@ def _change(trapped: Trapped) -> None:
     """)
 
 
-def _undo(trapped: Trapped) -> None:
-    trapped.execute("""
-        delete from public.orders where id operator(pg_catalog.>=) 1000;
-        delete from public.items;
-        update public.parts set code = 'b' where code operator(pg_catalog.=) 'c';
-    """)
-
-
-def _capture(trapped: Trapped, lake: str) -> None:
+def _capture(trapped: Trapped, folder: Path) -> None:
     trapped.run("check")
-    trapped.run("cdc", "enable-db", "--lake", lake)
+    trapped.run("cdc", "enable-db", "--lake", str(folder / "lake"))
     for table in ("orders", "public.items", "parts"):
         trapped.run("cdc", "enable-table", table)
     trapped.run("cdc", "scan")
@@ -176,13 +165,12 @@ def _capture(trapped: Trapped, lake: str) -> None:
     trapped.run("cdc", "scan")
     trapped.run_each("cdc", ASKED_OF_CAPTURE)
     trapped.run("health")
-    _undo(trapped)
     for table in ("orders", "items", "parts"):
         trapped.run("cdc", "disable-table", f"public.{table}")
 
 
-def _replicate(trapped: Trapped) -> None:
-    trapped.run("replication", "add-publication", "p")
+def _replicate(trapped: Trapped, folder: Path) -> None:
+    trapped.run("replication", "add-publication", "p", "--lake", str(folder / "lake"))
     for table in ("orders", "public.items", "parts"):
         trapped.run("replication", "add-article", "p", table)
     trapped.run("replication", "add-subscription", "p", "--subscriber", trapped.subscriber)
@@ -197,17 +185,17 @@ def _replicate(trapped: Trapped) -> None:
     trapped.run("replication", "run", "--once")
     trapped.run("health")
     trapped.run("replication", "drop-subscription", "p", "--subscriber", trapped.subscriber)
-    trapped.run("replication", "drop-publication", "p")
-    _undo(trapped)
+    trapped.run("replication", "drop-publication", "p", "--yes")
 
 
-def _merge(trapped: Trapped, device: Path) -> None:
+def _merge(trapped: Trapped, folder: Path) -> None:
+    device = folder / "device.db"
     subscriber = f"sqlite:///{device}"
     trapped.run("merge", "add-publication", "m")
     for table in ("orders", "parts"):
         trapped.run("merge", "add-article", "m", table)
+    trapped.execute("create type public.mood as enum ('ok', 'low')", url=trapped.subscriber)
     for each in (subscriber, trapped.subscriber):
-        trapped.execute("drop table if exists public.orders, public.items, public.parts", url=trapped.subscriber)
         trapped.run("merge", "add-subscription", "m", "--subscriber", each)
     _change(trapped)
     with closing(sqlite3.connect(device)) as session:
@@ -227,10 +215,9 @@ def _merge(trapped: Trapped, device: Path) -> None:
     for table in ("orders", "parts"):
         trapped.run("merge", "drop-article", "m", f"public.{table}")
     trapped.run("merge", "drop-publication", "m")
-    _undo(trapped)
 
 
-def _track(trapped: Trapped) -> None:
+def _track(trapped: Trapped, _folder: Path) -> None:
     for words in (("orders",), ("public.items", "--storage", "side"), ("parts", "--storage", "side")):
         trapped.run("tracking", "enable", *words)
     trapped.run("tracking", "changes", "public.orders")
@@ -242,3 +229,11 @@ def _track(trapped: Trapped) -> None:
     trapped.run("tracking", "purge", "tombstones", "orders", "--days", "1")
     for table in ("orders", "items", "parts"):
         trapped.run("tracking", "disable", f"public.{table}")
+
+
+USE: Mapping[str, Callable[[Trapped, Path], None]] = {
+    "capture": _capture,
+    "replication": _replicate,
+    "merge": _merge,
+    "tracking": _track,
+}
