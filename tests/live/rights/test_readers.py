@@ -208,7 +208,7 @@ def test_a_tracked_table_whose_plan_calls_code_is_not_asked(databases: tuple[str
     assert not gained(url)
 
 
-def test_first_values_of_a_column_are_not_read_by_owners_functions(databases: tuple[str, str], tmp_path: Path) -> None:
+def test_first_values_of_a_column_run_no_code_of_the_owner(databases: tuple[str, str], tmp_path: Path) -> None:
     """A column of a domain has values in rows that were there, or none: the log does not say."""
     publisher, subscriber = databases
     as_owner(publisher, "create table app.item (id int primary key, v text); insert into app.item values (1, 'v')")
