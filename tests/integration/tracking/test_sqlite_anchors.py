@@ -183,6 +183,27 @@ def test_dropped_table_leaves_nothing_to_the_next_of_its_name(sqlite_file: Track
     assert sqlite_file.changes() == []
 
 
+@pytest.mark.parametrize("storage", Storage)
+def test_a_file_whose_system_tables_were_dropped_is_enabled(sqlite_file: TrackedFile, storage: Storage) -> None:
+    """Its triggers refuse all writes; stamps from before are above those of the new clock."""
+    sqlite_file.tracking.enable_tracking("t", storage=storage)
+    for number in range(5):
+        sqlite_file.program.execute("insert into t (id) values (?)", (number,))
+        sqlite_file.changes()
+    for (name,) in sqlite_file.ask("select name from sqlite_schema where type = 'table' and name glob '__sys*'"):
+        sqlite_file.program.execute(f"drop table {name}")
+    with pytest.raises(sqlite3.OperationalError, match="no such table"):
+        sqlite_file.program.execute("update t set name = 'x'")
+    sqlite_file.tracking.enable_tracking("t", storage=storage)
+    sqlite_file.seen = None
+    assert len(sqlite_file.changes()) == 5
+    # SQLite notices that the schema is another as it reads.
+    assert sqlite_file.ask("select count(*) from t") == [(5,)]
+    sqlite_file.program.execute("update t set name = 'x' where id = 1")
+    assert [change[:2] for change in sqlite_file.changes()] == [("update", 1)]
+    assert sqlite_file.changes() == []
+
+
 def test_a_file_that_stays_locked_is_said_to_be(tracked_file: TrackedFile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect, "LOCK_DEADLINE_S", 0.05)
     tracked_file.program.execute("begin immediate")

@@ -11,7 +11,7 @@ import numpy as np
 import psycopg
 import pytest
 from psycopg import sql
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 
 from builders.capture.capture_instances import instance
 from builders.capture.captured_databases import wait_until
@@ -24,6 +24,7 @@ from rowtide.databases.postgres.catalogue import find_table_id, read_table
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.urls import parse_url
+from rowtide.log.postgres.unreported_changes import attach_partitions
 from rowtide.merge.api import MergeReplication
 from rowtide.tracking import ChangeTracking
 from rowtide.tracking.errors import TrackedPlanCallsCode, TrackingLost
@@ -204,6 +205,44 @@ def test_a_tracked_table_whose_plan_calls_code_is_not_asked(databases: tuple[str
         as_owner(url, "create index on app.item ((id + app.evil(1)))")
         with pytest.raises(TrackedPlanCallsCode):
             tracking.changed_since("app.item", (1,), anchor)
+    assert not gained(url)
+
+
+def test_first_values_of_a_column_run_no_code_of_the_owner(databases: tuple[str, str], tmp_path: Path) -> None:
+    """A column of a domain has values in rows that were there, or none: the log does not say."""
+    publisher, subscriber = databases
+    as_owner(publisher, "create table app.item (id int primary key, v text); insert into app.item values (1, 'v')")
+    as_owner(publisher, "create domain app.short as text check (length(value) < 9)")
+    for words in (
+        ("add-publication", "p", "--lake", str(tmp_path / "lake")),
+        ("add-article", "p", "app.item"),
+        ("add-subscription", "p", "--subscriber", subscriber),
+        ("run", "--once"),
+    ):
+        assert rowtide("replication", *words, "--db", publisher).code == 0
+    as_owner(publisher, "create index on app.item ((id + app.evil(1)))")
+    as_owner(publisher, "alter table app.item add column w app.short; insert into app.item values (2, 'v', 'w')")
+    rowtide("replication", "run", "--once", "--db", publisher)
+    assert not gained(publisher)
+
+
+def test_a_partition_that_comes_is_not_read_by_owners_functions(databases: tuple[str, str], tmp_path: Path) -> None:
+    url, _ = databases
+    as_owner(url, "create table app.whole (id int primary key) partition by range (id)")
+    as_owner(url, "create table app.some partition of app.whole for values from (0) to (9)")
+    assert rowtide("cdc", "enable-db", "--lake", str(tmp_path / "lake"), "--db", url).code == 0
+    assert rowtide("cdc", "enable-table", "app.whole", "--db", url).code == 0
+    with psycopg.connect(url, autocommit=True) as session:
+        for (name,) in session.execute("select evtname from pg_event_trigger").fetchall():
+            session.execute(sql.SQL("drop event trigger {}").format(sql.Identifier(name)))
+    as_owner(url, "create table app.more (id int primary key); create index on app.more ((id + app.evil(1)))")
+    as_owner(url, "insert into app.more values (10); alter table app.whole attach partition app.more default")
+    with open_engine(parse_url(url), application_name="test").connect() as connection:
+        attach_partitions(connection.execution_options(isolation_level="AUTOCOMMIT"))
+        brought = (
+            connection.execute(text("select content::json ->> 'brings_rows' from rowtide.control")).scalars().all()
+        )
+    assert brought[-1:] == ["true"]
     assert not gained(url)
 
 

@@ -8,7 +8,9 @@ from sqlalchemy import Connection, text
 
 from rowtide.core.json_records import JsonOf
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape
+from rowtide.databases.postgres.catalogue import running_through
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, WritesRefused, translated
+from rowtide.databases.postgres.owners import called_by_plans, find_planned
 from rowtide.databases.postgres.quoting import quote_literal, statement
 from rowtide.databases.source_table import SourceTable
 from rowtide.events.catalogue import PartitionsNotAttached
@@ -46,12 +48,19 @@ def has_earlier_values(connection: Connection, source_id: int, number: int) -> b
     """Return whether rows have a value in a column that was there when it was added: no change row has it.
 
     A row's `xmin` is then that of the transaction which added the column, or older; that transaction, or a later one,
-    has written the column's row of the catalogue. Reads the table up to the first such row, all of it if there is none.
+    has written the column's row of the catalogue. Reads the table up to the first such row, all of it if there is none,
+    under a lock until the transaction ends. Where that would call functions of the owner's, with the rights of the
+    session, rows count as having a value.
     """
     names = connection.execute(text(_NAMES), {"source_id": source_id, "number": number}).one_or_none()
     if names is None:
         return False
     table, column, xid = names
+    # First: while a lock of the owner's is waited for, it could make an index, or put a view in the table's place.
+    connection.execute(statement(f"lock table {table} in access share mode"))
+    present = connection.execute(text("select to_regclass(:name)::oid::bigint"), {"name": table}).scalar()
+    if present != source_id or find_planned(running_through(connection), [table]):
+        return True
     of_before = f"t.{column} is not null and age(t.xmin) >= age('{xid}'::xid)"
     return bool(connection.execute(statement(f"select exists(select from {table} t where {of_before})")).scalar_one())
 
@@ -138,7 +147,10 @@ begin
     for found in {NEW_PARTITIONS} and {of_table} order by part.relid
     loop
         execute format('lock table %I.%I in share row exclusive mode', found.schema, found.name);
-        if not brings_rows then
+        if not brings_rows and exists ({called_by_plans("found.partition_id")}) then
+            -- To read it would call functions of its owner with the rights of this session.
+            brings_rows := pg_relation_size(found.partition_id) > 0;
+        elsif not brings_rows then
             -- A row that is there since before its partition was attached came with it.
             execute format('select exists (select from only %I.%I t where age(t.xmin) >= %s)', found.schema, found.name,
                 (select min(age(i.xmin)) from pg_partition_ancestors(found.partition_id) above

@@ -68,6 +68,10 @@ def enable(connection: sqlite3.Connection, asked: TrackingRequest) -> TrackedTab
     table = get_table(connection, name)
     csn = clock.read(connection)
     tracked = TrackedTable(table.name, asked.key_type, asked.options, asked.storage, index, csn)
+    if _has_trigger(connection, tracked):
+        # Somebody dropped tracking's own tables: by its triggers all writes fail, and the old stamps are above the new
+        # clock's.
+        _take_down(connection, tracked)
     _set_up(connection, tracked)
     return tracked
 
@@ -127,6 +131,11 @@ def _take_down(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
         return
     for statement in stamps_of(SqliteSubject(table, (), tracked.options), tracked).removals():
         connection.execute(statement)
+
+
+def _has_trigger(connection: sqlite3.Connection, tracked: TrackedTable) -> bool:
+    found = "select 1 from sqlite_schema where type = 'trigger' and name = ?"
+    return any(connection.execute(found, (name,)).fetchone() is not None for name in trigger_names(tracked.name))
 
 
 def _drop_triggers(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
