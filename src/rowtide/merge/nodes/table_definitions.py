@@ -256,14 +256,17 @@ class TableChange:
     def steps(self) -> Iterator[tuple[str, int | None, str]]:
         """Yield each change as the catalogue of changes has it: its type, its column's number, and its text."""
         renamed = {now: was for was, now in self.renamed.items()}
+        # Each of these looks at all columns: asked per column, a thousand of them would take hours.
+        added = set(self.added)
+        altered = {*self.retyped, *self.loosened, *self.tightened, *self.redefaulted}
         for column in self.dropped:
             yield "drop column", column.number, f"drop column {column.name}"
         for column in self.after.columns:
             if column.name in renamed:
                 yield "rename column", column.number, f"rename column {renamed[column.name]} to {column.name}"
-            if column in self.added:
+            if column in added:
                 yield "add column", column.number, f"add column {self._describe(column)}"
-            elif column in (*self.retyped, *self.loosened, *self.tightened, *self.redefaulted):
+            elif column in altered:
                 yield "alter column", column.number, f"alter column {self._describe(column)}"
         for name in self.parts_gone(PartKind.GENERATED):
             yield "drop column", None, f"drop column {name}"
