@@ -61,9 +61,11 @@ class Part:
     has_effects: bool = False
 
     def names(self, column: str) -> bool:
-        """Whether the terms of an index, or its condition, name a column; a word alike in them counts too."""
+        """Whether an expression, the terms of an index or its condition name a column; a word alike counts too."""
         word = re.compile(rf"(?<!\w){re.escape(column)}(?!\w)", re.IGNORECASE)
-        return any(word.search(text) for text in (*self.terms, self.where or "", self.statement.partition("(")[2]))
+        return any(
+            word.search(text) for text in (self.sql, *self.terms, self.where or "", self.statement.partition("(")[2])
+        )
 
 
 @frozen
