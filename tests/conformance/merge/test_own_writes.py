@@ -90,34 +90,49 @@ def test_swapped_unique_values_are_not_logged_as_user_changes(merged: Merge) -> 
     assert all(summary.is_quiet for summary in merged.settle())
 
 
+SWAPPED = {
+    "integer check (value > 0)": ("1", "2", "3"),
+    "varchar(20)": ("'v1'", "'v2'", "'v3'"),
+    "varchar(3)": ("'v1'", "'v2'", "'v3'"),
+    "bytes": ("01", "02", "03"),
+    "smallint": ("32767", "1", "2"),
+    "numeric(3,2) check (value > 0)": ("9.99", "0.01", "2.50"),
+    "double precision": ("1.5", "2.5", "-0.5"),
+    "date": ("'2026-11-30'", "'2026-12-01'", "'1999-01-01'"),
+    "timestamp": ("'2026-11-30 10:00:00'", "'2026-11-30 10:00:01'", "'1999-01-01 00:00:00'"),
+}
+"""Three values of each type."""
+
+
 @pytest.mark.parametrize(
     "kind",
-    ["varchar(20)", *(pytest.param(kind, marks=pytest.mark.exhaustive) for kind in ("varchar(3)", "bytes"))],
+    ["integer check (value > 0)", *(pytest.param(kind, marks=pytest.mark.exhaustive) for kind in [*SWAPPED][1:])],
 )
 def test_values_that_are_never_null_are_swapped(merged: Merge, kind: str) -> None:
-    """Rows get other values of the type for a moment, which fit its length."""
+    """Rows get other values of the type for a moment, which fit its length and mostly the column's checks."""
     declared = kind.replace("bytes", "blob" if isinstance(merged.hub, FileMember) else "bytea")
 
-    def swap(member: Member) -> None:
-        shown = {number: f"'v{number}'" for number in (1, 2, 3)}
-        if kind == "bytes":
-            shown = {
-                number: f"x'0{number}'" if isinstance(member, FileMember) else f"'\\x0{number}'" for number in shown
-            }
-        found = member.execute("select id from code order by value")
-        for (place,), number in zip([*found, found[0]], (3, 1, 2), strict=True):
-            member.execute(f"update code set value = {shown[number]} where id = {place}")
+    def shown(member: Member, value: str) -> str:
+        if kind != "bytes":
+            return value
+        return f"x'{value}'" if isinstance(member, FileMember) else f"'\\x{value}'"
 
+    def write(member: Member, *values: tuple[int, str]) -> None:
+        for id_, value in values:
+            member.execute(f"update code set value = {shown(member, value)} where id = {id_}")
+
+    one, other, meanwhile = SWAPPED[kind]
     merged.begin(f"create table code (id integer primary key, value {declared} not null unique)", code={})
-    one, other = ("x'01'", "x'02'") if isinstance(merged.hub, FileMember) else (r"'\x01'", r"'\x02'")
-    values = (one, other) if kind == "bytes" else ("'v1'", "'v2'")
-    merged.hub.execute(*(f"insert into code (id, value) values ({id_}, {value})" for id_, value in enumerate(values)))
+    for id_, value in ((1, one), (2, other)):
+        merged.hub.execute(f"insert into code (id, value) values ({id_}, {shown(merged.hub, value)})")
     merged.settle()
-    for member in (merged.hub, merged.subscribers[0]):
-        swap(member)
-        merged.settle()
-        assert merged.conflicts() == []
-        merged.require_valid()
+    write(merged.hub, (1, meanwhile), (2, one), (1, other))
+    merged.settle()
+    write(merged.subscribers[0], (1, meanwhile), (2, other), (1, one))
+    merged.settle()
+    assert merged.conflicts() == []
+    assert merged.hub.execute(f"select id from code where value = {shown(merged.hub, one)}") == [(1,)]
+    merged.require_valid()
 
 
 def add_exempt_trigger(member: Member) -> None:

@@ -57,6 +57,18 @@ def test_another_value_passes_by_counts_and_fails_by_checksums(replicated: Repli
     assert validate(replicated) == (["passed"], ["failed"])
 
 
+def test_tables_wider_than_a_functions_arguments_are_repaired(replicated: ReplicatedDatabase) -> None:
+    columns = ", ".join(f"c{number} int" for number in range(120))
+    replicated.begin(f"create table wide (id int primary key, {columns})", wide={})
+    replicated.publisher.execute("insert into wide (id, c119) values (1, 1), (2, 2)")
+    replicated.deliver()
+    replicated.subscriber.execute("update wide set c119 = 9 where id = 2")
+
+    assert validate(replicated) == (["passed"], ["failed"])
+    assert len(list(replicated.replication.repair("shop"))) == 1
+    assert validate(replicated) == (["passed"], ["passed"])
+
+
 def test_a_missing_row_fails_and_both_numbers_are_reported(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, "create table empty (id int primary key)", orders={}, empty={})
     replicated.publisher.execute(ROWS)

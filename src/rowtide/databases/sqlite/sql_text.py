@@ -17,11 +17,24 @@ _INTEGER = re.compile(r"-?\d+")
 _SEPARATOR = ","
 
 
+_LONGEST_CHAIN = 400
+
+
+def concatenated(parts: Sequence[str], between: str = "||") -> str:
+    """Return the concatenation of SQL expressions; many are nested in halves.
+
+    A chain is as deep as it is long, and SQLite refuses an expression of a thousand levels.
+    """
+    if len(parts) <= _LONGEST_CHAIN:
+        return f" {between} ".join(parts)
+    middle = len(parts) // 2
+    return f"({concatenated(parts[:middle], between)}) {between} ({concatenated(parts[middle:], between)})"
+
+
 def packing_expression(values: Sequence[str]) -> str:
     """Return the SQL expression that packs the values of SQL expressions."""
-    return f" || '{_SEPARATOR}' || ".join(
-        f"case typeof({value}) when 'text' then 't' || hex({value}) else quote({value}) end" for value in values
-    )
+    packed = [f"case typeof({value}) when 'text' then 't' || hex({value}) else quote({value}) end" for value in values]
+    return concatenated(packed, f"|| '{_SEPARATOR}' ||")
 
 
 def pack(connection: sqlite3.Connection, values: Sequence[SqliteValue], types: Sequence[str]) -> str:

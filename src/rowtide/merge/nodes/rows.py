@@ -302,15 +302,12 @@ class NumberedKeys(Protocol):
         """
 
 
-FIRST_TEMPORARY = -1_000_000_000
-"""The temporary number of the first row; the others' are below it."""
+MOST_COUNTED = 1 << 53
+"""Numbers are counted on from the greatest up to this one: above it, floating point numbers have gaps."""
 LAST_DIGITS = 12
 """How many of a rowguid's digits are a temporary text."""
 FIRST_CHARACTER, CHARACTERS = 0xE000, 6400
 """The private characters of Unicode, which are temporary texts of the shortest length."""
-_NUMBER_BITS = 32
-"""Of the smallest whole numbers that have all temporary ones."""
-
 TemporaryValues = Mapping[str, str | None]
 """Values by the names of columns."""
 
@@ -320,6 +317,11 @@ class TemporaryKind(Enum):
 
     NULL = auto()
     NUMBER = auto()
+    """One above all that the column has or gets: what checks say of a number, they mostly say of the next one."""
+    DATE = auto()
+    """A later one than all that the column has or gets, or in a SQLite file the rowguid."""
+    TIMESTAMP = auto()
+    """The same."""
     ROWGUID = auto()
     LAST_DIGITS = auto()
     """Of the rowguid, for texts of a limited length."""
@@ -341,12 +343,15 @@ def temporary_kinds(article: Article, referenced: Collection[str]) -> dict[str, 
 
 
 def temporary_values(
-    article: Article, rowguids: Sequence[str], referenced: Collection[str]
+    article: Article, rowguids: Sequence[str], referenced: Collection[str], greatest: Mapping[str, int]
 ) -> dict[str, TemporaryValues]:
-    """Return each row's temporary values of unique columns; see `temporary_kinds`."""
+    """Return each row's temporary values of unique columns, as a SQLite file takes them; see `temporary_kinds`.
+
+    `greatest` has the greatest number that each column has or gets, 0 for those that are not named.
+    """
     kinds = temporary_kinds(article, referenced)
     return {
-        rowguid: {name: _value(kind, rowguid, index) for name, kind in kinds.items()}
+        rowguid: {name: _value(kind, rowguid, index, greatest.get(name, 0)) for name, kind in kinds.items()}
         for index, rowguid in enumerate(rowguids)
     }
 
@@ -361,23 +366,24 @@ def _kind(column: ArticleColumn, *, is_referenced: bool) -> TemporaryKind | None
             return TemporaryKind.LAST_DIGITS if modifiers[0] >= LAST_DIGITS else TemporaryKind.CHARACTER
         case TypeKind.BYTES:
             return TemporaryKind.BYTES
-        case _ if modifiers:
-            # A temporary number may have too many digits.
-            return None
-        case TypeKind.NUMERIC:
+        case TypeKind.NUMERIC | TypeKind.WHOLE_NUMBER | TypeKind.FLOAT:
             return TemporaryKind.NUMBER
-        case TypeKind.WHOLE_NUMBER:
-            return TemporaryKind.NUMBER if (found.bits or 0) >= _NUMBER_BITS else None
+        case TypeKind.DATE:
+            return TemporaryKind.DATE
+        case TypeKind.TIMESTAMP | TypeKind.ZONED_TIMESTAMP:
+            return TemporaryKind.TIMESTAMP
         case TypeKind.TEXT | TypeKind.UUID:
             return TemporaryKind.ROWGUID
         case _:
             return None
 
 
-def _value(kind: TemporaryKind, rowguid: str, place: int) -> str | None:
+def _value(kind: TemporaryKind, rowguid: str, place: int, greatest: int) -> str | None:
     return {
         TemporaryKind.NULL: None,
-        TemporaryKind.NUMBER: str(FIRST_TEMPORARY - place),
+        TemporaryKind.NUMBER: str(greatest + 1 + place),
+        TemporaryKind.DATE: rowguid,
+        TemporaryKind.TIMESTAMP: rowguid,
         TemporaryKind.ROWGUID: rowguid,
         TemporaryKind.LAST_DIGITS: rowguid[-LAST_DIGITS:],
         TemporaryKind.CHARACTER: chr(FIRST_CHARACTER + place % CHARACTERS),

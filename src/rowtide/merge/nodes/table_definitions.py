@@ -61,9 +61,11 @@ class Part:
     has_effects: bool = False
 
     def names(self, column: str) -> bool:
-        """Whether the terms of an index, or its condition, name a column; a word alike in them counts too."""
+        """Whether an expression, the terms of an index or its condition name a column; a word alike counts too."""
         word = re.compile(rf"(?<!\w){re.escape(column)}(?!\w)", re.IGNORECASE)
-        return any(word.search(text) for text in (*self.terms, self.where or "", self.statement.partition("(")[2]))
+        return any(
+            word.search(text) for text in (self.sql, *self.terms, self.where or "", self.statement.partition("(")[2])
+        )
 
 
 @frozen
@@ -256,14 +258,17 @@ class TableChange:
     def steps(self) -> Iterator[tuple[str, int | None, str]]:
         """Yield each change as the catalogue of changes has it: its type, its column's number, and its text."""
         renamed = {now: was for was, now in self.renamed.items()}
+        # Each of these looks at all columns: asked per column, a thousand of them would take hours.
+        added = set(self.added)
+        altered = {*self.retyped, *self.loosened, *self.tightened, *self.redefaulted}
         for column in self.dropped:
             yield "drop column", column.number, f"drop column {column.name}"
         for column in self.after.columns:
             if column.name in renamed:
                 yield "rename column", column.number, f"rename column {renamed[column.name]} to {column.name}"
-            if column in self.added:
+            if column in added:
                 yield "add column", column.number, f"add column {self._describe(column)}"
-            elif column in (*self.retyped, *self.loosened, *self.tightened, *self.redefaulted):
+            elif column in altered:
                 yield "alter column", column.number, f"alter column {self._describe(column)}"
         for name in self.parts_gone(PartKind.GENERATED):
             yield "drop column", None, f"drop column {name}"

@@ -41,7 +41,7 @@ from rowtide.merge.errors.publishing import (
 from rowtide.merge.handlers import find_handler
 from rowtide.merge.nodes.node import Node, retry_busy
 from rowtide.merge.nodes.node_tables import TableDescription
-from rowtide.merge.nodes.table_definitions import TableChange, write_shape
+from rowtide.merge.nodes.table_definitions import PartKind, TableChange, write_shape
 from rowtide.merge.partitions.filters import follow_renames
 from rowtide.merge.publishing.filter_checks import check_filter, check_join
 from rowtide.merge.publishing.vertical_partitions import order_articles, restrict
@@ -107,13 +107,18 @@ def define(described: TableDescription, before: Article, *, renamed: Mapping[str
 
 
 def _unique_columns(described: TableDescription) -> tuple[str, ...]:
-    """Return a table's columns that are in any unique key."""
+    """Return a table's columns that are in any unique key, or that a generated column of one is computed from."""
+
+    def is_unique(name: str) -> bool:
+        return any(name in key for key in described.unique_keys) or any(
+            part.is_unique and part.names(name) for part in described.parts
+        )
+
+    computed = [part for part in described.parts if part.kind is PartKind.GENERATED and is_unique(part.name)]
     return tuple(
         column.name
         for column in described.columns
-        if column.key_ordinal
-        or any(column.name in key for key in described.unique_keys)
-        or any(part.is_unique and part.names(column.name) for part in described.parts)
+        if column.key_ordinal or is_unique(column.name) or any(part.names(column.name) for part in computed)
     )
 
 

@@ -27,6 +27,7 @@ from rowtide.replication.errors.publishing import (
     ImagesLackKey,
     ImagesNeeded,
     KeyCheckedLate,
+    KeyGenerated,
     PartitionImagesVary,
     PublishedColumnListedTwice,
     PublishedColumnUnknown,
@@ -300,6 +301,9 @@ def _require_key(table: SourceTable, commands: dict[Operation, Command]) -> None
         raise ArticleNeedsKey(table.qualified_name)
     if not _has_identity(table):
         raise KeyCheckedLate(table.qualified_name)
+    computed = next((column.name for column in table.key_columns if column.is_generated), None)
+    if computed is not None:
+        raise KeyGenerated(table.qualified_name, computed)
 
 
 def _has_identity(table: SourceTable) -> bool:

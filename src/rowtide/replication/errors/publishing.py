@@ -41,6 +41,15 @@ class KeyCheckedLate(Invalid, number=7165):
     table: str
 
 
+class KeyGenerated(Invalid, number=20550):
+    """Generated columns are not published: the log may lack them, and a subscriber computes them itself."""
+
+    fact = "the primary key of {table} has the generated column {column}, and generated columns are not published"
+    hint = "Give it a key of other columns, or publish only inserts: --update-command NONE --delete-command NONE."
+    table: str
+    column: str
+
+
 class TableNotPublishable(Invalid, number=7102):
     """Only tables whose rows are logged can be articles."""
 

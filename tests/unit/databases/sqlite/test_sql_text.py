@@ -7,7 +7,17 @@ from contextlib import closing
 
 import pytest
 
-from rowtide.databases.sqlite.sql_text import IndexText, TableText, item_of, nullable, parse_index, parse_table, retyped
+from rowtide.databases.sqlite.sql_text import (
+    IndexText,
+    TableText,
+    concatenated,
+    item_of,
+    nullable,
+    packing_expression,
+    parse_index,
+    parse_table,
+    retyped,
+)
 
 
 @pytest.mark.parametrize(
@@ -84,3 +94,13 @@ def test_what_is_parsed_is_what_sqlite_keeps() -> None:
     connection.close()
 
     assert parse_index(sql) == IndexText(("abs ( a )", "b"), "b > 0")
+
+
+def test_texts_of_as_many_columns_as_a_table_has_are_concatenated() -> None:
+    values = [str(number) for number in range(2000)]
+    with closing(sqlite3.connect(":memory:")) as file:
+        (joined,) = file.execute(f"select {concatenated(values)}").fetchone()
+        (packed,) = file.execute(f"select {packing_expression(values)}").fetchone()
+
+    assert joined == "".join(values)
+    assert packed == ",".join(values)

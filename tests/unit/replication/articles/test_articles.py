@@ -29,6 +29,7 @@ from rowtide.replication.errors.publishing import (
     ArticleTooWide,
     CommandInvalid,
     ImagesNeeded,
+    KeyGenerated,
     PublishedColumnListedTwice,
     PublishedColumnUnknown,
     PublishedKeyColumnMissing,
@@ -144,6 +145,17 @@ def test_a_listed_generated_column_is_refused() -> None:
     with pytest.raises(PublishedColumnUnknown) as refused:
         article(with_generated(LINES, "quantity"), columns=("line", "of_order", "quantity"))
     assert (refused.value.table, refused.value.column) == ("public.lines", "quantity")
+
+
+def test_a_generated_key_is_refused_but_for_inserts_alone() -> None:
+    with pytest.raises(KeyGenerated) as refused:
+        article(with_generated(LINES, "line"))
+    assert (refused.value.table, refused.value.column) == ("public.lines", "line")
+    assert names_of(article(with_generated(LINES, "line"), update="NONE", delete="NONE")) == [
+        "quantity",
+        "of_order",
+        "note",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,14 @@ import re
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import ceil
 
 from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.sql_text import quote, quote_literal
 from rowtide.databases.sqlite.values import from_text
 from rowtide.databases.types.value_type import SqliteValue
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.nodes.rows import TemporaryKind, temporary_kinds, temporary_values
+from rowtide.merge.nodes.rows import MOST_COUNTED, TemporaryKind, temporary_kinds, temporary_values
 from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, LOG
 from rowtide.merge.versions.changes import Write
 
@@ -43,6 +44,21 @@ def list_referrers(
 def find_referenced(session: sqlite3.Connection, article: Article) -> set[str]:
     """Return the columns of an article that foreign keys reference."""
     return {name for _, pairs in list_referrers(session, article.file_table) for _, name in pairs}
+
+
+def find_greatest_numbers(
+    session: sqlite3.Connection, article: Article, wanted: Mapping[str, Sequence[SqliteValue]]
+) -> dict[str, int]:
+    """Return the greatest number that each column has or is to get, of those that `wanted` has values of."""
+    found = {}
+    for name, values in wanted.items():
+        column = quote(name)
+        counted = f"typeof({column}) in ('integer', 'real') and abs({column}) <= {MOST_COUNTED}"
+        query = f"select max({column}) from {quote(article.file_table)} where {counted}"
+        (had,) = session.execute(query).fetchone()
+        numbers = [each for each in values if isinstance(each, int | float) and abs(each) <= MOST_COUNTED]
+        found[name] = ceil(max([had or 0, *numbers]))
+    return found
 
 
 def renumber(session: sqlite3.Connection, article: Article, keys: Mapping[str, str]) -> None:
@@ -83,7 +99,9 @@ def move_received(
         of_column = [each for each in waiting if each[1] == column.name]
         going_round = _cycle_rows(session, article, column.name, of_column)
         if going_round and kinds.get(column.name, TemporaryKind.NULL) is not TemporaryKind.NULL:
-            values = temporary_values(article, going_round, referenced)
+            wanted = {column.name: [value for _, _, value in of_column]}
+            greatest = find_greatest_numbers(session, article, wanted)
+            values = temporary_values(article, going_round, referenced, greatest)
             with _unlogged(session, only):
                 for rowguid in going_round:
                     value = from_text(values[rowguid][column.name], column.type_text)

@@ -6,11 +6,18 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
+from rowtide.databases.sqlite.values import from_text
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import RowOutsidePartition, RowsRefused
-from rowtide.merge.nodes.rows import Refusal, TemporaryValues, temporary_values
+from rowtide.merge.nodes.rows import Refusal, TemporaryKind, TemporaryValues, temporary_kinds, temporary_values
 from rowtide.merge.nodes.sqlite.foreign_key_actions import has_dependents, has_followers
-from rowtide.merge.nodes.sqlite.key_moves import DELETING, find_referenced, list_referrers, move_received
+from rowtide.merge.nodes.sqlite.key_moves import (
+    DELETING,
+    find_greatest_numbers,
+    find_referenced,
+    list_referrers,
+    move_received,
+)
 from rowtide.merge.nodes.sqlite.metadata.row_metadata import FILTERING, table_of
 from rowtide.merge.nodes.sqlite.rows import SqliteRows
 from rowtide.merge.nodes.sqlite.session import FOREIGN_KEY, SqliteSession
@@ -82,7 +89,15 @@ class SqliteWriter:
     def _temporary(self, article: Article, writes: Sequence[Write]) -> Mapping[str, TemporaryValues]:
         """Return temporary values of the unique columns that change, by row."""
         updated = {one.rowguid: one.row for one in writes if one.row is not None and one.is_live}
-        values = temporary_values(article, list(updated), find_referenced(self._session, article))
+        referenced = find_referenced(self._session, article)
+        kinds = temporary_kinds(article, referenced)
+        numbers = {
+            column.name: [from_text(row[place], column.type_text) for row in updated.values()]
+            for place, column in enumerate(article.columns)
+            if kinds.get(column.name) is TemporaryKind.NUMBER
+        }
+        greatest = find_greatest_numbers(self._session, article, numbers)
+        values = temporary_values(article, list(updated), referenced, greatest)
         found: dict[str, TemporaryValues] = {}
         for rowguid, row in self._rows.read(article, list(updated)).items():
             names = [

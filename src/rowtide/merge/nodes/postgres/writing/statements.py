@@ -8,11 +8,15 @@ with rules, and says nothing of rows that a trigger passed over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from decimal import Decimal
+from typing import assert_never
 
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.clock import BSN
 from rowtide.databases.postgres.quoting import EQUALS, quote, quote_body, quote_literal
+from rowtide.databases.types.registry import find_type
+from rowtide.databases.types.value_type import TypeKind
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import OUTSIDE_REASON
 from rowtide.merge.nodes.postgres.execution import OUTSIDE, WITHIN, as_block, strictest
@@ -39,8 +43,8 @@ from rowtide.merge.nodes.postgres.writing.staging import (
 from rowtide.merge.nodes.rows import (
     CHARACTERS,
     FIRST_CHARACTER,
-    FIRST_TEMPORARY,
     LAST_DIGITS,
+    MOST_COUNTED,
     TemporaryKind,
     temporary_kinds,
 )
@@ -211,9 +215,8 @@ def _movable(staged: Staged) -> list[Referrer]:
 
 def _staged_keys(staged: Staged, within: str) -> StagedKeys:
     article, table = staged.article, staged.table
-    types = {column.name: column.base_type for column in table.columns}
     temporary = {
-        name: _TEMPORARY[kind](types[name])
+        name: _temporary_value(staged, name, kind)
         for name, kind in temporary_kinds(article, table.referenced).items()
         if kind is not TemporaryKind.NULL
     }
@@ -226,30 +229,79 @@ def _staged_keys(staged: Staged, within: str) -> StagedKeys:
     )
 
 
-_TEMPORARY: Mapping[TemporaryKind, Callable[[str], str]] = {
-    TemporaryKind.NULL: lambda _type: "null",
-    TemporaryKind.NUMBER: lambda type_: f"({FIRST_TEMPORARY} operator(pg_catalog.-) i.rowtide_place)::{type_}",
-    TemporaryKind.ROWGUID: lambda type_: f"i.rowtide_guid::pg_catalog.text::{type_}",
-    TemporaryKind.LAST_DIGITS: lambda type_: (
-        f"pg_catalog.right(i.rowtide_guid::pg_catalog.text, {LAST_DIGITS})::{type_}"
-    ),
-    TemporaryKind.CHARACTER: lambda type_: (
-        f"pg_catalog.chr({FIRST_CHARACTER} operator(pg_catalog.+) "
-        f"(i.rowtide_place operator(pg_catalog.%) {CHARACTERS}))::{type_}"
-    ),
-    TemporaryKind.BYTES: lambda type_: f"pg_catalog.uuid_send(i.rowtide_guid)::{type_}",
-}
-"""The expressions of a staged row's temporary values, from the column's type."""
+def _temporary_value(staged: Staged, name: str, kind: TemporaryKind) -> str:
+    """Return the expression of a staged row's temporary value of a unique column, of the column's type."""
+    place = [column.name for column in staged.article.columns].index(name)
+    type_ = staged.table.columns[place].base_type
+    next_ = f"(1 {_PLUS} i.rowtide_place)"
+    match kind:
+        case TemporaryKind.NULL:
+            return "null"
+        case TemporaryKind.NUMBER:
+            return f"{_next_number(staged, name, staged.article.columns[place].type_text)}::{type_}"
+        case TemporaryKind.DATE:
+            return f"({_greatest_time(staged, name, type_)} {_PLUS} {next_})"
+        case TemporaryKind.TIMESTAMP:
+            return f"({_greatest_time(staged, name, type_)} {_PLUS} pg_catalog.make_interval(secs => {next_}))"
+        case TemporaryKind.ROWGUID:
+            return f"i.rowtide_guid::pg_catalog.text::{type_}"
+        case TemporaryKind.LAST_DIGITS:
+            return f"pg_catalog.right(i.rowtide_guid::pg_catalog.text, {LAST_DIGITS})::{type_}"
+        case TemporaryKind.CHARACTER:
+            number = f"{FIRST_CHARACTER} {_PLUS} (i.rowtide_place operator(pg_catalog.%) {CHARACTERS})"
+            return f"pg_catalog.chr({number})::{type_}"
+        case TemporaryKind.BYTES:
+            return f"pg_catalog.uuid_send(i.rowtide_guid)::{type_}"
+        case _:
+            assert_never(kind)
+
+
+_PLUS, _MINUS = "operator(pg_catalog.+)", "operator(pg_catalog.-)"
+
+
+def _next_number(staged: Staged, name: str, type_text: str) -> str:
+    """Return the expression of a number that no row has or gets: above all, or below where the type ends there."""
+    found, modifiers = find_type(type_text)
+    unit, most = Decimal(1), None
+    if found.kind is TypeKind.NUMERIC and modifiers:
+        precision, scale = (*modifiers, 0)[:2]
+        unit, most = Decimal(1).scaleb(-scale), Decimal(10**precision - 1).scaleb(-scale)
+    elif found.bits is not None and found.kind is TypeKind.WHOLE_NUMBER:
+        most = Decimal((1 << found.bits - 1) - 1)
+    had = _values(staged, name, "::pg_catalog.numeric")
+    counted = f"pg_catalog.abs(had) operator(pg_catalog.<=) {MOST_COUNTED}"
+    step = f"(1 {_PLUS} i.rowtide_place) operator(pg_catalog.*) {unit:f}"
+    above, below = (
+        f"(select coalesce(pg_catalog.{extreme}(had), 0) from {had} where {counted}) {sign} {step}"
+        for extreme, sign in (("max", _PLUS), ("min", _MINUS))
+    )
+    if most is None:
+        return f"({above})"
+    return f"(case when {above} operator(pg_catalog.<=) {most:f} then {above} else {below} end)"
+
+
+def _greatest_time(staged: Staged, name: str, type_: str) -> str:
+    had = _values(staged, name, "")
+    return f"(select coalesce(pg_catalog.max(had), '2000-01-01'::{type_}) from {had} where pg_catalog.isfinite(had))"
+
+
+def _values(staged: Staged, name: str, cast: str) -> str:
+    """Return the values that a column has in the table or gets from staged rows, as a source `rowtide_had (had)`."""
+    place = [column.name for column in staged.article.columns].index(name)
+    return (
+        f"(select x.{quote(name)}{cast} from {table_of(staged.article)} x union all "
+        f"select {staged.value(place, 's')}{cast} from {staging_view(staged.article)} s) rowtide_had (had)"
+    )
 
 
 def _temporary(staged: Staged, within: str) -> Iterator[str]:
     """Yield the statements of a block that give rows temporary values of unique columns that change."""
     article = staged.article
-    types = {column.name: column.base_type for column in staged.table.columns}
     places = {column.name: index for index, column in enumerate(article.columns)}
     settings = ", ".join(
         f"{quote(name)} = case when row(t.{quote(name)})::record operator(pg_catalog.*<>) "
-        f"row({staged.value(places[name])})::record then {_TEMPORARY[kind](types[name])} else t.{quote(name)} end"
+        f"row({staged.value(places[name])})::record then {_temporary_value(staged, name, kind)} "
+        f"else t.{quote(name)} end"
         for name, kind in temporary_kinds(article, staged.table.referenced).items()
     )
     if settings:

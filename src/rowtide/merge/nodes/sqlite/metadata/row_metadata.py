@@ -12,7 +12,7 @@ from typing import Any
 
 from rowtide.core.values import frozen
 from rowtide.databases.sqlite import clock
-from rowtide.databases.sqlite.sql_text import quote
+from rowtide.databases.sqlite.sql_text import concatenated, quote
 from rowtide.databases.sqlite.values import OF_ANOTHER_CLASS, TEXT, reader, to_text
 from rowtide.databases.types.value_type import SqliteValue
 from rowtide.merge.articles import ROWGUID, Article, ArticleReference
@@ -41,21 +41,23 @@ def encode_own_columns(article: Article, stamps: dict[int, int]) -> str:
 
 def moved(kept: Sequence[int]) -> str:
     """Return the expression that has the stamps of the columns at some places alone, in this order."""
-    pieces = (f"coalesce(nullif(substr(own_columns, {place * _HEX + 1}, {_HEX}), ''), '{_NONE}')" for place in kept)
-    return " || ".join(pieces)
+    pieces = [f"coalesce(nullif(substr(own_columns, {place * _HEX + 1}, {_HEX}), ''), '{_NONE}')" for place in kept]
+    return concatenated(pieces)
 
 
 def stamped(columns: int) -> str:
     """Return the expression that stamps all columns with the row's own stamp."""
-    return " || ".join([f"printf('%0{_HEX}x', stamp)"] * columns)
+    return concatenated([f"printf('%0{_HEX}x', stamp)"] * columns)
 
 
 def renewed(changed: Sequence[str]) -> str:
     """Return the expression that stamps columns whose conditions hold with `l.stamp`, and keeps the others."""
-    return " || ".join(
-        f"case when {condition} then printf('%0{_HEX}x', l.stamp) "
-        f"else coalesce(nullif(substr(c.own_columns, {index * _HEX + 1}, {_HEX}), ''), '{_NONE}') end"
-        for index, condition in enumerate(changed)
+    return concatenated(
+        [
+            f"case when {condition} then printf('%0{_HEX}x', l.stamp) "
+            f"else coalesce(nullif(substr(c.own_columns, {index * _HEX + 1}, {_HEX}), ''), '{_NONE}') end"
+            for index, condition in enumerate(changed)
+        ]
     )
 
 

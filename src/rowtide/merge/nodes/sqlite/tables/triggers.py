@@ -20,7 +20,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rowtide.databases.sqlite.catalogue import Column, Displacement, Table, new_value
-from rowtide.databases.sqlite.sql_text import TOKEN, packing_expression, quote, quote_literal, unquote
+from rowtide.databases.sqlite.sql_text import TOKEN, concatenated, packing_expression, quote, quote_literal, unquote
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.definitions import identity_ranges
 from rowtide.merge.errors.nodes import ChangeProhibited
@@ -77,7 +77,7 @@ def kept_bodies(
 
 def changed_columns(article: Article, old: Callable[[str], str], new: Callable[[str], str]) -> str:
     """Return the expression of a text with 1 for each changed column, else 0; `old` and `new` are values by name."""
-    return " || ".join(_change_condition(old(column.name), new(column.name)) for column in article.columns)
+    return concatenated([_change_condition(old(column.name), new(column.name)) for column in article.columns])
 
 
 def base_of(column: ArticleColumn, row: str) -> str:

@@ -294,8 +294,18 @@ def _bound(division: Ranges, place: int) -> str:
 
 
 def _hash(columns: Sequence[ReadColumn]) -> str:
-    text = f"concat({', '.join(map(_canonical, columns))})"
+    text = _concatenated([_canonical(column) for column in columns])
     return f"('x' || encode(substring(sha256(convert_to({text}, 'UTF8')) from 1 for 8), 'hex'))::bit(64)::bigint"
+
+
+_MOST_ARGUMENTS = 100
+"""Of a function call."""
+
+
+def _concatenated(texts: Sequence[str]) -> str:
+    parts = [texts[start : start + _MOST_ARGUMENTS] for start in range(0, len(texts), _MOST_ARGUMENTS)]
+    joined = [f"concat({', '.join(part)})" for part in parts]
+    return joined[0] if len(joined) == 1 else _concatenated(joined)
 
 
 def _canonical(column: ReadColumn) -> str:
