@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, strategies as st
 
+from builders.capture.capture_instances import source_table
 from builders.replication.articles import ANOTHER_ID, ARTICLE_ID, article
 from builders.replication.divided_calls import (
     BY_XCALL,
@@ -24,9 +25,12 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.ordered import ProcedureCall
 from rowtide.replication.targets.postgres.delivery.streams.division import (
     ArticleForeignKey,
+    ColumnReader,
     Division,
     SubscriberRules,
+    Touched,
     Unique,
+    Unknown,
 )
 
 INSERT, UPDATE, DELETE, TRUNCATE = Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE
@@ -57,6 +61,17 @@ def test_calls_for_one_row_stay_together_through_key_changes(made: Article) -> N
         insert(made, (b"3", b"a", None)),
     ]
     assert divide(PLAIN, calls, 8) == [calls[:4], calls[4:]]
+
+
+@pytest.mark.parametrize("column", [0, 7, 8, 9])
+def test_a_bitmap_says_of_each_column_whether_it_changed(column: int) -> None:
+    table = source_table([(f"col{number}", "integer") for number in range(10)], name="ten", key=("col1",))
+    bits = bytearray(2)
+    bits[column // 8] |= 1 << column % 8
+    given = [*(b"1" if place == column else None for place in range(10)), b"key", b"\\x" + bits.hex().encode()]
+    read = [ColumnReader(article(table), UPDATE, [place]).read(given) for place in (column, (column + 1) % 10)]
+
+    assert read == [Touched(Unknown.VALUES, (b"1",)), Touched(None, None)]
 
 
 def test_streams_get_the_same_number_of_calls_in_log_order() -> None:
