@@ -12,12 +12,16 @@ from rowtide.replication.targets.compared_rows import (
     Order,
     Ranges,
     Row,
+    TextForm,
     as_number,
     bits_of,
     bucket_of,
     divide,
+    form_of,
     hash_row,
     make_ranges,
+    order_of,
+    part_of,
     runs_of,
 )
 
@@ -55,6 +59,38 @@ def test_numbers_with_what_only_a_file_may_hold_differ() -> None:
 )
 def test_floats_are_compared_by_their_bits(text: bytes, bits: bytes) -> None:
     assert bits_of(text) == bits
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "part"),
+    [
+        (TextForm.PLAIN, b"12", b"12,"),
+        (TextForm.PLAIN, None, b"-,"),
+        (TextForm.PLAIN, b"-", b"1:-"),
+        (TextForm.PLAIN, b"1,2", b"3:1,2"),
+        (TextForm.SIZED, b"text", b"4:text"),
+        (TextForm.SIZED, None, b"-"),
+        (TextForm.BITS, b"-0", b"16:0000000000000000"),
+        (TextForm.BITS, None, b"-"),
+    ],
+)
+def test_the_hashed_text_is_the_same_in_every_database(form: TextForm, text: bytes | None, part: bytes) -> None:
+    assert part_of(form, text) == part
+
+
+@pytest.mark.parametrize(
+    ("type_text", "form", "order"),
+    [
+        ("bigint", TextForm.PLAIN, Order.NUMBER),
+        ("uuid", TextForm.PLAIN, Order.UUID),
+        ("numeric", TextForm.PLAIN, None),
+        ("double precision", TextForm.BITS, None),
+        ("text", TextForm.SIZED, None),
+    ],
+)
+def test_a_column_is_compared_by_its_type(type_text: str, form: TextForm, order: Order | None) -> None:
+    (column,) = article(source_table((("a", type_text),), key=("a",))).columns
+    assert (form_of(column), order_of(column)) == (form, order)
 
 
 def ranges(count: int) -> Ranges:
