@@ -67,7 +67,7 @@ def test_columns_with_values_of_neither_are_the_hubs_own() -> None:
     kept, renewed = (
         instead(change, known({1: AT_HUB}), ("device", "hub", "new"), is_new=is_new) for is_new in (False, True)
     )
-    assert (kept.own_columns, renewed.own_columns) == ({0, 1}, {0, 1, 2})
+    assert (kept.own_columns, renewed.own_columns) == (frozenset({0, 1}), frozenset({0, 1, 2}))
 
 
 def test_a_change_of_an_unknown_row_is_withdrawn_or_replaced() -> None:

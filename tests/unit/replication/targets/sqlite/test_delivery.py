@@ -107,6 +107,15 @@ def test_the_key_that_a_call_is_about_is_reported(
     assert describe_key(made, operation, arguments) == key
 
 
+def test_a_truncate_alone_is_not_about_one_row() -> None:
+    made = article(ORDERS, update="CALL")
+
+    assert [statement(made, operation).is_for_one_row for operation in (INSERT, UPDATE, DELETE, TRUNCATE)] == [
+        *[True] * 3,
+        False,
+    ]
+
+
 TRIGGER = "create trigger t after insert on a begin insert into b values (';'); select 1; end"
 
 

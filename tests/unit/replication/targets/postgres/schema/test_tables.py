@@ -88,6 +88,18 @@ def test_tables_that_are_kept_are_not_touched(if_exists: IfExists) -> None:
     assert clear_tables([ORDERS], if_exists, are_referenced=True) == []
 
 
+def test_tables_that_others_reference_are_not_truncated() -> None:
+    deletes = clear_tables([ORDERS, LINES], IfExists.DELETE, are_referenced=True)
+
+    assert clear_tables([ORDERS, LINES], IfExists.TRUNCATE, are_referenced=True) == deletes
+    assert len(deletes) == 2
+
+
+@pytest.mark.parametrize("if_exists", IfExists)
+def test_no_tables_are_cleared_by_no_statement(if_exists: IfExists) -> None:
+    assert clear_tables([], if_exists, are_referenced=False) == []
+
+
 def test_foreign_key_to_filtered_rows_is_left_out() -> None:
     filtered = replace(ORDERS, filter_clause="id > 1")
 
