@@ -87,7 +87,7 @@ def require_the_rest(file: sqlite3.Connection) -> None:
         file.execute("insert into codes (id, u, v, x) values (-1, 60, 'f', 1)")
 
 
-def test_a_dropped_column_takes_its_indexes_and_constraints_along(file: sqlite3.Connection) -> None:
+def test_a_dropped_column_takes_its_indexes_along(file: sqlite3.Connection) -> None:
     (code,) = article(source_table([("u", "text")], name="codes", key=("u",))).columns
     alterations.drop(file, "codes", code)
 

@@ -16,7 +16,7 @@ def test_a_copy_of_a_database_that_exists_is_refused() -> None:
         require_original_of(HERE)
 
 
-def test_a_copy_from_another_server_is_refused_where_that_matters() -> None:
+def test_a_copy_from_another_server_may_be_refused() -> None:
     require_original_of(ELSEWHERE)
     with pytest.raises(NodeCopied):
         require_original_of(ELSEWHERE, is_sure=False)

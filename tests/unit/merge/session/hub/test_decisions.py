@@ -35,7 +35,7 @@ def versions(write: Write) -> tuple[Lineage, Columns]:
     return Lineage.decode(write.lineage), decode_columns(write.columns or b"")
 
 
-def test_an_upload_only_row_is_the_devices_and_overrides_the_hubs() -> None:
+def test_an_upload_only_row_overrides_the_hubs() -> None:
     write = uploaded(sent(), known(), ("hub", "hub"), DEVICE, 75.0)
 
     assert (write.row, write.is_live, write.origin, write.priority) == (("device", "old"), True, DEVICE, 75.0)
@@ -50,7 +50,7 @@ def test_with_column_tracking_the_hub_keeps_its_other_columns() -> None:
     assert versions(write) == (BOTH, {0: AT_DEVICE, 1: AT_HUB})
 
 
-def test_a_row_that_the_hub_lacks_is_the_devices_with_all_columns() -> None:
+def test_a_row_that_the_hub_lacks_is_the_devices_whole() -> None:
     write = uploaded(sent(columns={0: AT_DEVICE}), known({1: AT_HUB}), None, DEVICE, None)
 
     assert (write.row, write.origin, write.priority) == (("device", "old"), DEVICE, None)

@@ -91,7 +91,7 @@ def test_values_of_which_some_are_unknown_may_have_changed() -> None:
     assert ColumnReader(ORDERS, UPDATE, [1, 2]).read(changed.arguments) == Touched(Unknown.VALUES, Unknown.VALUES)
 
 
-def test_streams_get_the_same_number_of_calls_however_many_a_row_has() -> None:
+def test_streams_are_balanced_however_many_calls_a_row_has() -> None:
     often = [update(ORDERS, (b"1", b"a", None), (b"1", b"%d" % number, None)) for number in range(3)]
     others = [insert(ORDERS, (b"%d" % number, None, None)) for number in (2, 3, 4)]
 
@@ -156,7 +156,7 @@ def test_deleted_parents_stay_with_children_of_unknown_parents() -> None:
     assert apart(LINES_OF_ORDERS, gone[0], insert(ORDERS, (b"2", None, None))) == 2
 
 
-def test_deleted_parents_of_unknown_values_stay_with_all_children() -> None:
+def test_deleted_unknown_parents_stay_with_all_children() -> None:
     by_code = SubscriberRules(BOTH, references=[ArticleForeignKey(7, ANOTHER_ID, ("code",), ARTICLE_ID, ("code",))])
     gone, child = delete(ORDERS, (b"1", b"a", None)), insert(LINES, (b"1", b"a", None))
 
@@ -164,7 +164,7 @@ def test_deleted_parents_of_unknown_values_stay_with_all_children() -> None:
     assert apart(by_code, child, insert(LINES, (b"2", b"a", None))) == 2
 
 
-def test_rows_that_get_unknown_parents_stay_with_those_that_appear() -> None:
+def test_rows_with_unknown_parents_stay_with_new_parents() -> None:
     names = ("code", "parent")
     by_both = SubscriberRules(BOTH, references=[ArticleForeignKey(7, ANOTHER_ID, names, ARTICLE_ID, names)])
     parent, moved = insert(ORDERS, (b"1", b"a", b"7")), update(LINES, (b"5", b"a", b"6"), (b"5", b"a", b"7"))
