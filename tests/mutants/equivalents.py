@@ -28,6 +28,15 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "change.row is not None",
     ): "the two signs change places in each digest, and a row and its delete still differ",
     ("merge/session/upload_parts.py", "_digest", "4", "5"): "a longer length before each part still tells parts apart",
+    (
+        "replication/targets/compared_rows.py",
+        "bucket_of",
+        "division.buckets > 1",
+        "division.buckets >= 1",
+    ): "any hash modulo one bucket is 0",
+    ("replication/distribution/calls/runs.py", "_combine", "unite(old, new)", "unite(new, old)"): "a union of bits",
+    ("replication/distribution/calls/encoding.py", "filtered", "0", "1"): "nothing is chosen: no rows from any place",
+    ("replication/distribution/watchers.py", "BatchCounts.__init__", "1", "2"): "no LSN is negative",
     ("log/store/segments.py", "_encode", "1", "2"): "how hard zstd tries: the rows are the same",
 }
 """Path, outermost function, text, replaced text; and why it is the same."""

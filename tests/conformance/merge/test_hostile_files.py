@@ -275,5 +275,5 @@ def test_a_damaged_file_is_named(device: Device) -> None:
     with open(path, "r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * 65536)
-    with pytest.raises(RowtideError):
+    with pytest.raises(RowtideError, match=f"{path} is damaged"):
         device.sync()

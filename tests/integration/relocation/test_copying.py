@@ -117,7 +117,7 @@ def test_a_killed_copy_goes_on(filled: FilledLake, tmp_path: Path, failpoint: st
 
 def test_nothing_is_read_of_an_unfinished_copy(filled: FilledLake, tmp_path: Path) -> None:
     run_program(COPY, filled.path, str(tmp_path / "copy"), failpoint="lake_copy.before@17")
-    with pytest.raises(rowtide.RowtideError):
+    with pytest.raises(rowtide.RowtideError, match="nothing was captured to the lake"):
         rowtide.open_lake(str(tmp_path / "copy"))
 
 

@@ -22,8 +22,8 @@ from builders.lakes.relocated_lakes import FilledLake
 from builders.servers.object_servers import Bucket
 from builders.threads import in_thread
 from rowtide.cdc.lake_lease import LakeLease
-from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.errors import ConnectionFailed
 from rowtide.handle import connect
 from rowtide.lake.errors import LakeNested
 from rowtide.log.catalogue import read_source
@@ -170,7 +170,7 @@ def test_a_capture_that_lost_its_session_writes_no_more(enabled: LoggedDatabase,
         lease = LakeLease.take(enabled.store(), session)
         enabled.execute("select pg_terminate_backend(pid, 10000) from pg_locks where locktype = 'advisory'")
         switch(enabled, tmp_path / "moved")
-        with pytest.raises(RowtideError):
+        with pytest.raises(ConnectionFailed):
             lease.require()
         with pytest.raises(LogStoreRelocated):
             lease.manifest.refresh()

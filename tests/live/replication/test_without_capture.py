@@ -347,7 +347,7 @@ def test_log_is_kept_while_a_subscriber_is_prepared(replicated: ReplicatedDataba
 def test_reader_of_a_failed_subscription_keeps_no_log(replicated: ReplicatedDatabase) -> None:
     replicated.publish_alone(ORDERS)
     # The tables are not there: nothing can be prepared.
-    with pytest.raises(RowtideError):
+    with pytest.raises(RowtideError, match=r"has no table public\.orders"):
         replicated.subscribe()
     assert list(replicated.publisher.manifest().state.readers) == [segments.PLACEHOLDER]
     words = ("replication", "add-subscription", PUBLICATION, "--subscriber", replicated.subscriber.url)

@@ -200,5 +200,5 @@ def test_options_say_who_may_look(tmp_path: Path) -> None:
     assert access.find_viewer("10.0.0.2", given(authorization=f"Bearer {ANNA}")) == Viewer("anna", Role.OPERATOR)
     assert access.allows_host("monitor.example.com:443")
     assert make_access(AccessOptions(), None) == OPEN
-    with pytest.raises(RowtideError):
+    with pytest.raises(RowtideError, match="absent: No such file"):
         make_access(AccessOptions(token_file=str(tmp_path / "absent")), None)

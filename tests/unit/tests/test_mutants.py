@@ -41,7 +41,16 @@ def test_each_kind_of_fault(body: str, expected: set[tuple[str, str]]) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", ["'a text'", "log.info('event', rows=1)", "assert a < b", "a = f'{a < b}'", "c = max(a, b)"]
+    "body",
+    [
+        "'a text'",
+        "log.info('event', rows=1)",
+        "assert a < b",
+        "a = f'{a < b}'",
+        "a = max(a, b)",
+        "a = zip(b, strict=True)",
+        "failpoint('a')",
+    ],
 )
 def test_what_decides_nothing_has_no_fault(body: str) -> None:
     assert faults(body) == set()

@@ -6,10 +6,13 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).parents[2]
 OF_CUTS = {
     "live/merge/test_silent_networks.py": "which statement meets the silence decides what is said",
 }
+ANY = {"RowtideError", "Exception", "BaseException"}
 OWN = {"Cut", "Interrupted"}
 """The tests' own errors, which cut work off."""
 
@@ -22,6 +25,36 @@ def test_tables_of_refusals_assert_the_problem() -> None:
         for line in find_unasserted(ast.parse(path.read_text(encoding="utf-8")))
     ]
     assert found == []
+
+
+def test_no_test_expects_just_any_error() -> None:
+    found = [
+        f"{path.relative_to(TESTS)}:{node.lineno}"
+        for path in sorted(TESTS.rglob("test_*.py"))
+        if str(path.relative_to(TESTS)) not in OF_CUTS
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.With) and any(map(is_of_any_error, node.items))
+    ]
+    assert found == []
+
+
+def is_of_any_error(item: ast.withitem) -> bool:
+    match item:
+        case ast.withitem(
+            ast.Call(ast.Attribute(attr="raises"), [ast.Name(name) | ast.Attribute(attr=name)], []), None
+        ):
+            return name in ANY
+        case _:
+            return False
+
+
+@pytest.mark.parametrize(
+    ("error", "is_any"), [("RowtideError", True), ("rowtide.RowtideError", True), ("ValueError", False)]
+)
+def test_an_expectation_of_any_error_is_found(error: str, *, is_any: bool) -> None:
+    (node,) = ast.parse(f"with pytest.raises({error}): f()").body
+    assert isinstance(node, ast.With)
+    assert [is_of_any_error(item) for item in node.items] == [is_any]
 
 
 def test_a_refusal_of_a_class_alone_is_found() -> None:

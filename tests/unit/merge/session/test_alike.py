@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rowtide.merge.session.exchange import accepted, accepted_alike, alike
+from rowtide.merge.session.exchange import accepted, accepted_alike, alike, count_writes
+from rowtide.merge.session.messages import Counts
 from rowtide.merge.versions.changes import KnownVersion, RowChange, TombstoneType, Write, number_alike, overruling
 from rowtide.merge.versions.comparison import Lineage, NodeChange, Presence, RowVersion
 
@@ -62,3 +63,13 @@ def test_writes_that_differ_beyond_the_row_get_own_numbers() -> None:
 
     assert numbers == [0, 1, 0, 2, 1]
     assert firsts == [writes[0], writes[1], writes[3]]
+
+
+def test_a_tombstone_of_an_absent_row_counts_for_nothing() -> None:
+    def write(*, is_live: bool, is_gone: bool = False) -> Write:
+        return accepted(change("a", is_gone=is_gone), known() if is_live else None, HUB, None)
+
+    updates = [write(is_live=True)] * 2
+    deletes = [write(is_live=True, is_gone=True)] * 3
+    absent = write(is_live=False, is_gone=True)
+    assert count_writes([*updates, write(is_live=False), *deletes, absent]) == Counts(inserts=1, updates=2, deletes=3)

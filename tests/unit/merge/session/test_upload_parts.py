@@ -162,7 +162,7 @@ def test_joined_parts_have_the_last_of_each_row() -> None:
     assert list(join_parts(parts, {1: 0, 2: 1})) == [changed, upserts(1, article=2), deleted]
 
 
-def test_joined_parts_write_parents_first_and_delete_them_last() -> None:
+def test_joined_parts_have_parents_first_and_delete_them_last() -> None:
     parts = [deletes(1), deletes(1, article=2), upserts(7, article=2), upserts(7)]
     order = {1: 1, 2: 2}
     assert list(join_parts(parts, order)) == [upserts(7), upserts(7, article=2), deletes(1, article=2), deletes(1)]

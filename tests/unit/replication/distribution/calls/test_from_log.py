@@ -389,6 +389,20 @@ def test_published_column_missing_from_the_log_is_refused(table: SourceTable, mi
     )
 
 
+def test_a_column_that_was_added_later_may_be_null() -> None:
+    whole = shape_of(ORDERS)
+    shape = replace(whole, columns=whole.columns[:2])
+    records = pa.concat_tables(
+        [change(INSERT, after=("1", "10")), change(UPDATE, before=OLD_ROW[:2], after=("1", "11"))]
+    )
+    found = encode(article(ORDERS), shape, records, may_lack_columns=True)
+
+    assert {calls.operation: calls.arguments.rows for calls in found} == {
+        INSERT: [values("1", "10", None)],
+        UPDATE: [values(None, "11", None, "1", "\\x02")],
+    }
+
+
 def test_another_column_of_the_name_is_not_the_published_one() -> None:
     shape = shape_of(ORDERS)
     made_again = replace(shape, columns=(*shape.columns[:2], replace(shape.columns[2], number=7)))

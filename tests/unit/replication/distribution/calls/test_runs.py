@@ -139,6 +139,15 @@ def test_a_run_continues_with_what_is_read_next() -> None:
     assert [call.arguments[1] for call in run.calls()] == [b"a", b"b", b"c"]
 
 
+def test_a_run_that_continues_has_no_more_calls_than_it_may() -> None:
+    gatherer = Gatherer(SEPARATE)
+    calls = [insert(ORDERS, b"%d" % number) for number in range(MAX_CALLS + 20)]
+    runs = [*gatherer.add(ordered(calls[:20])), *gatherer.add(ordered(calls[20:])), *gatherer.end()]
+
+    assert [run.count for run in runs] == [MAX_CALLS, 20]
+    assert [call.arguments for run in runs for call in run.calls()] == [arguments for _, _, arguments in calls]
+
+
 def rows(made: Article, count: int) -> OrderedCalls:
     """Return inserts whose values stay as the log has them."""
     texts = pa.array([["1", "new"]] * count, pa.list_(pa.string()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -45,32 +45,32 @@ ODD = source_table(
 NINE = source_table([(f"col{number}", "integer") for number in range(1, 10)], name="nine", key=("col9",))
 EVENTS = source_table([("at", "timestamp with time zone"), ("what", "jsonb")], name="events", key=())
 
-CASES: dict[str, str | None] = {
-    "insert": creation(article(ORDERS), INSERT),
-    "insert, no key": creation(article(EVENTS, update="NONE", delete="NONE"), INSERT),
-    "insert, chosen columns": creation(article(ORDERS, columns=("id", "note")), INSERT),
-    "SCALL update": creation(article(ORDERS), UPDATE),
-    "SCALL update, composite key": creation(article(LINES), UPDATE),
-    "SCALL update, nothing but a key": creation(article(PAIRS), UPDATE),
-    "SCALL update, nine columns": creation(article(NINE), UPDATE),
-    "SCALL update, odd names": creation(article(ODD), UPDATE),
-    "MCALL update": creation(article(ORDERS, update="MCALL"), UPDATE),
-    "MCALL update, nothing but a key": creation(article(PAIRS, update="MCALL"), UPDATE),
-    "CALL update": creation(article(ORDERS, update="CALL"), UPDATE),
-    "CALL update, composite key": creation(article(LINES, update="CALL"), UPDATE),
-    "XCALL update": creation(article(ORDERS, update="XCALL"), UPDATE),
-    "XCALL update, composite key": creation(article(LINES, update="XCALL"), UPDATE),
-    "CALL delete": creation(article(ORDERS), DELETE),
-    "CALL delete, composite key": creation(article(LINES), DELETE),
-    "CALL delete, odd names": creation(article(ODD), DELETE),
-    "XCALL delete": creation(article(ORDERS, delete="XCALL"), DELETE),
-    "XCALL delete, composite key": creation(article(LINES, delete="XCALL"), DELETE),
+CASES: dict[str, Callable[[], str | None]] = {
+    "insert": lambda: creation(article(ORDERS), INSERT),
+    "insert, no key": lambda: creation(article(EVENTS, update="NONE", delete="NONE"), INSERT),
+    "insert, chosen columns": lambda: creation(article(ORDERS, columns=("id", "note")), INSERT),
+    "SCALL update": lambda: creation(article(ORDERS), UPDATE),
+    "SCALL update, composite key": lambda: creation(article(LINES), UPDATE),
+    "SCALL update, nothing but a key": lambda: creation(article(PAIRS), UPDATE),
+    "SCALL update, nine columns": lambda: creation(article(NINE), UPDATE),
+    "SCALL update, odd names": lambda: creation(article(ODD), UPDATE),
+    "MCALL update": lambda: creation(article(ORDERS, update="MCALL"), UPDATE),
+    "MCALL update, nothing but a key": lambda: creation(article(PAIRS, update="MCALL"), UPDATE),
+    "CALL update": lambda: creation(article(ORDERS, update="CALL"), UPDATE),
+    "CALL update, composite key": lambda: creation(article(LINES, update="CALL"), UPDATE),
+    "XCALL update": lambda: creation(article(ORDERS, update="XCALL"), UPDATE),
+    "XCALL update, composite key": lambda: creation(article(LINES, update="XCALL"), UPDATE),
+    "CALL delete": lambda: creation(article(ORDERS), DELETE),
+    "CALL delete, composite key": lambda: creation(article(LINES), DELETE),
+    "CALL delete, odd names": lambda: creation(article(ODD), DELETE),
+    "XCALL delete": lambda: creation(article(ORDERS, delete="XCALL"), DELETE),
+    "XCALL delete, composite key": lambda: creation(article(LINES, delete="XCALL"), DELETE),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_procedure_is_the_golden_one(case: str) -> None:
-    assert CASES[case] == read_sections(GOLDEN)[case]
+    assert CASES[case]() == read_sections(GOLDEN)[case]
 
 
 def test_every_golden_section_is_compared() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, strategies as st
 
+from builders.capture.capture_instances import source_table
 from builders.replication.articles import ANOTHER_ID, ARTICLE_ID, article
 from builders.replication.divided_calls import (
     BY_XCALL,
@@ -23,10 +24,14 @@ from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.ordered import ProcedureCall
 from rowtide.replication.targets.postgres.delivery.streams.division import (
+    NOTHING,
     ArticleForeignKey,
+    ColumnReader,
     Division,
     SubscriberRules,
+    Touched,
     Unique,
+    Unknown,
 )
 
 INSERT, UPDATE, DELETE, TRUNCATE = Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE
@@ -57,6 +62,40 @@ def test_calls_for_one_row_stay_together_through_key_changes(made: Article) -> N
         insert(made, (b"3", b"a", None)),
     ]
     assert divide(PLAIN, calls, 8) == [calls[:4], calls[4:]]
+
+
+@pytest.mark.parametrize("column", [0, 7, 8, 9])
+def test_a_bitmap_says_of_each_column_whether_it_changed(column: int) -> None:
+    table = source_table([(f"col{number}", "integer") for number in range(10)], name="ten", key=("col1",))
+    bits = bytearray(2)
+    bits[column // 8] |= 1 << column % 8
+    given = [*(b"1" if place == column else None for place in range(10)), b"key", b"\\x" + bits.hex().encode()]
+    read = {place: ColumnReader(article(table), UPDATE, [place]).read(given) for place in range(10)}
+
+    assert [place for place, touched in read.items() if touched != NOTHING] == [column]
+    assert read[column].after == (b"1",)
+
+
+def test_the_old_key_of_an_update_is_read_in_the_columns_order() -> None:
+    pairs = article(source_table([("a", "text"), ("b", "text"), ("v", "text")], name="pairs", key=("b", "a")))
+    given = [None, None, b"new", b"of b", b"of a", b"\\x04"]
+
+    assert ColumnReader(pairs, UPDATE, [0, 1]).read_old(given) == (b"of a", b"of b")
+    assert ColumnReader(pairs, UPDATE, [0, 1]).read(given) == NOTHING
+    assert ColumnReader(pairs, UPDATE, [0, 2]).read_old(given) is Unknown.VALUES
+
+
+def test_values_of_which_some_are_unknown_may_have_changed() -> None:
+    changed = update(ORDERS, (b"1", b"a", b"6"), (b"1", b"a", b"7"))
+
+    assert ColumnReader(ORDERS, UPDATE, [1, 2]).read(changed.arguments) == Touched(Unknown.VALUES, Unknown.VALUES)
+
+
+def test_streams_are_balanced_however_many_calls_a_row_has() -> None:
+    often = [update(ORDERS, (b"1", b"a", None), (b"1", b"%d" % number, None)) for number in range(3)]
+    others = [insert(ORDERS, (b"%d" % number, None, None)) for number in (2, 3, 4)]
+
+    assert divide(PLAIN, [*often, *others], 2) == [often, others]
 
 
 def test_streams_get_the_same_number_of_calls_in_log_order() -> None:
@@ -115,6 +154,23 @@ def test_deleted_parents_stay_with_children_of_unknown_parents() -> None:
 
     assert apart(LINES_OF_ORDERS, *gone) == 1
     assert apart(LINES_OF_ORDERS, gone[0], insert(ORDERS, (b"2", None, None))) == 2
+
+
+def test_deleted_unknown_parents_stay_with_all_children() -> None:
+    by_code = SubscriberRules(BOTH, references=[ArticleForeignKey(7, ANOTHER_ID, ("code",), ARTICLE_ID, ("code",))])
+    gone, child = delete(ORDERS, (b"1", b"a", None)), insert(LINES, (b"1", b"a", None))
+
+    assert apart(by_code, gone, child, insert(LINES, (b"2", None, None))) == 1
+    assert apart(by_code, child, insert(LINES, (b"2", b"a", None))) == 2
+
+
+def test_rows_with_unknown_parents_stay_with_new_parents() -> None:
+    names = ("code", "parent")
+    by_both = SubscriberRules(BOTH, references=[ArticleForeignKey(7, ANOTHER_ID, names, ARTICLE_ID, names)])
+    parent, moved = insert(ORDERS, (b"1", b"a", b"7")), update(LINES, (b"5", b"a", b"6"), (b"5", b"a", b"7"))
+
+    assert apart(by_both, parent, moved) == 1
+    assert apart(by_both, moved, update(LINES, (b"6", b"a", b"6"), (b"6", b"a", b"7"))) == 2
 
 
 def test_what_may_not_run_beside_others_is_known() -> None:
