@@ -32,7 +32,7 @@ from rowtide.databases.passwords import list_accesses
 from rowtide.events.catalogue import LogReaderKilled
 from rowtide.events.emission import deliver, emit
 from rowtide.events.event import Emitted, scope
-from rowtide.log.log_source import BatchWanted
+from rowtide.log.batches import BatchWanted
 from rowtide.log.store.entries import EntryExchange, EntryWritten
 from rowtide.storage.store import Traffic
 

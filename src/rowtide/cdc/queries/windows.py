@@ -13,7 +13,6 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowtide.cdc.ddl.history import ListedChange, read_history
 from rowtide.cdc.errors import querying as errors
 from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.cdc.instances import Instance
@@ -22,10 +21,12 @@ from rowtide.cdc.published import (
     ENABLED,
     LSN_TIME_MAPPING,
     LakePublication,
+    ListedChange,
     RecordedInstance,
     arrow_schema,
     change_table_path,
     past,
+    read_history,
     read_instances,
     read_visible_publication,
     system_table_path,
