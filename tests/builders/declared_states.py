@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rowtide.declared import applying
 from rowtide.declared.file import parse_file, write_file
-from rowtide.declared.state import Action, Plan
+from rowtide.declared.planning import Action, Plan
 
 
 def plan_text(url: str, text: str, *, prunes: bool = False) -> Plan:

@@ -19,7 +19,8 @@ from rowtide.core.exports import hide_pandas
 from rowtide.databases.passwords import register_accesses
 from rowtide.databases.urls import parse_url
 from rowtide.events.event import Emitted, scope, use_log
-from rowtide.log.log_source import BatchWanted, ReadingPace, SelectableEvent
+from rowtide.log.batches import BatchWanted, ReadingPace
+from rowtide.log.log_source import SelectableEvent
 from rowtide.log.opening import open_log_reader
 from rowtide.log.reader import LogReader
 from rowtide.log.store.entries import EntryExchange, EntryWritten

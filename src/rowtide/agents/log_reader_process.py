@@ -31,7 +31,7 @@ from rowtide.core.errors import Remedy, Retryable
 from rowtide.databases.passwords import list_accesses
 from rowtide.events.catalogue import LogReaderKilled
 from rowtide.events.event import Emitted, deliver, emit, scope
-from rowtide.log.log_source import BatchWanted
+from rowtide.log.batches import BatchWanted
 from rowtide.log.store.entries import EntryExchange, EntryWritten
 from rowtide.storage.store import Traffic
 

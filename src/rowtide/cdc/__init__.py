@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from rowtide.cdc.cleanup.cleanup import Cleaned
     from rowtide.cdc.consumers.consumers import ListedConsumer
     from rowtide.cdc.consumers.consuming import Window
-    from rowtide.cdc.ddl.history import ListedChange
     from rowtide.cdc.ddl.retyping import WidenedTable
     from rowtide.cdc.enabling.administration import Disabling, EnabledDatabase
     from rowtide.cdc.enabling.table_rules import RuledTable, TableRule
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.jobs.definitions import HistoricRun, JobChange, JobParameters, JobType, NewJob
     from rowtide.cdc.lake_readers.lake import Lake
     from rowtide.cdc.lake_readers.presentation import ArrowChanges
-    from rowtide.cdc.published import LakePublication, MissingTransaction, RecordedInstance
+    from rowtide.cdc.published import LakePublication, ListedChange, MissingTransaction, RecordedInstance
     from rowtide.cdc.queries.sql_functions import WrapperFunction
     from rowtide.cdc.queries.windows import Bound, PublishedLake, ValidityInterval
     from rowtide.cdc.requests import (
@@ -156,7 +155,7 @@ _HOMES = {
     "JobType": "rowtide.cdc.jobs.definitions",
     "Lake": "rowtide.cdc.lake_readers.lake",
     "LakePublication": "rowtide.cdc.published",
-    "ListedChange": "rowtide.cdc.ddl.history",
+    "ListedChange": "rowtide.cdc.published",
     "ListedColumn": "rowtide.cdc.introspection",
     "ListedConsumer": "rowtide.cdc.consumers.consumers",
     "ListedInstance": "rowtide.cdc.introspection",

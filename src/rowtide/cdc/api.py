@@ -289,8 +289,8 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         `LowWaterMarkOutOfRange`, `CleanupImplausible`, `ConsumersBehind`; `CleanupIncomplete` if low endpoints moved,
         but rows below them remain.
         """
+        from rowtide.cdc.cleanup.housekeeping import clean_up
         from rowtide.cdc.requests import CleanupOrder
-        from rowtide.cdc.running.threads import clean_up
 
         order = order or CleanupOrder(retention=self.read_retention())
         return clean_up(self._engine, self._name, order, on_progress, on_note)

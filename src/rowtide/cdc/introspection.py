@@ -13,11 +13,11 @@ from sqlalchemy import Connection, Row, Table, select
 
 from rowtide.cdc import published
 from rowtide.cdc.access import read_role_access
-from rowtide.cdc.ddl.history import ListedChange, read_histories
 from rowtide.cdc.definitions import captured_columns, change_tables, index_columns, list_enabled
 from rowtide.cdc.errors.enabling import TableNameIncomplete
 from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.instances import Instance
+from rowtide.cdc.published import ListedChange, read_histories
 from rowtide.cdc.system_tables import SnapshotState, read_snapshots
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from rowtide.cdc.ddl.history import ListedChange
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import ArrowChanges
+from rowtide.cdc.published import ListedChange
 from rowtide.cdc.queries.windows import Bound, LsnTimes, PublishedLake, ValidityInterval
 from rowtide.cdc.rights import read_role_access
 from rowtide.core.formats import StoreFormat

@@ -1,9 +1,9 @@
-"""What the lake publishes: its tables, the last publication, and the capture instances as of it."""
+"""What the lake publishes: its tables, the last publication, capture instances as of it, and DDL on their tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -290,3 +290,44 @@ def apply_event(
 def _is_moved(known: RecordedInstance, instance: Instance, state: str) -> bool:
     """Return whether an event only moves the low endpoint."""
     return known.state == state == ENABLED and known.instance.member_id == instance.member_id
+
+
+@frozen
+class ListedChange:
+    """A row of sp_cdc_get_ddl_history, and rowtide's own columns.
+
+    Schema and table are the names after the statement; `required_column_update`: a column of the change table changed
+    its type; `ddl_time` is the commit time. `inferred`: no event trigger recorded the statement, `ddl_command`
+    describes the difference. `rewrites_values`: the server rewrote values, or partitions with rows were attached or
+    detached, without change rows.
+    """
+
+    source_schema: str
+    source_table: str
+    capture_instance: str
+    required_column_update: bool
+    ddl_command: str
+    ddl_lsn: CommitLsn
+    ddl_time: datetime
+    inferred: bool
+    rewrites_values: bool
+
+
+def read_history(lake: str, member_id: str, cycle: int) -> tuple[ListedChange, ...]:
+    """Return the DDL on an instance's table, up to a published cycle, in log order; without Spark."""
+    return read_histories(lake, cycle).get(member_id, ())
+
+
+def read_histories(lake: str, cycle: int) -> Mapping[str, tuple[ListedChange, ...]]:
+    """Return the DDL on the tables of all instances as `read_history` does, by their member ids."""
+    table = SmallTable.open(system_table_path(lake, "ddl_history"))
+    if table is None:
+        return {}
+    found = table.read(arrow_schema(DDL_HISTORY)).sort_by([("cycle", "ascending"), ("ordinal", "ascending")])
+    names = [field.name for field in fields(ListedChange)]
+    histories: dict[str, list[ListedChange]] = {}
+    for row in found.to_pylist():
+        if row["cycle"] <= cycle:
+            change = ListedChange(**{name: row[name] for name in names} | {"ddl_lsn": CommitLsn(row["ddl_lsn"])})
+            histories.setdefault(row["member_id"], []).append(change)
+    return {member_id: tuple(changes) for member_id, changes in histories.items()}

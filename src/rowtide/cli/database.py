@@ -15,7 +15,7 @@ from rowtide.rights.purpose import Purpose
 
 if TYPE_CHECKING:
     from rowtide.core.formats import PresentStore
-    from rowtide.declared.state import DeclaredObject, State
+    from rowtide.declared.planning import DeclaredObject, State
     from rowtide.upgrading.present import DatabaseUpgrade
 
 
@@ -206,7 +206,7 @@ def apply(
     interrupted is repeated.
     """
     from rowtide.declared import applying
-    from rowtide.declared.state import Action, PlannedStep
+    from rowtide.declared.planning import Action, PlannedStep
 
     planned = applying.plan(db, _read(file), prunes=prune)
     print_listed(PlannedStep, planned.steps, form)

@@ -12,7 +12,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.databases.urls import parse_url
 from rowtide.declared.errors import DeclarationImpossible, DeclaredStateChanged, DeclaredTablesMissing
 from rowtide.declared.kinds import BY_NAME
-from rowtide.declared.state import Action, DeclaredChange, DeclaredObject, Effects, Plan, State, as_state, make_plan
+from rowtide.declared.planning import Action, DeclaredChange, DeclaredObject, Effects, Plan, State, as_state, make_plan
 from rowtide.declared.values import Plain
 from rowtide.handle import Database, connect
 from rowtide.storage.places import absolute_lake

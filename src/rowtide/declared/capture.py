@@ -23,7 +23,16 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.source_table import SourceTable
 from rowtide.databases.urls import parse_url
 from rowtide.declared.kinds import CAPTURE, CONSUMER, INSTANCE, JOB, RULE, TARGET
-from rowtide.declared.state import DeclaredChange, DeclaredObject, Effects, ObjectName, State, describe, list_of, refuse
+from rowtide.declared.planning import (
+    DeclaredChange,
+    DeclaredObject,
+    Effects,
+    ObjectName,
+    State,
+    describe,
+    list_of,
+    refuse,
+)
 from rowtide.declared.values import spell_table, split_table
 from rowtide.handle import Database
 from rowtide.log.source_definition import SourceDefinition

@@ -11,7 +11,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.databases.urls import parse_url
 from rowtide.declared.errors import DeclarationInvalid, DeclarationUnreadable
 from rowtide.declared.kinds import KINDS, NAME, DeclaredKey, Kind
-from rowtide.declared.state import DeclaredObject, State, as_state
+from rowtide.declared.planning import DeclaredObject, State, as_state
 from rowtide.declared.values import Plain
 
 _HEADER = """\

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rowtide.databases.urls import parse_url
 from rowtide.declared.kinds import MERGE_ARTICLE, MERGE_FILTER, MERGE_PUBLICATION, MERGE_SUBSCRIPTION
-from rowtide.declared.state import DeclaredChange, DeclaredObject, Effects, State, describe, nothing
+from rowtide.declared.planning import DeclaredChange, DeclaredObject, Effects, State, describe, nothing
 from rowtide.declared.values import split_table
 from rowtide.handle import Database
 from rowtide.merge.articles import Article, Partition, Publication

@@ -14,7 +14,7 @@ from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.declared.kinds import ARTICLE, DISTRIBUTION, PUBLICATION, SCHEMA_ARTICLE, SUBSCRIPTION, ArticleScript
-from rowtide.declared.state import DeclaredChange, DeclaredObject, Effects, State, describe, list_of, nothing, refuse
+from rowtide.declared.planning import DeclaredChange, DeclaredObject, Effects, State, describe, list_of, nothing, refuse
 from rowtide.declared.values import spell_table
 from rowtide.handle import Database
 from rowtide.log.catalogue import find_source

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rowtide.databases.urls import parse_url
 from rowtide.declared.kinds import TRACKED_TABLE
-from rowtide.declared.state import DeclaredObject, Effects, describe, refuse
+from rowtide.declared.planning import DeclaredObject, Effects, describe, refuse
 from rowtide.handle import Database
 
 

@@ -51,7 +51,12 @@ class FileReader:
         the columns of a batch are decoded beside one another. Raises `pa.ArrowInvalid`, `OSError`.
         """
         with pq.ParquetFile(
-            file, pre_buffer=False, buffer_size=_READ_BYTES, coerce_int96_timestamp_unit="us"
+            # Spark and Hive may write timestamps as INT96, which pyarrow reads as nanoseconds: years before 1677 and
+            # after 2262 would overflow.
+            file,
+            pre_buffer=False,
+            buffer_size=_READ_BYTES,
+            coerce_int96_timestamp_unit="us",
         ) as parquet:
             there = parquet.schema_arrow
             if batch_bytes is not None:
@@ -348,4 +353,5 @@ def _above(text: str | None) -> str | None:
     following = text[_PREFIX_CHARACTERS]
     if following >= _LAST_CHARACTER:
         return None
+    # Delta's own writer ends a truncated upper bound in the same way.
     return text[:_PREFIX_CHARACTERS] + (_LAST_ASCII if following < _LAST_ASCII else _LAST_CHARACTER)

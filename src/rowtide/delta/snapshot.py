@@ -261,6 +261,7 @@ def _find_tail(location: Location, version: int | None) -> tuple[Snapshot, Tail]
     for look in range(_LOOKS):
         try:
             # Another writer's cleanup may remove files between the listing and the reading.
+            # Only the first look trusts the hint: it may have led to a file that is gone.
             return _look(location, version, with_hint=look == 0)
         except Missing as error:
             missing = error

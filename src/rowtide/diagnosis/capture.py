@@ -33,9 +33,9 @@ from rowtide.targets.definitions import TableState
 from rowtide.targets.listing import NEW, ListedTarget
 
 if TYPE_CHECKING:
-    from rowtide.cdc.ddl.history import ListedChange
     from rowtide.cdc.instances import Instance
     from rowtide.cdc.introspection import RowsLeft
+    from rowtide.cdc.published import ListedChange
 
 
 @frozen

@@ -9,9 +9,10 @@ from sqlalchemy import Engine
 
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
+from rowtide.log.batches import ReadingPace
 from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseHeld
-from rowtide.log.log_source import ReadingPace, SelectableEvent
+from rowtide.log.log_source import SelectableEvent
 from rowtide.log.postgres import table_publications
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.log_source import PostgresSource

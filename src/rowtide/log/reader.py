@@ -16,8 +16,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.values import frozen
-from rowtide.log.errors import StreamEnded
-from rowtide.log.log_source import (
+from rowtide.log.batches import (
     LARGE_MESSAGE_BYTES,
     MAX_BATCH_AGE_S,
     MAX_BATCH_BYTES,
@@ -27,19 +26,22 @@ from rowtide.log.log_source import (
     SMALL_BATCH_AGE_S,
     SMALL_BATCH_MESSAGES,
     WHOLE_BATCH_MESSAGES,
-    ChangeNotReceivable,
     Cut,
+    Messages,
+    ReadingPace,
+    TransactionPart,
+    Whole,
+    cut_batch,
+)
+from rowtide.log.errors import StreamEnded
+from rowtide.log.log_source import (
+    ChangeNotReceivable,
     Decoded,
     Keepalive,
     LogSource,
-    Messages,
-    ReadingPace,
     ReceivedMessages,
-    TransactionPart,
     TransactionReceived,
     Undecodable,
-    Whole,
-    cut_batch,
 )
 from rowtide.log.membership import ControlRow, Event, later_row, stamp
 from rowtide.log.store.entries import PartStored, RangeAppended, Segment, TableGiven, TransactionSkipped

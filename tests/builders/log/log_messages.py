@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowtide.log.log_source import Messages
+from rowtide.log.batches import Messages
 
 
 class PlainCommits:

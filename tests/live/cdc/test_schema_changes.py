@@ -18,8 +18,8 @@ from builders.servers.ddl import forget_triggers
 from rowtide.cdc import system_tables
 from rowtide.cdc.capture import appends, capture
 from rowtide.cdc.ddl import retyping
-from rowtide.cdc.ddl.history import ListedChange
 from rowtide.cdc.errors.capturing import ValuesDoNotFit
+from rowtide.cdc.published import ListedChange
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import register
 from rowtide.lake import tables

@@ -20,7 +20,7 @@ from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.declared.errors import DeclarationImpossible
 from rowtide.declared.file import write_file
 from rowtide.declared.kinds import BY_NAME, Kind
-from rowtide.declared.state import DeclaredObject, as_state
+from rowtide.declared.planning import DeclaredObject, as_state
 
 TABLES = {
     "a": "create table a (id int primary key, name text not null, price int)",

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given, strategies as st
 
 from builders.log.log_messages import PlainCommits, messages
-from rowtide.log.log_source import Cut, LastPart, Messages, TransactionPart, Whole, cut_batch
+from rowtide.log.batches import Cut, LastPart, Messages, TransactionPart, Whole, cut_batch
 
 COMMITS = PlainCommits()
 ARRIVALS = st.lists(st.tuples(st.integers(0, 12), st.booleans()), max_size=12)

@@ -1,5 +1,3 @@
-"""tests.unit.core.test_redaction."""
-
 from __future__ import annotations
 
 import pickle

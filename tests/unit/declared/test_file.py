@@ -13,7 +13,7 @@ from hypothesis import given, strategies
 from rowtide.declared.errors import DeclarationInvalid, DeclarationUnreadable
 from rowtide.declared.file import parse_file, write_file
 from rowtide.declared.kinds import KINDS, NAME
-from rowtide.declared.state import DeclaredObject, as_state
+from rowtide.declared.planning import DeclaredObject, as_state
 
 
 def problems_of(text: str) -> list[str]:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rowtide.agents.runs import PastError
-from rowtide.cdc.ddl.history import ListedChange
+from rowtide.cdc.published import ListedChange
 from rowtide.cdc.status import CaptureStatus, CleanupStatus
 from rowtide.core.lsn import CommitLsn
 from rowtide.diagnosis import CheckResult, State

@@ -1,5 +1,3 @@
-"""tests.unit.diagnosis.test_result."""
-
 from __future__ import annotations
 
 import shlex

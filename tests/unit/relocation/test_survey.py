@@ -1,5 +1,3 @@
-"""tests.unit.relocation.test_survey."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from rowtide.cdc.capture import change_files, planning
 from rowtide.cdc.capture.appends import AS_FITS, ChangeAppender, InstanceTables, Widening
-from rowtide.cdc.ddl.history import history_rows
 from rowtide.cdc.ddl.schema_changes import InstanceLifetime
 from rowtide.cdc.definitions import READER
 from rowtide.cdc.errors.capturing import LakeBehindLog
@@ -329,7 +328,7 @@ class Capture:
             if plan.heartbeat is not None and self._is_awaited(plan):
                 transactions = change_files.with_heartbeat(transactions, plan.heartbeat)
         # Before the publication: who sees the cycle may ask for the DDL in it at once.
-        self._system_tables.record_history(cycle, history_rows(cycle, plan.history, transactions))
+        self._system_tables.record_history(cycle, change_files.history_rows(cycle, plan.history, transactions))
         self._lake_state = self._system_tables.publish(self._lake_state, recorded, transactions, events)
         last = pc.max(transactions["start_lsn"]).as_py()
         self._published = CommitLsn(last) if last is not None else self._published

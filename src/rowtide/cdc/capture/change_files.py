@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.cdc.capture.planning import CyclePlan, InstanceWork
+from rowtide.cdc.ddl.schema_changes import InstanceSchemaChange
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.published import LSN_TIME_MAPPING, arrow_schema
+from rowtide.cdc.published import DDL_HISTORY, LSN_TIME_MAPPING, arrow_schema
 from rowtide.cdc.rows.conversion import LsnRange, convert_records, count_rows
 from rowtide.cdc.rows.row_images import ImageMalformed
 from rowtide.core.lsn import Position
@@ -154,6 +155,30 @@ def find_end(segments: SegmentReader, plan: CyclePlan, maxtrans: int) -> Positio
         if len(found) > maxtrans:
             return Position(sorted(found)[maxtrans - 1] + 1)
     return plan.to_position
+
+
+def history_rows(cycle: int, history: Sequence[InstanceSchemaChange], transactions: pa.Table) -> pa.Table:
+    """Return a cycle's rows of `ddl_history`, in log order; times are those of its `transactions`."""
+    times = dict(zip(*(transactions[name].to_pylist() for name in ("start_lsn", "tran_commit_time")), strict=True))
+    rows = [
+        {
+            "cycle": cycle,
+            "ordinal": ordinal,
+            "source_object_id": change.instance.source_id,
+            "source_schema": change.instance.source_schema,
+            "source_table": change.instance.source_table,
+            "capture_instance": change.instance.capture_instance,
+            "member_id": change.instance.member_id,
+            "required_column_update": change.required_column_update,
+            "ddl_command": change.command,
+            "ddl_lsn": change.lsn.value,
+            "ddl_time": times[change.lsn.value],
+            "inferred": change.is_inferred,
+            "rewrites_values": change.rewrites_values,
+        }
+        for ordinal, change in enumerate(history)
+    ]
+    return pa.Table.from_pylist(rows, schema=arrow_schema(DDL_HISTORY))
 
 
 def dummy_transaction(heartbeat: Heartbeat, last_time: datetime | None = None) -> pa.Table:

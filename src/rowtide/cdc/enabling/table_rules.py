@@ -107,6 +107,7 @@ def make_rule(engine: Engine, database: str, tables: TableSet, request: Instance
         # The caller tries those that failed again.
         considered = ruled_tables.c
         connection.execute(delete(ruled_tables).where(considered.rule_name == name, considered.outcome == FAILED))
+        # A rule is for tables to come: those that are there now are marked as considered.
         connection.execute(_consider_step(name))
         return name, joining_triggers.ensure_triggers(connection)
 

@@ -197,6 +197,7 @@ def enable_tables(
     A table that cannot be enabled has its error, and the others continue. Raises as `plan_tables`, and errors of the
     server as a whole; what was enabled before stays so.
     """
+    # Before anything is locked: a wrong name ends the command while no table is altered yet.
     planned = plan_tables(engine, database, tables, request)
     return enable_planned(engine, database, planned, request, wait_s, on_progress)
 
@@ -289,6 +290,7 @@ def _change(
 ) -> MembershipChange:
     def plan(connection: Connection) -> Sequence[Executable]:
         source = access.own_source(connection, database)
+        # As it is in this transaction: it may have been altered since it was chosen.
         present = read_table(connection, table.source_id)
         return [
             *postgres.plan_enable_table(connection, source, present, request, locks_briefly=True)[1],

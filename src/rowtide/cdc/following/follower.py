@@ -325,6 +325,7 @@ class Follower:
         low = read_to.increment() if read_to is not None else min(opened.starts.values(), default=opened.end)
         for part in read_transactions(opened.lake.lake, opened.published.cycle, low, opened.end):
             for events, whole_to in self._read(opened, part):
+                # A batch without events only says what is complete: it is delivered after a stop, too.
                 if self._stop.is_set() and events.num_rows:
                     return
                 for durable in self._sink.deliver(events, whole_to):
@@ -340,6 +341,7 @@ class Follower:
         sources = [self._open_source(opened, name, part) for name in sorted(opened.starts)]
         rows = merge(source for source in sources if source is not None)
         for events in rows:
+            # More of the last event's transaction may follow: complete is what lies below it.
             yield events, CommitLsn(events.column(ORDER[0])[-1].as_py()).decrement()
         yield NOTHING, part.high
 

@@ -299,6 +299,7 @@ class Posting:
         self._connection.request("POST", self._receiver.target, body, headers)
         response = self._connection.getresponse()
         response.read(_MOST_ANSWER_BYTES)
+        # The answer was longer than what is read of it: its rest would be taken for the next one.
         if not response.isclosed():
             self.close()
         return response

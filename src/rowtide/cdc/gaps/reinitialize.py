@@ -185,6 +185,7 @@ def skip_transaction(engine: Engine, url: str, lsn: CommitLsn) -> TransactionUnr
 def _at_unreadable(engine: Engine, url: str, lsn: CommitLsn, act: Act) -> TransactionUnreadable:
     with translated(), engine.begin() as connection:
         catalogue.read_source(connection, url)  # also of a database whose log is read for publications alone
+        # The search ends here: everything that is committed now lies below the mark.
         target = mark_log(connection)
     stop = threading.Event()
     found: list[TransactionUnreadable] = []

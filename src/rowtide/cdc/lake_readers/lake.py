@@ -30,6 +30,7 @@ from rowtide.cdc.lake_readers.presentation import ArrowChanges, as_united, unite
 from rowtide.cdc.queries import windows
 from rowtide.cdc.queries.as_of.opening import as_of_columns, open_as_of
 from rowtide.cdc.queries.net_changes import MERGE, NET_ROW_FILTERS, WITH_MASK, WITH_MERGE, net_columns, share_out, unite
+from rowtide.cdc.queries.windows import Bound
 from rowtide.cdc.rows.conversion import as_binary
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
@@ -140,8 +141,8 @@ class Lake(windows.PublishedLake):
     def get_all_changes(
         self,
         capture_instance: str,
-        from_lsn: windows.Bound | None = None,
-        to_lsn: windows.Bound | None = None,
+        from_lsn: Bound | None = None,
+        to_lsn: Bound | None = None,
         row_filter_option: str = "all",
     ) -> ArrowChanges:
         """Return every change in a window (SQL Server: fn_cdc_get_all_changes_<instance>).
@@ -165,8 +166,8 @@ class Lake(windows.PublishedLake):
     def get_net_changes(
         self,
         capture_instance: str,
-        from_lsn: windows.Bound | None = None,
-        to_lsn: windows.Bound | None = None,
+        from_lsn: Bound | None = None,
+        to_lsn: Bound | None = None,
         row_filter_option: str = "all",
     ) -> ArrowChanges:
         """Return one change for each key that changed in a window (SQL Server: fn_cdc_get_net_changes_<instance>).
@@ -183,8 +184,8 @@ class Lake(windows.PublishedLake):
     def get_table_changes(
         self,
         instances: Sequence[str],
-        from_lsn: windows.Bound | None = None,
-        to_lsn: windows.Bound | None = None,
+        from_lsn: Bound | None = None,
+        to_lsn: Bound | None = None,
         row_filter_option: str = "all",
     ) -> ArrowChanges:
         """Return every change of a table in a window over its instances, named oldest first.
@@ -207,7 +208,7 @@ class Lake(windows.PublishedLake):
         return ArrowChanges(united_schema(united), united, read)
 
     def get_table_as_of(
-        self, capture_instance: str, at: windows.Bound | None = None, columns: Sequence[str] | None = None
+        self, capture_instance: str, at: Bound | None = None, columns: Sequence[str] | None = None
     ) -> ArrowChanges:
         """Return the rows of an instance's table as of an LSN or a time, by default the last published LSN, unordered.
 
@@ -222,7 +223,7 @@ class Lake(windows.PublishedLake):
         return ArrowChanges(table.schema, as_of.instance, table.read)
 
     def _open(
-        self, capture_instance: str, start: windows.Bound | None, end: windows.Bound | None
+        self, capture_instance: str, start: Bound | None, end: Bound | None
     ) -> windows.InstanceWindow[change_tables.ChangeTable]:
         asked = windows.RequestedRange(
             capture_instance, *windows.LsnTimes(self.lake).find_window(capture_instance, start, end)

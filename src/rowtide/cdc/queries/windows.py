@@ -13,7 +13,6 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowtide.cdc.ddl.history import ListedChange, read_history
 from rowtide.cdc.errors import querying as errors
 from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.cdc.instances import Instance
@@ -22,10 +21,12 @@ from rowtide.cdc.published import (
     ENABLED,
     LSN_TIME_MAPPING,
     LakePublication,
+    ListedChange,
     RecordedInstance,
     arrow_schema,
     change_table_path,
     past,
+    read_history,
     read_instances,
     read_visible_publication,
     system_table_path,
@@ -136,8 +137,11 @@ def open_window(
     `LakeReadFailed`.
     """
     name = asked.capture_instance
+    # The end is read before the table: each later version has all rows up to it.
     known, high = lake.read_instance_and_high(name)
     table = open_table(change_table_path(lake.lake, name), known.instance)
+    # The low endpoint is read again behind the table: cleanup moves it before it deletes, so what this version lacks
+    # lies below it.
     recorded, _ = lake.read_instance_and_high(name)
     if table is None or recorded.instance.member_id != known.instance.member_id:
         require_table(change_table_path(lake.lake, name))
@@ -181,6 +185,7 @@ def require_key(instance: Instance, at: CommitLsn) -> None:
 def _require_valid(recorded: RecordedInstance, asked: RequestedRange, high: CommitLsn) -> tuple[CommitLsn, CommitLsn]:
     """Return the bounds, or raise `LsnOutOfRange` naming the valid interval."""
     from_lsn, to_lsn = asked.from_lsn or recorded.lsn, asked.to_lsn or high
+    # The window after the last one is empty as long as nothing follows, and no error: readers ask for it all the time.
     is_next_window = from_lsn == high.increment() and asked.to_lsn in (None, high, from_lsn)
     if is_next_window:
         return from_lsn, high

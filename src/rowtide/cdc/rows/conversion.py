@@ -1,9 +1,8 @@
-"""Converts log records into rows of change tables, in Arrow: values, masks and exact texts.
+"""Converts log records into rows of change tables, and copied rows into rows of base tables, in Arrow.
 
-An update is two rows, 3 (before) and 4 (after); an update of the key is 1 and 2 with one seqval, as SQL Server logs it;
-a truncate is one row, 6, without values.
-
-How large a row may be that is converted.
+A row has typed values, masks, and the exact texts of values that its types do not hold. An update is two rows, 3
+(before) and 4 (after); an update of the key is 1 and 2 with one seqval, as SQL Server logs it; a truncate is one row,
+6, without values.
 """
 
 from __future__ import annotations

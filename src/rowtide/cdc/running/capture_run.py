@@ -16,6 +16,7 @@ from rowtide.agents.log_reader_process import LogReaderProcess
 from rowtide.agents.runs import Agent, run_agent
 from rowtide.cdc.capture.appends import Widening
 from rowtide.cdc.capture.capture import Capture, CycleOptions, CycleReport
+from rowtide.cdc.cleanup.housekeeping import Housekeeping
 from rowtide.cdc.definitions import READER, list_enabled, read_source, read_widened, require_complete
 from rowtide.cdc.enabling.joining import LostKeys, join_new_tables, joining
 from rowtide.cdc.errors.capturing import ChangeTableLost, RelationChanged
@@ -25,7 +26,7 @@ from rowtide.cdc.jobs.definitions import JobParameters, JobType, new_parameters
 from rowtide.cdc.lake_lease import LAKE, LakeLease, SharedLease
 from rowtide.cdc.published import list_table_paths
 from rowtide.cdc.running.context import CaptureContext, ScanRecorder
-from rowtide.cdc.running.threads import Housekeeping, LakeUpkeep, SnapshotThread
+from rowtide.cdc.running.threads import LakeUpkeep, SnapshotThread
 from rowtide.cdc.scans.pace import LONGEST_REST_S, MANY_ROWS, Scan, ScanLimits, ScanPace
 from rowtide.cdc.snapshots.planning import SnapshotsTable
 from rowtide.cdc.snapshots.runner import SnapshotRunner

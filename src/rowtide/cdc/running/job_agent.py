@@ -28,6 +28,7 @@ from rowtide.agents.runs import JobAction, JobRun, OnRetry, RunOutcome, decide, 
 from rowtide.agents.schedule import Schedule
 from rowtide.cdc.access import own_source
 from rowtide.cdc.capture.capture import CycleReport
+from rowtide.cdc.cleanup.housekeeping import clean_up
 from rowtide.cdc.definitions import list_enabled, require_complete
 from rowtide.cdc.jobs import definitions as job_history
 from rowtide.cdc.jobs.administration import AGENT, take_requests
@@ -35,7 +36,6 @@ from rowtide.cdc.jobs.definitions import RETENTION_MINUTES, Job, JobType, read_j
 from rowtide.cdc.requests import CleanupOrder
 from rowtide.cdc.running.capture_run import as_the_job_says, run_capture
 from rowtide.cdc.running.context import CaptureContext
-from rowtide.cdc.running.threads import clean_up
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
@@ -199,6 +199,7 @@ class JobAgent:
     def step(self) -> bool:
         """Look at the jobs, their requests and runs once. Raises `SparkLost`."""
         assert self._lease is not None
+        # Before anything is decided: another agent may run the jobs by now.
         self._lease.verify()
         connection = self._lease.connection
         with translated():
@@ -220,6 +221,7 @@ class JobAgent:
         """Stop all runs, wait for them, and record it."""
         running = [state.run for state in self._jobs.values() if state.run is not None]
         for run in running:
+            # All are asked to end before the first is waited for.
             run.request_stop()
         for run in running:
             run.wait()

@@ -104,6 +104,7 @@ def _await_answer(connection: psycopg.Connection[Any], wanted: pq.ExecStatus) ->
 
 @contextmanager
 def _nonblocking(libpq: pq.abc.PGconn) -> Iterator[None]:
+    # In blocking mode libpq would wait by itself, without the deadline that `await_socket` has.
     before = libpq.nonblocking
     libpq.nonblocking = 1
     try:
@@ -284,6 +285,7 @@ def _identify(text: Text) -> bytes:
         except UnicodeEncodeError:
             return _UNFIT
         return _UNFIT if "\0" in text else blake2b(octets, digest_size=32, person=b"text").digest()
+    # A hash, not the text: texts of megabytes would stay in memory for as long as the session.
     return blake2b(text, digest_size=32, person=b"octets").digest()
 
 

@@ -107,6 +107,8 @@ def make_rowguid(alterations: Alterations, made: SourceTable, maker: str, fillin
 def _add_column(connection: Connection, made: SourceTable, maker: str) -> None:
     table = quote_qualified(made.schema, made.name)
     if not any(column.name == ROWGUID for column in read_table(connection, made.source_id).columns):
+        # The default follows in a statement of its own: with a volatile one the server would rewrite the table, locked
+        # for readers and writers.
         connection.execute(statement(f"alter table {table} add column {ROWGUID} uuid"))
         connection.execute(statement(f"alter table {table} alter column {ROWGUID} set default {NEW_ROWGUID}"))
         connection.execute(statement(f"comment on column {table}.{ROWGUID} is {quote_literal(maker)}"))
@@ -120,6 +122,7 @@ def _count_pages(connection: Connection, *, source_id: int) -> int:
 def _fill(alterations: Alterations, table: str, pages: int, filling: Filling) -> int:
     """Give values to rows without one, in batches of pages; return the number of rows."""
     filled = 0
+    # Each batch commits: rows are locked briefly, and vacuum can reuse what earlier batches left.
     for first in range(0, pages + 1, _FILLED_PAGES):
         alterations.report(f"Filling {ROWGUID} of {table}, page {first:,} of {pages:,} ...")
         sql = (

@@ -87,6 +87,7 @@ def find_table(connection: sqlite3.Connection, name: str) -> Table | None:
     """
     listed = connection.execute(
         "select name, wr, strict from pragma_table_list "
+        # Not `like`, for which an underscore is any letter.
         "where schema = 'main' and type = 'table' and lower(name) = lower(?) and substr(name, 1, 7) <> 'sqlite_'",
         (name,),
     ).fetchone()
@@ -96,6 +97,7 @@ def find_table(connection: sqlite3.Connection, name: str) -> Table | None:
     columns = _columns(connection, found)
     rowid = None if is_without_rowid else _rowid_name(columns)
     is_rowid_key = not is_without_rowid and _is_rowid_key(connection, found, columns)
+    # An integer primary key is never null, although the catalogue does not say so.
     if is_rowid_key:
         columns = tuple(
             replace(column, is_nullable=column.is_nullable and not column.key_ordinal) for column in columns
@@ -164,6 +166,7 @@ def _unique_keys(connection: sqlite3.Connection, table: str, row_address: str | 
     for _, index, is_unique, *_ in connection.execute(f"pragma main.index_list({quote(table)})").fetchall():
         if is_unique:
             keys.append(_unique_key(connection, index))
+    # Sorted: triggers that are made from them are compared as texts, and SQLite lists indexes by when they were made.
     return tuple(sorted(keys, key=repr))
 
 

@@ -104,6 +104,7 @@ def take_anchor(connection: sqlite3.Connection, *, changed_since: Callable[[int]
     last = _last_anchor(connection)
     if last is not None and not changed_since(last.csn):
         return last
+    # The anchor has the number of the open epoch, which ends with it: every later change has a higher one.
     anchor = _put_anchor(connection, read(connection))
     end_epoch(connection)
     return anchor

@@ -48,9 +48,8 @@ from rowtide.targets.definitions import list_targets
 from rowtide.targets.listing import ListedTarget, list_tables
 
 if TYPE_CHECKING:
-    from rowtide.cdc.ddl.history import ListedChange
     from rowtide.cdc.introspection import LakeStatus, RowsLeft
-    from rowtide.cdc.published import LakePublication, RecordedInstance
+    from rowtide.cdc.published import LakePublication, ListedChange, RecordedInstance
     from rowtide.log.store.state import ManifestState
 
 

@@ -21,8 +21,9 @@ from rowtide.databases.postgres.errors import RightMissing, WritesRefused, trans
 from rowtide.databases.postgres.silence import watched_of
 from rowtide.events.catalogue import HeartbeatNotWritten, MarkNotVerified
 from rowtide.events.event import emit
+from rowtide.log.batches import Messages
 from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, MarkUnverified, SlotInUse, StreamEnded
-from rowtide.log.log_source import ChangeNotReceivable, Decoded, Messages, ReceivedMessages, Undecodable
+from rowtide.log.log_source import ChangeNotReceivable, Decoded, ReceivedMessages, Undecodable
 from rowtide.log.membership import AlteredColumn, ControlRow, SecretWanted
 from rowtide.log.postgres import control, ddl_triggers, pgoutput, slot
 from rowtide.log.postgres.lease import verify_format

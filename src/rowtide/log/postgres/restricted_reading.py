@@ -12,8 +12,9 @@ from sqlalchemy import Connection
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
-from rowtide.log import log_source
+from rowtide.log.batches import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from rowtide.log.errors import StreamEnded
+from rowtide.log.log_source import ChangeNotReceivable, ReceivedMessages, SelectableEvent, TransactionReceived
 from rowtide.log.membership import ChangesOmitted, Member
 from rowtide.log.postgres.stream.copy_data import begun_lsn, committed_lsn
 from rowtide.log.postgres.stream.stream import ReplicationStream
@@ -40,7 +41,7 @@ class TransactionReread:
         """A log position after the transaction; from there on it is not sent again."""
         return self.lsn.log + 1
 
-    def keep_own(self, received: log_source.ReceivedMessages, already: int) -> None:
+    def keep_own(self, received: ReceivedMessages, already: int) -> None:
         """Drop what arrived after the transaction; the first `already` messages were examined before."""
         messages = received.messages
         for place in range(already, len(messages)):
@@ -68,7 +69,7 @@ class TransactionReread:
             if member.source_id in self.reasons
         )
 
-    def _end(self, received: log_source.ReceivedMessages, place: int) -> None:
+    def _end(self, received: ReceivedMessages, place: int) -> None:
         received.messages = received.messages[:place].copy()
         received.size = received.messages.size
         self.is_over = True
@@ -102,7 +103,7 @@ class LogAccess:
     definition: SourceDefinition
     manifest: Manifest
     token: int
-    stop: log_source.SelectableEvent | None = None
+    stop: SelectableEvent | None = None
 
 
 class RestrictedStream:
@@ -140,7 +141,7 @@ class RestrictedStream:
 
     def receive(
         self,
-        received: log_source.ReceivedMessages,
+        received: ReceivedMessages,
         *,
         max_size: int,
         max_messages: int,
@@ -149,13 +150,13 @@ class RestrictedStream:
     ) -> None:
         """Add what arrives of the transaction; raise `TransactionReceived` at its end."""
         if self._reread.is_over:
-            raise log_source.TransactionReceived(self._reread.end)
+            raise TransactionReceived(self._reread.end)
         already = len(received.messages)
         try:
             self._stream.receive(
                 received, max_size=max_size, max_messages=max_messages, until=until, ends_with_mark=ends_with_mark
             )
-        except (log_source.ChangeNotReceivable, StreamEnded) as ended:
+        except (ChangeNotReceivable, StreamEnded) as ended:
             self._reread.keep_own(received, already)
             if self._reread.is_over:
                 return
@@ -187,18 +188,18 @@ class RestrictedStream:
         durable.
         """
         while True:
-            received = log_source.ReceivedMessages()
+            received = ReceivedMessages()
             try:
                 self.receive(
                     received,
-                    max_size=log_source.MAX_BATCH_BYTES,
-                    max_messages=log_source.MAX_BATCH_MESSAGES,
+                    max_size=MAX_BATCH_BYTES,
+                    max_messages=MAX_BATCH_MESSAGES,
                     until=time.monotonic() + _PAUSE_S,
                     ends_with_mark=lambda _: False,
                 )
-            except log_source.TransactionReceived:
+            except TransactionReceived:
                 return False
-            except log_source.ChangeNotReceivable:
+            except ChangeNotReceivable:
                 return True
             if received.reply_requested:
                 self.confirm(position)

@@ -9,7 +9,7 @@ from typing import TypeVar, overload
 
 from rowtide.agents.runs import PastError
 from rowtide.cdc.consumers.consumers import ListedConsumer
-from rowtide.cdc.ddl.history import ListedChange
+from rowtide.cdc.published import ListedChange
 from rowtide.cdc.status import CaptureStatus, CleanupStatus, capture_lag_s, unpublished_segments
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen

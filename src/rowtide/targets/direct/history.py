@@ -164,6 +164,7 @@ class DirectHistory:
         if not batches:
             return True
         rows = pa.Table.from_batches(batches)
+        # A truncate ends every open slice, whatever its key: that is a rewrite of the table, which is for Spark.
         if (rows["__$operation"].to_numpy() == TRUNCATE).any():
             return False
         keys = KeySet(rows, self.shown.keys)
@@ -229,6 +230,7 @@ class SlicesClosed:
 
     def may_be_in(self, file: AddFile) -> bool:
         """Return whether, by its statistics, a file may have open slices of the keys."""
+        # Open slices have no end: a file without nulls in that column has none of them.
         has_none_open = (file.statistics.get("nullCount") or {}).get(self.end_in_files) == 0
         if file.partition_values.get(self.current_in_files) == "false":
             return False

@@ -120,6 +120,7 @@ def get_tracked(
         )
     )
     named = {"names": spell_names(connection, name), "source_id": find_table_id(connection, name)}
+    # The table that has the name now comes before one that had it when it was enabled.
     rows = connection.execute(by_name, named).all()
     if not rows:
         raise NotTracked(name)

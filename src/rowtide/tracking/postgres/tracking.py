@@ -73,6 +73,7 @@ def enable(alterations: Alterations, asked: TrackingRequest) -> TrackedTable:
     """
     if not asked.options:
         raise NothingToTrack(asked.table)
+    # A column that is missing is filled in transactions of its own: the one that makes the triggers holds back writers.
     lacking = alterations.run(asked.table, partial(_find_lacking_rowguid, asked=asked))
     if lacking is not None:
         make_rowguid(alterations, lacking.table, MAKER)
@@ -128,6 +129,8 @@ def _begin(
     if found is not None:
         require_sound(connection, found)
         return found, _unfinished(connection, with_key(table, found))
+    # An anchor that were taken before this transaction ends would be accepted for the table, though changes after it
+    # had been written without triggers.
     index = asked.index or DEFAULT_INDEX
     csn = clock.stop_anchors(connection)
     tracked = TrackedTable(table.qualified_name, asked.key_type, asked.options, asked.storage, index, csn)
@@ -211,6 +214,7 @@ _OWN_FUNCTIONS = """
 select p.oid, p.proname from pg_proc p join pg_namespace n on n.oid = p.pronamespace
 where n.nspname = :schema and p.proname like '%\\_' || :source_id
 """
+# Clones of a trigger at partitions cannot be dropped by themselves: they go with it.
 _TRIGGER_REMOVALS = f"""
 with own as ({_OWN_FUNCTIONS})
 select format('drop trigger %I on %I.%I', t.tgname, n.nspname, c.relname)
@@ -343,6 +347,7 @@ def _own_transaction(
     if connection.info.transaction_status is not TransactionStatus.IDLE:
         raise TransactionOpen
     with connection.transaction():
+        # This gives the transaction its number, which the stamps of all its changes have.
         row = connection.execute(f"select {clock.BSN}".encode()).fetchone()
         assert row is not None
         if context is not None:

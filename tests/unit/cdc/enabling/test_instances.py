@@ -1,5 +1,3 @@
-"""tests.unit.cdc.enabling.test_instances."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""tests.unit.cdc.rows.test_conversion."""
-
 from __future__ import annotations
 
 import random

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builders.log import pgoutput_messages as wire
-from rowtide.log.log_source import Messages
+from rowtide.log.batches import Messages
 from rowtide.log.postgres.log_source import find_commits
 
 BEGIN, ROW, COMMIT = wire.begin(100), wire.insert(16_384, "C"), wire.commit(100)

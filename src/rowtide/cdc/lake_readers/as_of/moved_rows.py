@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.ddl.history import read_history
 from rowtide.cdc.instances import DELETE, INSERT, Instance
 from rowtide.cdc.lake_readers import last_rows
 from rowtide.cdc.lake_readers.as_of.keyed_tables import upper_parts
@@ -26,7 +25,7 @@ from rowtide.cdc.lake_readers.bits import EXACT, Bits
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, Completions
 from rowtide.cdc.lake_readers.grouping import GroupingDatabase, open_engine
 from rowtide.cdc.lake_readers.ordering import ORDER
-from rowtide.cdc.published import base_table_path, read_instances, read_publication
+from rowtide.cdc.published import base_table_path, read_history, read_instances, read_publication
 from rowtide.cdc.queries.as_of.opening import AsOf, find_widened, read_layers
 from rowtide.cdc.queries.windows import InstanceWindow
 from rowtide.cdc.rows.conversion import ExactValues, as_binary, empty_masks, set_bits

@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Generic, Protocol, Self, TypeVar
 
-from rowtide.cdc.ddl.history import ListedChange
 from rowtide.cdc.errors import querying as errors
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.published import RecordedInstance, base_table_path, change_table_path
+from rowtide.cdc.published import ListedChange, RecordedInstance, base_table_path, change_table_path
 from rowtide.cdc.queries.windows import PublishedLake, ValidityInterval, require_key, require_table
 from rowtide.cdc.system_tables import RecordedSnapshot, SnapshotState, excluded_begins, find_base, read_snapshots
 from rowtide.core.lsn import CommitLsn

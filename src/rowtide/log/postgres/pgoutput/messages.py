@@ -19,7 +19,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import ColumnShape, ImageKind
 from rowtide.core.values import frozen
 from rowtide.log import membership
-from rowtide.log.log_source import Messages
+from rowtide.log.batches import Messages
 from rowtide.log.postgres.stream.copy_data import HEADER_BYTES, XLOG_DATA
 
 Ints = npt.NDArray[np.int64]

@@ -14,7 +14,8 @@ from psycopg.pq import abc
 
 from rowtide.core.errors import DecodeError
 from rowtide.core.values import frozen
-from rowtide.log.log_source import LARGE_MESSAGE_BYTES, ReceivedMessages, SelectableEvent, await_readable
+from rowtide.log.batches import LARGE_MESSAGE_BYTES
+from rowtide.log.log_source import ReceivedMessages, SelectableEvent, await_readable
 from rowtide.log.membership import Announcement
 
 # Questions to single XLogData messages before a batch of them is decoded; bytes only, no arrays. Separate from the

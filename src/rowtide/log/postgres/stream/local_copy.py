@@ -21,7 +21,8 @@ import numpy.typing as npt
 from psycopg.pq import abc
 
 from rowtide.core.errors import DecodeError
-from rowtide.log.log_source import LARGE_MESSAGE_BYTES, ReceivedMessages, SelectableEvent, await_readable
+from rowtide.log.batches import LARGE_MESSAGE_BYTES
+from rowtide.log.log_source import ReceivedMessages, SelectableEvent, await_readable
 from rowtide.log.postgres.stream.copy_data import HEADER_BYTES, XLOG_DATA, CopyEnded, Report, is_logical_message
 from rowtide.storage.local import reason_of
 

@@ -19,7 +19,7 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, LoggedTable, TableShape
 from rowtide.core.values import frozen
-from rowtide.log.log_source import MAX_BATCH_BYTES
+from rowtide.log.batches import MAX_BATCH_BYTES
 from rowtide.log.membership import is_marked
 from rowtide.log.store.entries import Segment
 from rowtide.log.store.manifest import Manifest

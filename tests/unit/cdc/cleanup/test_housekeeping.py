@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from rowtide.cdc.cleanup.cleanup import Refusal
-from rowtide.cdc.running.threads import CleanupOutcome
+from rowtide.cdc.cleanup.housekeeping import CleanupOutcome
 from rowtide.core.json_records import JsonOf
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from rowtide.declared.errors import DeclarationImpossible
 from rowtide.declared.file import parse_file
-from rowtide.declared.state import Action, Plan, State, make_plan
+from rowtide.declared.planning import Action, Plan, State, make_plan
 
 CAPTURED = """
 [cdc]
