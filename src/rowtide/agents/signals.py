@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import signal
 import socket
@@ -9,15 +10,13 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 
-from rowtide.agents.runs import ignore
-
 
 @contextmanager
-def receiving_signals(at_end: Callable[[], object] = ignore) -> Iterator[socket.socket]:
+def receiving_signals(at_end: Callable[[], object] | None = None) -> Iterator[socket.socket]:
     """Yield a socket that gets the number of each signal that has a handler, a byte each, until the block ends.
 
-    Then it is at its end, `at_end` is called, and it is closed. Only in the main thread; a block inside another one
-    gets the signals in its place.
+    Then it is at its end, `at_end` is called if given, and it is closed. Only in the main thread; a block inside
+    another one gets the signals in its place.
     """
     received, wakes = socket.socketpair()
     wakes.settimeout(0)
@@ -30,7 +29,8 @@ def receiving_signals(at_end: Callable[[], object] = ignore) -> Iterator[socket.
                 finally:
                     signal.set_wakeup_fd(before)
         finally:
-            at_end()
+            if at_end is not None:
+                at_end()
 
 
 _of_command = [False]
@@ -44,6 +44,15 @@ def own_process() -> None:
 def owns_process() -> bool:
     """Return whether a command may end this process."""
     return _of_command[0]
+
+
+def has_terminal() -> bool:
+    """Return whether this process has a controlling terminal, whose end SIGHUP would report."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager

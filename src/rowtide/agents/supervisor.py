@@ -7,7 +7,6 @@ says that a person must act. The supervisor has one thread, and waits for signal
 
 from __future__ import annotations
 
-import os
 import select
 import signal
 import socket
@@ -220,15 +219,6 @@ class Supervisor:
             kept.last_pause_s = pause_s = next_pause_s(kept.last_pause_s, now - child.started_at)
             kept.starts_at = now + pause_s
             self.on_event(f"{name}: ended {_describe(code)}; starts again in {pause_s:g} s")
-
-
-def has_terminal() -> bool:
-    """Return whether this process has a controlling terminal, whose end SIGHUP would report."""
-    try:
-        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
-    except OSError:
-        return False
-    return True
 
 
 def receive_task() -> tuple[str, object, Connection]:

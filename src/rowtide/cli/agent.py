@@ -11,7 +11,8 @@ from typing import Annotated
 import click
 
 from rowtide.agents.hangs import HangWatch, noting_events
-from rowtide.agents.supervisor import Supervisor, Task, Tasks, has_terminal
+from rowtide.agents.signals import has_terminal
+from rowtide.agents.supervisor import Supervisor, Task, Tasks
 from rowtide.cdc.scans.pace import CaptureOptions
 from rowtide.cli.configured import configuration, label_of, load
 from rowtide.cli.exit_codes import ExitCode

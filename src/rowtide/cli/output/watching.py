@@ -14,8 +14,7 @@ from typing import Generic, TypeVar
 
 import click
 
-from rowtide.agents.signals import calling_late, owns_process
-from rowtide.agents.supervisor import has_terminal
+from rowtide.agents.signals import calling_late, has_terminal, owns_process
 from rowtide.cli.exit_codes import FAILED, ExitCode, code_when_running_on
 from rowtide.cli.output.event_lines import PROGRESS, Progress, describe_one, describe_progress
 from rowtide.cli.output.rows import notes
