@@ -40,6 +40,20 @@ def test_a_row_that_replace_displaces_by_another_key_is_deleted(sqlite_file: Tra
     assert sqlite_file.changes() == [("delete", 1), ("insert", 2, "A", 5)]
 
 
+def test_columns_come_and_go_beside_an_index_of_expressions(sqlite_file: TrackedFile) -> None:
+    sqlite_file.program.execute("create unique index t_name on t (lower(name)) where qty > 0")
+    sqlite_file.program.execute(INSERT, (1, "a", 1))
+    sqlite_file.tracking.enable_tracking("t")
+    sqlite_file.changes()
+
+    sqlite_file.program.execute("alter table t add column more integer default 7")
+    sqlite_file.program.execute("insert or replace into t (id, name, qty) values (2, 'A', 5)")
+    assert sqlite_file.changes() == [("delete", 1), ("insert", 2, "A", 5, 7)]
+    sqlite_file.program.execute("alter table t drop column more")
+    sqlite_file.program.execute("insert or replace into t (id, name, qty) values (3, 'a', 6)")
+    assert sqlite_file.changes() == [("delete", 2), ("insert", 3, "a", 6)]
+
+
 def test_a_row_displaced_by_a_generated_value_is_deleted(sqlite_file: TrackedFile) -> None:
     sqlite_file.program.execute("create table g (id integer primary key, name text, low text as (lower(name)) unique)")
     sqlite_file.tracking.enable_tracking("g")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rowtide.core.values import frozen
-from rowtide.databases.sqlite.sql_text import IndexText, parse_index, quote
+from rowtide.databases.sqlite.sql_text import IndexText, parse_index, quote, words_of
 
 _EXPRESSION = -2
 _ROWID = -1
@@ -243,18 +243,26 @@ class Displacement:
             f"{'r.' if term.is_column else ''}{term.expression} collate {term.collation} = {self._of_new(term)}"
             for term in key.terms
         ]
-        limits = [] if key.where is None else [f"({key.where})", f"(select {key.where} from {self._new_row()})"]
+        limits = []
+        if key.where is not None:
+            limits = [f"({key.where})", f"(select {key.where} from {self._new_row(key.where)})"]
         return " and ".join([*same, *limits])
 
     def _of_new(self, term: UniqueTerm) -> str:
         if not term.is_column:
-            return f"(select {term.expression} from {self._new_row()})"
+            return f"(select {term.expression} from {self._new_row(term.expression)})"
         column = next((column for column in self.columns if quote(column.name) == term.expression), None)
         return f"new.{term.expression}" if column is None else new_value(column)
 
-    def _new_row(self) -> str:
-        values = (f"{new_value(column)} as {quote(column.name)}" for column in self.columns)
-        return f"(select {', '.join(values)})"
+    def _new_row(self, expression: str) -> str:
+        """Return the new row's columns that an expression names.
+
+        No others: a trigger that names a column keeps it from being dropped, and differs once one is added.
+        """
+        words = words_of(expression)
+        named = [column for column in self.columns if column.name.lower() in words]
+        values = [f"{new_value(column)} as {quote(column.name)}" for column in named]
+        return f"(select {', '.join(values) or '1'})"
 
 
 def new_value(column: Column) -> str:

@@ -160,6 +160,11 @@ def _without_order(term: list[re.Match[str]]) -> list[re.Match[str]]:
     return term[:-2] if words[-2:-1] == ["collate"] else term
 
 
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a text in lower case: each name that it has is among them."""
+    return frozenset(unquote(token.group()).lower() for token in _tokens(text))
+
+
 def text_between(tokens: Sequence[re.Match[str]]) -> str:
     """Return the text from the first token to the last."""
     return tokens[0].string[tokens[0].start() : tokens[-1].end()]
