@@ -13,7 +13,9 @@ HEAD = """# Rights of commands
 `rowtide grant ROLE --as PURPOSE` grants a role that exists what it needs for a purpose, in one transaction, and \
 prints the statements; `--dry-run` only prints them. What the role has already is not granted again. `--group NAME` \
 grants to another role, which must exist, and makes ROLE a member of it. `--table NAME` names the tables that the \
-rights are about; without it they are those that rowtide uses in the database. In Python: \
+rights are about; without it they are those that rowtide uses in the database. `--as subscriber` also takes tables \
+that delivery is to create. A table that a superuser owns is listed with the statement that makes ROLE its owner, \
+which is not run. In Python: \
 `rowtide.connect(url).grant(role, purpose)`.
 
 ```

@@ -30,6 +30,7 @@ from rowtide.databases.postgres.errors import (
     AdministrationDenied as AdministrationDenied,
     ConnectionFailed as ConnectionFailed,
     GrantMissing as GrantMissing,
+    HostNotAllowed as HostNotAllowed,
     LockNotObtained as LockNotObtained,
     NoFreeSender as NoFreeSender,
     NoFreeSlot as NoFreeSlot,

@@ -275,8 +275,9 @@ class Database:
 
         `purpose` is as in `check`; `tables` are those that the purpose is about, by default all that rowtide uses here.
         With `group` this role gets the rights, and `role` becomes a member of it. A role that does not exist is not
-        created. With `dry_run` nothing is granted. Raises `PurposeUnknown`, `RoleUnknown`, `GrantRefused`,
-        `NothingToGrant`, `TableNotFound`, `SchemaOfOthers`, `PostgresNeeded`.
+        created. Ownership of a superuser's table is listed, not changed. With `dry_run` nothing is granted. Raises
+        `PurposeUnknown`, `RoleUnknown`, `GrantRefused`, `NothingToGrant`, `TableNotFound`, `SchemaOfOthers`,
+        `PostgresNeeded`.
         """
         with naming_extras():
             from rowtide.rights.granting import grant, rehearse_grant

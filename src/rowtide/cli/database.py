@@ -172,7 +172,11 @@ def grant(
         print(f"{statement};")
     for statement in granted.not_granted:
         notes.print(f"Not granted, as it takes a superuser: {statement};", soft_wrap=True)
-    if not (granted.statements or granted.not_granted):
+    for statement in granted.ownership:
+        notes.print(f"Not run, as it changes the owner of a superuser's table: {statement};", soft_wrap=True)
+    for name in granted.lacking:
+        notes.print(f"There is no table {name} yet: delivery creates it, and {role} owns it.", soft_wrap=True)
+    if not (granted.statements or granted.not_granted or granted.ownership):
         notes.print(f"The role has what it needs as {purpose}; nothing was changed.")
 
 

@@ -32,9 +32,9 @@ class PasswordNotRead(Retryable, number=1165):
 
 
 class PasswordFileNotPrivate(Retryable, number=1166):
-    """Others may read or change a file with a password."""
+    """Others may read or change a file with a password, or with tokens."""
 
-    fact = "the password file {path} is not private: {reason}"
+    fact = "the file {path}, which has a secret, is not private: {reason}"
     hint = "Give it to the user that runs rowtide, with mode 0600; of a file of root's, the group may read it: 0640."
     path: str
     reason: str

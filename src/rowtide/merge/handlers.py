@@ -112,8 +112,9 @@ def _calling(article: Article, method: str) -> Iterator[None]:
     """Raise `HandlerFailed` for whatever a method of the user's raises."""
     try:
         yield
-    except Exception as error:
-        # Code of the user's, which may raise anything; which method did it is what the user needs to know.
+    except (Exception, SystemExit) as error:
+        # Code of the user's, which may raise anything; which method did it is what the user needs to know. Ctrl-C, too,
+        # raises `KeyboardInterrupt` here, and ends the command.
         raise HandlerFailed(article.resolver, method, article.name, f"{type(error).__name__}: {error}") from error
 
 
@@ -248,8 +249,10 @@ def find_handler(article: Article) -> type[BusinessLogicHandler] | None:
     module, _, name = path.rpartition(".")
     try:
         found = getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ResolverUnknown(article.resolver, article.name, f"a class that can be imported here ({error})") from error
+    except (Exception, SystemExit) as error:
+        # A module of the user's may raise anything as it is imported.
+        said = f"{type(error).__name__}: {error}"
+        raise ResolverUnknown(article.resolver, article.name, f"a class that can be imported here ({said})") from error
     if not (isinstance(found, type) and issubclass(found, BusinessLogicHandler)):
         needed = "a subclass of rowtide.merge.handlers.BusinessLogicHandler"
         raise ResolverUnknown(article.resolver, article.name, needed)

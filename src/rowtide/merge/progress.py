@@ -231,12 +231,14 @@ def group_retries(rows: Iterable[Mapping[Any, Any]]) -> dict[int, list[str]]:
     return found
 
 
-def put_awaited(connection: Connection, own: int, awaited: Mapping[int, Sequence[str]]) -> None:
-    """Store which rows of this node its hub has refused and will request again, in the caller's transaction.
+def put_awaited(
+    connection: Connection, own: int, articles: Sequence[int], awaited: Mapping[int, Sequence[str]]
+) -> None:
+    """Store which rows of this node, of some articles, its hub has refused and will request again.
 
-    They are listed as rows from the node itself.
+    In the caller's transaction. They are listed as rows from the node itself.
     """
-    connection.execute(delete(retries).where(retries.c.source == own))
+    remove_retries_of(connection, own, articles)
     values = [
         {"source": own, "tablenick": nickname, "rowguid": rowguid, "reason_code": "", "reason_text": ""}
         for nickname, rowguids in awaited.items()
@@ -264,6 +266,11 @@ def put_retry(connection: Connection, source: int, nickname: int, rowguid: str, 
 def remove_retries_of(connection: Connection, source: int, articles: Sequence[int]) -> None:
     """Remove a node's refused rows of some articles, in the caller's transaction: other publications need theirs."""
     connection.execute(delete(retries).where((retries.c.source == source) & retries.c.tablenick.in_(articles)))
+
+
+def forget_retries(connection: Connection, nickname: int) -> None:
+    """Remove all refused rows of a table that is no longer merged, in the caller's transaction."""
+    connection.execute(delete(retries).where(retries.c.tablenick == nickname))
 
 
 def drop_retries(connection: Connection, source: int, nickname: int, rowguids: Sequence[str]) -> None:

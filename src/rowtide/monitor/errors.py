@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import AlreadyExists, Denied, Invalid, NotFound, RowtideError
+from rowtide.core.errors import AlreadyExists, Denied, Invalid, NotFound, Retryable, RowtideError
 
 
 class MonitorRuns(Denied, number=1200):
@@ -88,6 +88,15 @@ class TokenFileInvalid(Invalid, number=1224):
     hint = "Write a line NAME TOKEN for each who may look, the token of 16 characters or more without spaces."
     path: str
     line: int
+    reason: str
+
+
+class TokenFileNotRead(Retryable, number=1168):
+    """The file of tokens is missing, or cannot be read."""
+
+    fact = "the file of tokens {path} cannot be read: {reason}"
+    hint = "Write it for the user that runs the monitor, a line NAME TOKEN for each who may look, with mode 0600."
+    path: str
     reason: str
 
 

@@ -121,18 +121,19 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         sql: str | None = None,
         python: str | None = None,
         name: str | None = None,
-        from_lsn: CommitLsn | None = None,
+        from_lsn: CommitLsn | str | None = None,
     ) -> None:
         """Register what runs at subscribers after each schema change of a table, in its transaction.
 
         (SQL Server: sp_register_custom_scripting.) `sql` are statements, known by `name`; or `python` names a function
         `module:function` of the agent's, which is given a `ScriptedChange` and returns statements. It replaces the one
-        before for the changes that commit from now on, or from an LSN on.
+        before for the changes that commit from now on, or from an LSN on. Raises `CustomScriptInvalid`, `InvalidLsn`.
         """
         from rowtide.replication.publishing import changing
 
         script = CustomScript.of(sql=sql, python=python, name=name)
-        changing.register_script(self._engine, self._url, publication, table, script, from_lsn)
+        start = CommitLsn.parse(from_lsn) if isinstance(from_lsn, str) else from_lsn
+        changing.register_script(self._engine, self._url, publication, table, script, start)
 
     def unregister_custom_scripting(self, publication: str, table: str) -> None:
         """Let no custom script run after later schema changes (SQL Server: sp_unregister_custom_scripting)."""

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Connection, text
 
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.catalogue import find_table
+from rowtide.databases.postgres.catalogue import find_schema_of_new, find_table_ids
+from rowtide.databases.postgres.errors import TableNotFound
 from rowtide.databases.postgres.functions import DISTRIBUTORS, OWN_SCHEMAS, PREFIX
 from rowtide.databases.postgres.quoting import quote
 from rowtide.rights.errors import RoleUnknown
@@ -47,7 +48,8 @@ class RightsFacts:
 
     `schemas` are rowtide's, with their owners; `relations` are the tables in them, with their columns, and `views` the
     names of the views for monitors. `comments` are those on the schemas of such views. `origin_functions` are
-    signatures.
+    signatures. `lacking` are the names of tables that are not there, and of their schemas the owners are in
+    `schema_owners`; without one, the schema is not there either.
     """
 
     database: str
@@ -62,13 +64,17 @@ class RightsFacts:
     tables: tuple[OwnedTable, ...]
     schema_owners: Mapping[str, str]
     origin_functions: tuple[str, ...]
+    lacking: Mapping[str, str]
+    """Their schemas, by the names that were given."""
 
 
-def read_facts(connection: Connection, role: str, names: Sequence[str] = (), *, has_tables: bool = True) -> RightsFacts:
+def read_facts(
+    connection: Connection, role: str, names: Sequence[str] = (), *, has_tables: bool = True, may_lack: bool = False
+) -> RightsFacts:
     """Read what rights a role can be granted for, in tables that are named, else in those that rowtide uses.
 
-    Without `has_tables` in no table of the users', which a monitor could not find. Raises `RoleUnknown`,
-    `TableNotFound`.
+    Without `has_tables` in no table of the users', which a monitor could not find. With `may_lack` a named table need
+    not be there. Raises `RoleUnknown`, `TableNotFound`.
     """
     grantee = connection.execute(text(_GRANTEE), {"role": role}).one_or_none()
     if grantee is None:
@@ -76,8 +82,14 @@ def read_facts(connection: Connection, role: str, names: Sequence[str] = (), *, 
     here = connection.execute(text(_DATABASE)).one()
     schemas = {row.name: row.owner for row in connection.execute(text(_SCHEMAS), _OF_ROWTIDE)}
     listed = connection.execute(text(_RELATIONS), {"schemas": [*schemas, *(PREFIX + name for name in schemas)]}).all()
-    named = [find_table(connection, name).source_id for name in names]
-    tables = _read_tables(connection, schemas, named) if has_tables else ()
+    found = dict(zip(names, find_table_ids(connection, names), strict=True))
+    lacking = {name: find_schema_of_new(connection, name) for name, source_id in found.items() if source_id is None}
+    for name, schema in lacking.items():
+        if schema is None or not may_lack:
+            raise TableNotFound(name)
+    named = [source_id for source_id in found.values() if source_id is not None]
+    # Where all that is named is not there yet, what others use is not meant.
+    tables = _read_tables(connection, schemas, named) if has_tables and (named or not names) else ()
     return RightsFacts(
         database=here.name,
         database_owner=here.owner,
@@ -91,9 +103,12 @@ def read_facts(connection: Connection, role: str, names: Sequence[str] = (), *, 
         tables=tables,
         schema_owners={
             row.name: row.owner
-            for row in connection.execute(text(_OWNERS), {"schemas": list({one.schema for one in tables})})
+            for row in connection.execute(
+                text(_OWNERS), {"schemas": list({*(one.schema for one in tables), *lacking.values()})}
+            )
         },
         origin_functions=tuple(connection.execute(text(_ORIGIN_FUNCTIONS)).scalars()),
+        lacking={name: schema for name, schema in lacking.items() if schema is not None},
     )
 
 

@@ -13,10 +13,10 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import describe, translated
 from rowtide.databases.postgres.functions import guard_schema, view_schema
-from rowtide.databases.postgres.quoting import quote, quote_literal, statement
+from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
 from rowtide.rights.errors import GrantRefused, NothingToGrant
 from rowtide.rights.facts import RightsFacts, read_facts
-from rowtide.rights.grants import Attribute, Grant, Granted, ObjectGrant, RoleMembership
+from rowtide.rights.grants import Attribute, Grant, Granted, ObjectGrant, Ownership, RoleMembership
 from rowtide.rights.monitor_views import OF_EVERYBODY, MonitorViews, plan_views
 from rowtide.rights.purpose import Purpose, parse_purpose
 
@@ -32,10 +32,11 @@ class GrantPlan:
 
     needed: tuple[Grant, ...]
     widening: tuple[Grant, ...] = ()
+    ownership: tuple[Ownership, ...] = ()
 
     @property
     def all(self) -> tuple[Grant, ...]:
-        """Return both."""
+        """Return what can be granted."""
         return (*self.needed, *self.widening)
 
 
@@ -85,12 +86,15 @@ def _reader(facts: RightsFacts) -> GrantPlan:
 def _publisher(facts: RightsFacts) -> GrantPlan:
     made = [schema for schema in _PUBLISHERS if schema in facts.schemas]
     rights = (Attribute(), _create_in_database(facts), *_schemas(facts, "usage"))
-    return GrantPlan((*rights, *_owners(facts, made)))
+    return GrantPlan((*rights, *_owners(facts, made)), ownership=_of_superusers(facts))
 
 
 def _subscriber(facts: RightsFacts) -> GrantPlan:
     needed: list[Grant] = [*_made(facts, SUBSCRIBER)]
     needed += _schemas(facts, "usage", "create")
+    if set(facts.lacking.values()) - facts.schema_owners.keys():
+        # Delivery creates the schema of a table, too.
+        needed.append(_create_in_database(facts))
     needed += [ObjectGrant(_WRITES, "table", (table.schema, table.name), owner=table.owner) for table in facts.tables]
     needed += _owners(facts, ())
     parameters = [ObjectGrant(("set",), "parameter", ("session_replication_role",), owner=_SUPERUSER)]
@@ -99,7 +103,8 @@ def _subscriber(facts: RightsFacts) -> GrantPlan:
 
 
 def _merge(facts: RightsFacts) -> GrantPlan:
-    return GrantPlan((*_made(facts, MERGE), *_schemas(facts, "usage"), *_owners(facts, ())))
+    needed = (*_made(facts, MERGE), *_schemas(facts, "usage"), *_owners(facts, ()))
+    return GrantPlan(needed, ownership=_of_superusers(facts))
 
 
 def _gateway(facts: RightsFacts) -> GrantPlan:
@@ -112,7 +117,8 @@ def _gateway(facts: RightsFacts) -> GrantPlan:
 
 def _tracker(facts: RightsFacts) -> GrantPlan:
     # An index is created in the table's schema, with the rights of who creates it.
-    return GrantPlan((*_made(facts, TRACKING), *_schemas(facts, "usage", "create"), *_owners(facts, ())))
+    needed = (*_made(facts, TRACKING), *_schemas(facts, "usage", "create"), *_owners(facts, ()))
+    return GrantPlan(needed, ownership=_of_superusers(facts))
 
 
 def _schemas(facts: RightsFacts, *privileges: str) -> Iterator[Grant]:
@@ -142,6 +148,13 @@ def _owners(facts: RightsFacts, schemas: Iterable[str], *, with_tables: bool = T
         whose = dict.fromkeys(of_tables, "the owner of the tables") | whose
     for owner in sorted(whose.keys() - {facts.grantee.name}):
         yield _membership(facts, owner, whose[owner])
+
+
+def _of_superusers(facts: RightsFacts) -> tuple[Ownership, ...]:
+    if facts.grantee.is_superuser:
+        return ()
+    owned = (table for table in facts.tables if table.owner_is_superuser)
+    return tuple(Ownership(quote_qualified(table.schema, table.name), table.owner) for table in owned)
 
 
 def _membership(facts: RightsFacts, group: str, whose: str) -> RoleMembership:
@@ -183,10 +196,11 @@ def rehearse_grant(
     `GrantRefused`.
     """
     with translated(), open_engine(url).connect() as connection:
-        steps, whole, _ = _prepare(connection, role, parse_purpose(purpose), tables, group)
+        steps, whole, facts = _prepare(connection, role, parse_purpose(purpose), tables, group)
         holder = group or role
         grants = (one.grant_to(holder) for one in _lacking(connection, holder, whole.all))
-        return Granted((*steps, *grants, *_join(connection, role, group)))
+        statements = (*steps, *grants, *_join(connection, role, group))
+        return Granted(statements, (), _list_ownership(whole, holder), tuple(facts.lacking))
 
 
 @frozen
@@ -241,7 +255,11 @@ def _grant(connection: Connection, role: str, purpose: Purpose, tables: Sequence
         else:
             attempt.commit()
             statements.append(one.grant_to(holder))
-    return Granted(tuple(statements), tuple(not_granted))
+    return Granted(tuple(statements), tuple(not_granted), _list_ownership(whole, holder), tuple(facts.lacking))
+
+
+def _list_ownership(whole: GrantPlan, holder: str) -> tuple[str, ...]:
+    return tuple(one.grant_to(holder) for one in whole.ownership)
 
 
 def _prepare(
@@ -249,8 +267,9 @@ def _prepare(
 ) -> tuple[tuple[str, ...], GrantPlan, RightsFacts]:
     """Return the statements that make views, the grants, and what they were found by."""
     if group is not None:
-        read_facts(connection, role, tables)
-    facts = read_facts(connection, group or role, tables)
+        read_facts(connection, role, has_tables=False)
+    # Delivery creates tables that are not there.
+    facts = read_facts(connection, group or role, tables, may_lack=purpose is Purpose.SUBSCRIBER)
     steps: tuple[str, ...] = ()
     if purpose is Purpose.MONITOR:
         unmade = find_unmade_views(facts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.quoting import quote, quote_literal
+from rowtide.databases.postgres.quoting import quote, quote_literal, share_ownership
 
 
 @frozen
@@ -120,6 +120,19 @@ class Attribute:
         return f"coalesce((select rolreplication or rolsuper from pg_roles where {of_role}), false)"  # noqa: S608
 
 
+@frozen
+class Ownership:
+    """Ownership of a superuser's table, which no grant shares: a member of its owner could do all that it can."""
+
+    table: str
+    """As SQL takes it."""
+    held_by: str
+
+    def grant_to(self, role: str) -> str:
+        """Return the statement that makes the role the table's owner."""
+        return share_ownership(self.table, self.held_by, role, is_superusers=True)
+
+
 Grant = ObjectGrant | RoleMembership | Attribute
 _OF_ROWTIDE = ("rowtide", "cdc", "distribution")
 
@@ -144,7 +157,13 @@ def describe(grant: Grant) -> str:
 
 @frozen
 class Granted:
-    """What was granted, as statements; `not_granted` are rights that widen the view, which a superuser has to grant."""
+    """What was granted, as statements; `not_granted` are rights that widen the view, which a superuser has to grant.
+
+    `ownership` are statements that make the role the owner of superusers' tables, which it needs, and whose owner only
+    a person decides to change. `lacking` are tables that are not there yet: they are created with what was granted.
+    """
 
     statements: tuple[str, ...]
     not_granted: tuple[str, ...] = ()
+    ownership: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()

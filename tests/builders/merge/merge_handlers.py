@@ -73,6 +73,15 @@ class Broken(BusinessLogicHandler):
         raise ValueError(f"no idea about {publisher_row['id']}")
 
 
+class Exiting(BusinessLogicHandler):
+    """Ends its process."""
+
+    handled_change_states = ChangeStates.SUBSCRIBER_INSERTS
+
+    def insert_handler(self, row: Values) -> tuple[ActionOnDataChange, Values | None]:
+        raise SystemExit(f"no more after {row['id']}")
+
+
 class Careless(BusinessLogicHandler):
     """Forgets columns."""
 

@@ -95,7 +95,10 @@ def test_an_update_and_a_delete_come_to_what_the_handler_says(merged: Merge) -> 
     assert [kind for kind, *_ in merged.conflicts()] == [ConflictType.UPDATE_DELETE_WINS_CONFLICT]
 
 
-@pytest.mark.parametrize(("name", "reason"), [("Broken", "no idea about 2"), ("Careless", "custom data")])
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("Broken", "no idea about 2"), ("Exiting", "SystemExit: no more after 2"), ("Careless", "custom data")],
+)
 def test_failing_handler_ends_the_sync_and_changes_no_row(merged: Merge, name: str, reason: str) -> None:
     begin(merged, resolver=f"python:builders.merge.merge_handlers.{name}")
     merged.subscribers[0].execute(INSERT)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import select, update
@@ -13,6 +15,7 @@ from sqlalchemy import select, update
 from builders.commands.hints import run_printed
 from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge
 from rowtide.merge.api import MergeReplication
+from rowtide.merge.catalogue import get_publication, list_articles, read_nickname
 from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.conflicts.resolvers import Winner
 from rowtide.merge.definitions import article_history, genhistory, sessions, subscriptions
@@ -20,6 +23,9 @@ from rowtide.merge.errors.nodes import NodeRestored
 from rowtide.merge.errors.rows import ConflictOfSubscriber, ConflictUnknown, RowsRefused
 from rowtide.merge.errors.subscribing import ChangesNotUploaded, SubscriptionExpired, UploadNotComparable
 from rowtide.merge.nodes.connecting import address, open_node
+from rowtide.merge.progress import list_retries, put_retry
+from rowtide.merge.session.messages import UploadResult
+from rowtide.merge.session.over_transport import find_device
 
 CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"
 ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note text)"
@@ -432,3 +438,48 @@ def test_a_view_of_a_table_does_not_keep_its_publication(merged: Merge) -> None:
     merged.merge.drop_publication(PUBLICATION)
     merged.hub.execute("insert into customer (id, name) values (2, 'second')")
     assert len(set(merged.hub.execute("select rowguid from seen"))) == 2
+
+
+@pytest.mark.parametrize("command", ["reinitialize", "drop_subscription"])
+def test_refused_rows_of_another_publication_stay_listed(merged: Merge, command: str) -> None:
+    """Each end requests them again with the other publication, or sends them."""
+    merged.hub.execute(CUSTOMER, ORDERS)
+    url, names = merged.subscribers[0].url, {"customer": PUBLICATION, "orders": "others"}
+    for table, publication in names.items():
+        merged.merge.add_publication(publication)
+        merged.merge.add_article(publication, table)
+        merged.merge.add_subscription(publication, url)
+    with open_node(merged.hub.url) as hub, open_node(url) as node:
+        sources = read_nickname(hub.connection), read_nickname(node.connection)
+        articles = [
+            list_articles(hub.connection, get_publication(hub.connection, publication).pubid)[0].nickname
+            for publication in names.values()
+        ]
+        listed = {article: [str(uuid4())] for article in articles}
+        for each, of_sources in ((hub, sources[1:]), (node, sources)):
+            with each.transaction():
+                for source, article in product(of_sources, articles):
+                    put_retry(each.connection, source, article, listed[article][0], "1", "refused")
+    getattr(merged.merge, command)(PUBLICATION, url)
+    others = {articles[1]: listed[articles[1]]}
+    with open_node(merged.hub.url) as hub, open_node(url) as node:
+        assert list_retries(hub.connection, sources[1]) == others
+        # Its number may be another since.
+        assert list_retries(node.connection, sources[0]) == others
+
+
+def test_rows_that_one_hub_awaits_leave_those_of_others_listed(merged: Merge) -> None:
+    merged.begin(CUSTOMER, customer={})
+    url = merged.subscribers[0].url
+    with open_node(url) as node:
+        own, other = read_nickname(node.connection), 1
+        device = find_device(node, PUBLICATION, url)
+        (article,) = (each.nickname for each in device.known)
+        listed = {each: [str(uuid4())] for each in (article, other)}
+        with node.transaction():
+            put_retry(node.connection, own, other, listed[other][0], "", "")
+        device.keep_awaited(UploadResult(0, has_refused=True, awaited={article: listed[article]}))
+        assert list_retries(node.connection, own) == listed
+        assert device.list_awaited() == {article: listed[article]}
+        device.keep_awaited(UploadResult(0, has_refused=False))
+        assert list_retries(node.connection, own) == {other: listed[other]}

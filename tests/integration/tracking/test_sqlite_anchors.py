@@ -204,6 +204,33 @@ def test_a_file_whose_system_tables_were_dropped_is_enabled(sqlite_file: Tracked
     assert sqlite_file.changes() == []
 
 
+SYSTEM_TABLES = ("__sysOCSDeletedRows", "__sysTxCommitSequence", "__sysWriting", "__sysClock", "__sysAnchors")
+
+
+@pytest.mark.parametrize("dropped", [*((one,) for one in SYSTEM_TABLES), SYSTEM_TABLES])
+@pytest.mark.parametrize("storage", Storage)
+def test_a_table_is_disabled_though_system_tables_are_gone(
+    sqlite_file: TrackedFile, storage: Storage, dropped: tuple[str, ...]
+) -> None:
+    """What is left of the other table's tracking says what is missing; nothing is made up."""
+    program, tracking = sqlite_file.program, sqlite_file.tracking
+    program.execute("create table other (id integer primary key)")
+    before = sqlite_file.catalogue()
+    for table in ("t", "other"):
+        tracking.enable_tracking(table, storage=storage)
+    for statement in ("insert into t (id) values (1)", "delete from t", "insert into other (id) values (1)"):
+        program.execute(statement)
+    for name in dropped:
+        program.execute(f"drop table {name}")
+    tracking.disable_tracking("t")
+    present = {name for (name,) in sqlite_file.ask("select name from sqlite_schema where type = 'table'")}
+    assert present.isdisjoint({"__sysOCSDeletedRows", "__sysClock", "__sysAnchors"} & {*dropped})
+    program.execute("insert into t (id) values (2)")
+    tracking.disable_tracking("other")
+    assert sqlite_file.ask("select count(*) from t") == [(1,)]
+    assert sqlite_file.catalogue() == before
+
+
 def test_a_file_that_stays_locked_is_said_to_be(tracked_file: TrackedFile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect, "LOCK_DEADLINE_S", 0.05)
     tracked_file.program.execute("begin immediate")

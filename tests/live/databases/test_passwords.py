@@ -13,7 +13,7 @@ import pytest
 
 from builders.commands.command_lines import rowtide
 from builders.commands.configuration_files import write_file, write_secret
-from builders.servers.tcp_servers import ROLE, start_tcp_server
+from builders.servers.tcp_servers import REJECTED, ROLE, start_tcp_server
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 
@@ -68,6 +68,12 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
 def test_a_wrong_password_is_refused(place: Place, shop: str, run: Run) -> None:
     refusal = rowtide("cdc", "status", "--db", place.url(shop, "wrong")).require_error(1101)
     assert "password authentication failed" in refusal
+
+
+@pytest.mark.parametrize(("command", "code"), [("cdc run", 78), ("cdc status", 1)])
+def test_whom_no_line_lets_in_needs_a_person(place: Place, shop: str, run: Run, command: str, code: int) -> None:
+    ended = rowtide(*command.split(), "--db", f"postgresql://{REJECTED}@127.0.0.1:{place.port}/{shop}")
+    assert (ended.code, "RT-1169" in ended.errors) == (code, True), ended
 
 
 def test_a_password_in_a_url_is_read_with_its_escapes(place: Place, shop: str, run: Run, tmp_path: Path) -> None:

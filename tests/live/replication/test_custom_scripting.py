@@ -13,6 +13,7 @@ from builders.faults.killed_programs import KILLED
 from builders.replication.articles import commands
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from builders.replication.replicated_files import ReplicatedFile
+from rowtide.core.errors import InvalidLsn
 from rowtide.replication import ScriptedChange
 from rowtide.replication.errors.delivery import CustomScriptFailed
 from rowtide.replication.errors.publishing import ArticleUnknown, CustomScriptInvalid
@@ -42,6 +43,11 @@ def write_form(change: ScriptedChange) -> str:
 
 def write_nothing(_change: ScriptedChange) -> None:
     """A function that returns no SQL."""
+
+
+def end_process(_change: ScriptedChange) -> str:
+    """A function that ends its process."""
+    raise SystemExit(3)
 
 
 def test_custom_procedure_follows_a_changed_signature(with_procedure: ReplicatedDatabase) -> None:
@@ -77,6 +83,20 @@ def test_script_that_ends_the_transaction_is_refused(with_procedure: ReplicatedD
     with_procedure.publisher.execute(ADD)
     with pytest.raises(CustomScriptFailed, match="EXECUTE of transaction commands"):
         with_procedure.deliver()
+
+
+def test_a_function_that_ends_its_process_is_refused(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    form = f"{end_process.__module__}:{end_process.__name__}"
+    replicated.replication.register_custom_scripting(PUBLICATION, "orders", python=form)
+    replicated.publisher.execute(ADD, "insert into orders values (1, 'ada', 'new')")
+    with pytest.raises(CustomScriptFailed, match="SystemExit: 3") as failed:
+        replicated.deliver()
+    corrected = Path(replicated.publisher.lake) / "put.sql"
+    corrected.write_text("select 1")
+    run_printed(failed.value, replicated.publisher.url, PUBLICATION=PUBLICATION, FILE=str(corrected))
+    replicated.deliver()
+    replicated.require_equal("orders")
 
 
 @pytest.mark.exhaustive
@@ -153,6 +173,10 @@ def test_scripts_are_listed_and_misnamed_ones_refused(replicated: ReplicatedData
             register(PUBLICATION, "orders", sql=sql, python=python)
     with pytest.raises(ArticleUnknown):
         register(PUBLICATION, "others", sql="select 1")
+    with pytest.raises(InvalidLsn):
+        register(PUBLICATION, "orders", sql="select 1", from_lsn="now")
+    register(PUBLICATION, "orders", sql="select 1", name="later", from_lsn="0/FFFFFF")
+    assert listed() == "later"
 
 
 @pytest.mark.exhaustive

@@ -16,6 +16,7 @@ from builders.servers.monitored_databases import ROLE, MonitoredDatabase, as_rol
 from rowtide.cdc.errors.enabling import NotOwner
 from rowtide.databases.postgres.connect import libpq_url
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.databases.postgres.errors import TableNotFound
 from rowtide.databases.postgres.quoting import quote
 from rowtide.handle import connect
 from rowtide.monitor.labels import without_users
@@ -210,6 +211,67 @@ def test_a_member_that_inherits_nothing_is_granted_it(make_role: MakeRole, logge
     assert f"grant {quote(owner)} to {quote(role)} with inherit true" in granted.statements
     assert connect(logged.url).grant(role, Purpose.PUBLISHER, ["item"]).statements == ()
     logged.execute("drop table item", f"drop owned by {quote(role)}, {quote(owner)}")
+
+
+@pytest.mark.parametrize("purpose", [Purpose.PUBLISHER, Purpose.MERGE, Purpose.TRACKER])
+def test_a_superusers_table_needs_another_owner(make_role: MakeRole, logged: LoggedDatabase, purpose: Purpose) -> None:
+    """Membership in its owner would let the role do everything."""
+    role = make_role("login")
+    logged.execute('create table "Item" (id int primary key)', 'grant all on "Item" to public')
+    ended = rowtide("grant", role, "--as", purpose, "--table", '"Item"', "--db", logged.url)
+    changing = f'alter table "public"."Item" owner to {quote(role)};'
+    assert changing in ended.errors
+    assert "alter table" not in ended.output
+    assert logged.execute("""select pg_get_userbyid(relowner) from pg_class where relname = 'Item'""") == [
+        ("postgres",)
+    ]
+    logged.execute(changing)
+    assert connect(logged.url).grant(role, purpose, ['"Item"']).ownership == ()
+    logged.execute(f"drop owned by {quote(role)}")
+
+
+@pytest.mark.parametrize("words", [("cdc", "enable-table"), ("replication", "add-article", "shop")])
+def test_the_hint_grants_no_superuser(make_role: MakeRole, logged: LoggedDatabase, words: tuple[str, ...]) -> None:
+    role = make_role("login replication")
+    logged.execute("create table item (id int primary key)")
+    connect(logged.url).grant(role, Purpose.PUBLISHER, ["item"])
+    url = as_role(logged.url, role)
+    connect(url).replication.add_publication("shop", lake=str(logged.lake))
+    connect(url).cdc.enable_db(str(logged.lake))
+    said = rowtide(*words, "item", "--db", url).require_error(1143)
+    changing = f'alter table "public"."item" owner to {quote(role)}'
+    assert f"Run `{changing}` as a superuser" in said
+    logged.execute(changing)
+    assert rowtide(*words, "item", "--db", url).code == 0
+    connect(url).replication.drop_publication("shop")
+    logged.execute(f"drop owned by {quote(role)} cascade")
+
+
+@pytest.mark.parametrize(
+    ("table", "needed"),
+    [
+        ("later", {'create on schema "public"'}),
+        ('"The shop"."Orders"', {"create on database"}),
+    ],
+)
+def test_what_delivery_creates_is_granted(
+    make_role: MakeRole, logged: LoggedDatabase, table: str, needed: set[str]
+) -> None:
+    role = make_role("login")
+    ended = rowtide("grant", role, "--as", "subscriber", "--table", table, "--db", logged.url)
+    assert f"There is no table {table} yet" in " ".join(ended.errors.split())
+    assert all(right in ended.output for right in needed)
+    with psycopg.connect(libpq_url(as_role(logged.url, role)), autocommit=True) as session:
+        if "." in table:
+            session.execute('create schema "The shop"')
+        session.execute(f"create table {table} (id int)".encode())
+    assert connect(logged.url).grant(role, "subscriber", [table]).statements == ()
+    for purpose in (Purpose.PUBLISHER, Purpose.MERGE):
+        with pytest.raises(TableNotFound):
+            connect(logged.url).grant(role, purpose, ["none"])
+    with pytest.raises(TableNotFound):
+        connect(logged.url).grant(role, "subscriber", ["no name; at all"])
+    logged.execute(f"drop owned by {quote(role)} cascade")
 
 
 def test_views_of_another_owner_are_not_read(make_role: MakeRole, logged: LoggedDatabase) -> None:

@@ -10,8 +10,8 @@ import pytest
 from starlette.datastructures import Headers
 
 from rowtide.core.errors import RowtideError
-from rowtide.databases.passwords import PasswordFileNotPrivate, PasswordNotRead
-from rowtide.monitor.errors import AccessOpen, NetworkInvalid, TokenFileInvalid
+from rowtide.databases.passwords import PasswordFileNotPrivate
+from rowtide.monitor.errors import AccessOpen, NetworkInvalid, TokenFileInvalid, TokenFileNotRead
 from rowtide.monitor.web.access import (
     ANYBODY,
     COOKIE,
@@ -172,8 +172,9 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
         assert tokens.read() == {BEN: "ben"}
         assert access.find_viewer(None, bearer) == Viewer("ben", role)
     path.unlink()
-    with pytest.raises(PasswordNotRead):
+    with pytest.raises(TokenFileNotRead, match=f"the file of tokens {path} cannot be read: No such file") as raised:
         tokens.read()
+    assert "password" not in str(raised.value)
 
 
 def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
@@ -200,5 +201,5 @@ def test_options_say_who_may_look(tmp_path: Path) -> None:
     assert access.find_viewer("10.0.0.2", given(authorization=f"Bearer {ANNA}")) == Viewer("anna", Role.OPERATOR)
     assert access.allows_host("monitor.example.com:443")
     assert make_access(AccessOptions(), None) == OPEN
-    with pytest.raises(RowtideError, match="absent: No such file"):
+    with pytest.raises(RowtideError, match="absent cannot be read: No such file"):
         make_access(AccessOptions(token_file=str(tmp_path / "absent")), None)

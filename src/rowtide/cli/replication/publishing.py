@@ -9,7 +9,6 @@ from typing import Annotated
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, DryRun, ListingFormat, Wide, Yes, confirm_loss
 from rowtide.cli.output.rows import OutputFormat, notes, print_child_tables, print_listed, print_wait, printed
-from rowtide.core.lsn import CommitLsn
 from rowtide.core.options import Argument, Option, TableName
 from rowtide.core.redaction import redact
 from rowtide.handle import connect
@@ -269,7 +268,7 @@ def register_custom_scripting(
         sql=sql.read_text() if sql is not None else None,
         python=python,
         name=str(sql) if sql is not None else None,
-        from_lsn=CommitLsn.parse(from_lsn) if from_lsn is not None else None,
+        from_lsn=from_lsn,
     )
     notes.print("Registered.")
 

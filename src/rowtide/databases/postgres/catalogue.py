@@ -14,7 +14,7 @@ from rowtide.databases.postgres import quoting
 from rowtide.databases.postgres.errors import GrantMissing, TableNotFound
 from rowtide.databases.postgres.functions import USERS_SCHEMAS
 from rowtide.databases.postgres.kept_answers import made_once
-from rowtide.databases.postgres.quoting import Run, quote
+from rowtide.databases.postgres.quoting import Run, quote_qualified, share_ownership
 from rowtide.databases.source_table import SourceColumn, SourceIndex, SourceTable, TableKind, TablePartition
 
 Execution = Callable[[Connection, Sequence[tuple[str, Mapping[str, Any]]]], Sequence[Sequence[Any]]]
@@ -96,10 +96,19 @@ def find_table(connection: Connection, name: str) -> SourceTable:
 
 def require_table_owner(connection: Connection, table: SourceTable) -> None:
     """Raise `GrantMissing` unless the role has the rights of a table's owner, with the statement that grants them."""
-    owner, is_held, role = connection.execute(text(_OWNER), {"source_id": table.source_id}).one()
+    owner, is_superusers, is_held, role = connection.execute(text(_OWNER), {"source_id": table.source_id}).one()
     if not is_held:
-        grant = f"grant {quote(owner)} to {quote(role)}"
-        raise GrantMissing(f"must be owner of table {table.qualified_name}", grant, "a superuser")
+        name = quote_qualified(table.schema, table.name)
+        sharing = share_ownership(name, owner, role, is_superusers=is_superusers)
+        raise GrantMissing(f"must be owner of table {table.qualified_name}", sharing, "a superuser")
+
+
+def find_schema_of_new(connection: Connection, name: str) -> str | None:
+    """Return the schema in which a table would be created by the name that a user gives; None if it is not SQL's."""
+    if not _SQL_NAME.fullmatch(name):
+        return None
+    schema: str | None = connection.execute(text(_SCHEMA_OF_NEW), {"name": name}).scalar_one()
+    return schema
 
 
 def find_table_id(connection: Connection, name: str) -> int | None:
@@ -236,6 +245,10 @@ select case cardinality(parts) when 1 then schema || '.' || parts[1] else array_
 from parse_ident(:as_sql) parts, unnest({USERS_SCHEMAS}) with ordinality path (schema, place)
 where cardinality(parts) = 1 or place = 1
 order by place
+"""
+
+_SCHEMA_OF_NEW = f"""
+select case cardinality(parts) when 1 then ({USERS_SCHEMAS})[1] else parts[1] end from parse_ident(:name) parts
 """
 
 # Not `to_regclass`, which would follow the path that rowtide's sessions pin: a name means what it means to the role's
@@ -402,7 +415,7 @@ order by n.nspname, c.relname
 """
 
 _OWNER = """
-select o.rolname::text, pg_has_role(o.oid, 'usage'), current_user::text
+select o.rolname::text, o.rolsuper, pg_has_role(o.oid, 'usage'), current_user::text
 from pg_class c join pg_roles o on o.oid = c.relowner where c.oid = cast(:source_id as oid)
 """
 

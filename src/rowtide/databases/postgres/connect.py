@@ -23,6 +23,7 @@ from rowtide.databases.postgres.errors import (
     NoReplicationRight,
     ReplicationPooled,
     TransactionsPooled,
+    translate_connection_text,
     translated,
 )
 from rowtide.databases.postgres.functions import MONITORED, map_schemas
@@ -387,6 +388,6 @@ def _connection_error(role: str, message: str) -> Exception:
         return ReplicationPooled(reason)
     if "permission denied to start WAL sender" in reason or "must be superuser or replication role" in reason:
         return NoReplicationRight(role, quote(role))
-    if "max_wal_senders" in reason or "too many clients" in reason:
+    if "too many clients" in reason:
         return NoFreeSender()
-    return ConnectionFailed(reason)
+    return translate_connection_text(reason)

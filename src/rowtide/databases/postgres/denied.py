@@ -16,7 +16,7 @@ from psycopg import sql
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.functions import DISTRIBUTORS, OWN_SCHEMAS, PREFIX
 from rowtide.databases.postgres.owners import SCHEMA
-from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.databases.postgres.quoting import quote, quote_qualified, share_ownership
 
 _OBJECT = re.compile(
     r"permission denied for (?:materialized |foreign )?"
@@ -126,7 +126,12 @@ def _of_object(looking: psycopg.Connection[Any], query: sql.SQL, name: str, role
 def _find_owner(message: str, looking: psycopg.Connection[Any], role: str) -> MissingGrant | None:
     named = _OWNED.match(message)
     found = looking.execute(_OWNERS, [named["name"]]).fetchall() if named is not None else []
-    return MissingGrant(f"grant {quote(found[0][0])} to {quote(role)}", "a superuser") if len(found) == 1 else None
+    owners = {owner: is_superusers for _, _, owner, is_superusers in found}
+    if len(owners) != 1 or (any(owners.values()) and len(found) != 1):
+        return None
+    schema, name, owner, is_superusers = found[0]
+    sharing = share_ownership(quote_qualified(schema, name), owner, role, is_superusers=is_superusers)
+    return MissingGrant(sharing, "a superuser")
 
 
 # Of a table that monitors read through a view, the view: it is preferred. A view of another owner is none of rowtide's.
@@ -173,6 +178,7 @@ where p.proname = %(name)s and not has_function_privilege(p.oid, 'execute')
 """)
 
 _OWNERS = sql.SQL("""
-select distinct o.rolname::text from pg_class c join pg_roles o on o.oid = c.relowner
+select n.nspname::text, c.relname::text, o.rolname::text, o.rolsuper
+from pg_class c join pg_namespace n on n.oid = c.relnamespace join pg_roles o on o.oid = c.relowner
 where c.relname = %s and not pg_has_role(o.oid, 'usage')
 """)

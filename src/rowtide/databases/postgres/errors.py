@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rowtide.core.errors import Denied, Invalid, NotFound, Retryable, RowtideError
+from rowtide.core.errors import Denied, Invalid, NotFound, Remedy, Retryable, RowtideError
 from rowtide.core.redaction import Said
 from rowtide.databases.postgres.functions import OF_OTHERS
 
@@ -25,6 +25,15 @@ class ConnectionFailed(Retryable, number=1101):
     fact = "no connection to the database: {reason}"
     hint = "Check the URL (--db or ROWTIDE_DB), that the server runs and has connections left, and its pg_hba.conf."
     reason: str
+
+
+class HostNotAllowed(ConnectionFailed, number=1169):
+    """No line of the server's pg_hba.conf lets this role connect from here; a person has to change the file."""
+
+    fact = "no line of the server's pg_hba.conf lets this role connect from here: {reason}"
+    hint = """Add a line for the role, the database and this host to the server's pg_hba.conf, let the server reload its
+        configuration, and start it again."""
+    remedy = Remedy.STOP
 
 
 class ServerSilent(ConnectionFailed, number=1130):
@@ -232,6 +241,9 @@ _EXHAUSTED = ("53", "58")
 _ABORTED = ("40001", "40P01")
 _DROPPED_MEANWHILE = re.compile(r"could not open relation with OID|cache lookup failed for (relation|type|function)")
 """What the catalogue's functions say (XX000) of an object that was dropped while they waited for its lock."""
+_ATTEMPT = re.compile(r'(?:, port \d+|on socket "[^"]*") failed:\s*(?:FATAL:\s*)?([^:]*)')
+_NOT_ALLOWED = re.compile("no pg_hba.conf entry|pg_hba.conf rejects")
+"""What the server says in English (28000); in other languages the connection is tried again."""
 _POLICY = "would be affected by row-level security policy"
 
 
@@ -283,9 +295,9 @@ def translate(error: psycopg.Error) -> RowtideError:
     sqlstate = error.sqlstate
     if sqlstate is None:
         is_of_connection = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
-        return _translate_connection_text(reason) if is_of_connection else UnexpectedSqlError("none", reason)
+        return translate_connection_text(reason) if is_of_connection else UnexpectedSqlError("none", reason)
     if sqlstate.startswith(("08", "57P")) or sqlstate in _SESSION_ENDED:
-        return _translate_connection_text(reason)
+        return translate_connection_text(reason)
     if sqlstate == OF_OTHERS:
         return SchemaOfOthers(error.diag.message_primary or "", error.diag.message_detail or "")
     if sqlstate == "42501":
@@ -319,9 +331,14 @@ def find_outage(sqlstate: str, reason: str) -> RowtideError | None:
     return None
 
 
-def _translate_connection_text(reason: str) -> RowtideError:
+def translate_connection_text(reason: str) -> RowtideError:
+    """Return our error for what libpq says of a connection that it did not open, or has lost."""
     if "max_wal_senders" in reason:
         return NoFreeSender()
+    # libpq tries each address of a host, with and without TLS: another address may only be down.
+    attempts = _ATTEMPT.findall(reason)
+    if attempts and all(map(_NOT_ALLOWED.match, attempts)):
+        return HostNotAllowed(reason)
     return ConnectionFailed(reason)
 
 

@@ -41,6 +41,14 @@ def quote_qualified(schema: str, name: str) -> str:
     return f"{quote(schema)}.{quote(name)}"
 
 
+def share_ownership(table: str, owner: str, role: str, *, is_superusers: bool) -> str:
+    """Return the statement that gives a role the rights of a table's owner, as a member of it.
+
+    If that is a superuser, the table gets another owner: a member could do all that a superuser can.
+    """
+    return f"alter table {table} owner to {quote(role)}" if is_superusers else f"grant {quote(owner)} to {quote(role)}"
+
+
 def statement(sql: str) -> TextClause:
     """Return a statement without parameters; a colon in a quoted name is not a parameter."""
     from sqlalchemy import text

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from rowtide.databases.postgres.errors import ServerIsStandby
 from rowtide.databases.postgres.owners import Owner
-from rowtide.databases.postgres.quoting import quote
+from rowtide.databases.postgres.quoting import quote, share_ownership
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.postgres.access_facts import MergedFacts, Names, NodeFacts, ReaderFacts, TableAccess
 from rowtide.diagnosis.postgres.reading import DatabaseFacts
@@ -77,11 +77,10 @@ def check_owners(role: str, tables: tuple[PostgresTableFacts, ...]) -> Iterator[
 
 
 def _share_ownership(role: str, owner: str, tables: tuple[PostgresTableFacts, ...]) -> Sql:
-    """Superuser is never proposed for the sake of a table."""
-    if not tables[0].owner_is_superuser:
-        return as_superuser(f"grant {quote(owner)} to {quote(role)};")
-    names = (quote_table(table.table) for table in tables)
-    return as_superuser(*(f"alter table {name} owner to {quote(role)};" for name in names))
+    sharing = (
+        share_ownership(quote_table(one.table), owner, role, is_superusers=one.owner_is_superuser) for one in tables
+    )
+    return as_superuser(*(f"{statement};" for statement in dict.fromkeys(sharing)))
 
 
 def check_monitor(role: RoleFacts, gaps: MonitorGaps, *, sees_others: bool) -> Iterator[CheckResult]:

@@ -19,7 +19,7 @@ from rowtide.merge.handlers import find_handler
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions import partition_membership
 from rowtide.merge.partitions.filters import require_values
-from rowtide.merge.progress import list_subscriptions, set_subscription
+from rowtide.merge.progress import forget_retries, list_subscriptions, set_subscription
 from rowtide.merge.publishing.filter_checks import check_filter, check_join, require_record_options, require_records
 from rowtide.merge.publishing.new_articles import (
     define_new,
@@ -332,6 +332,8 @@ def drop_from(node: Node, publication: Publication, article: Article) -> None:
     # Another publication still merges the table, and needs its triggers and rowguids.
     if article.nickname in {other.nickname for other in catalogue.list_merged(node.connection)}:
         return
+    # The hub's number of the table is the same where it is subscribed to again, with other rows.
+    forget_retries(node.connection, article.nickname)
     if node.tables.is_there(article):
         node.tables.untrack(article)
         if not is_preserved:

@@ -217,14 +217,21 @@ class DeviceHalf:
                 self._hashes.put(self.node, result.refused)
             self.subscription = replace(self.subscription, sent=result.generation)
 
+    @property
+    def _nicknames(self) -> frozenset[int]:
+        return frozenset(article.nickname for article in self.known)
+
     def list_awaited(self) -> dict[int, list[str]]:
         """Return the device's rows that the hub has refused and will request again, as its last answer said."""
-        return known_rows(list_retries(self.node.connection, read_nickname(self.node.connection)))
+        listed = known_rows(list_retries(self.node.connection, read_nickname(self.node.connection)))
+        # Other publications of the device may have other hubs, which list what they refused.
+        return {nickname: rowguids for nickname, rowguids in listed.items() if nickname in self._nicknames}
 
     def keep_awaited(self, result: UploadResult) -> None:
         """Store which rows the hub will request again, so that they come with the next request."""
         with in_session(self.node, self.subscription):
-            put_awaited(self.node.connection, read_nickname(self.node.connection), result.awaited)
+            own, known = read_nickname(self.node.connection), self._nicknames
+            put_awaited(self.node.connection, own, [*known], result.awaited)
 
     def number(self) -> dict[int, DeviceNumbering]:
         """Return how far articles with identity ranges are numbered."""

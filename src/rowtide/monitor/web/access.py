@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated
 from rowtide.actions.entries import ActionKind
 from rowtide.core.options import Option
 from rowtide.core.values import frozen
-from rowtide.databases.passwords import FilePassword, PasswordSource
+from rowtide.databases.passwords import FilePassword, PasswordNotRead, PasswordSource
 from rowtide.listening import LOCAL_NAMES, is_loopback, read_bearer
 from rowtide.monitor.errors import (
     AccessOpen,
@@ -34,6 +34,7 @@ from rowtide.monitor.errors import (
     OperatorUrlMissing,
     SubscriberUnclear,
     TokenFileInvalid,
+    TokenFileNotRead,
 )
 from rowtide.monitor.labels import without_users
 
@@ -309,15 +310,13 @@ class TokenFile:
     def read(self) -> Tokens:
         """Return the tokens in force.
 
-        Raises `PasswordNotRead` and `PasswordFileNotPrivate`, of any file that others may read, and `TokenFileInvalid`.
+        Raises `TokenFileNotRead`, `PasswordFileNotPrivate` of any file that others may read, and `TokenFileInvalid`.
         """
         with self._reading:
             state = self._state()
             if state is None or state != self._read_of:
                 # The file is read before it is known to be the one of this state: at worst it is read once more.
-                self._tokens, self._operators = parse_tokens(
-                    self._file.path, self._file.read_all().decode("utf-8", "replace")
-                )
+                self._tokens, self._operators = parse_tokens(self._file.path, self._read_text())
                 self._read_of = state
             return self._tokens
 
@@ -325,6 +324,12 @@ class TokenFile:
         """Return the names of the operators in force. Raises as `read`."""
         self.read()
         return self._operators
+
+    def _read_text(self) -> str:
+        try:
+            return self._file.read_all().decode("utf-8", "replace")
+        except PasswordNotRead as error:
+            raise TokenFileNotRead(self._file.path, error.reason) from error
 
     def _state(self) -> tuple[int, int, int] | None:
         try:

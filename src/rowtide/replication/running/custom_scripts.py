@@ -71,8 +71,8 @@ class CustomScripting:
         table = article.qualified_name
         try:
             written = getattr(import_module(module), function)(self._describe(followed, lsn))
-        except Exception as error:
-            # Whatever a function of the user's raises.
+        except (Exception, SystemExit) as error:
+            # Whatever a function of the user's raises, or its module as it is imported.
             raise CustomScriptFailed(name, table, str(lsn), f"{type(error).__name__}: {error}") from error
         if not isinstance(written, str):
             raise CustomScriptFailed(name, table, str(lsn), f"it returned {type(written).__name__}, not SQL")

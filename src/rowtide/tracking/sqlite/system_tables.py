@@ -9,10 +9,10 @@ from collections.abc import Sequence, Set
 from rowtide.core.errors import RowtideError
 from rowtide.core.formats import FormatNewer, FormatOutdated, FormatUnnumbered, Requirement, StoreFormat, require
 from rowtide.databases.sqlite import clock
-from rowtide.databases.sqlite.catalogue import find_table, read_triggers
-from rowtide.databases.sqlite.clock import CLOCK_TABLE
+from rowtide.databases.sqlite.catalogue import find_table, has_table, read_triggers
+from rowtide.databases.sqlite.clock import ANCHORS_TABLE, CLOCK_TABLE
 from rowtide.databases.sqlite.connect import path_of
-from rowtide.databases.sqlite.guarding import CHANGES, format_creation, guard, read_format, writing
+from rowtide.databases.sqlite.guarding import CHANGES, WRITING, format_creation, guard, read_format, writing
 from rowtide.databases.sqlite.sql_text import quote
 from rowtide.tracking.errors import NothingTracked, NotTracked, TrackedTableGone, TrackingKeyMissing, TrackingLost
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
@@ -21,6 +21,8 @@ from rowtide.tracking.sqlite.stamps import CONTEXT, SqliteStamps, SqliteSubject,
 TOMBSTONES = "__sysOCSDeletedRows"
 COMMIT_SEQUENCE = "__sysTxCommitSequence"
 TRACKED_OBJECTS = "__sysOCSTrackedObjects"
+WITH_CHANGES = frozenset((TOMBSTONES, CLOCK_TABLE, ANCHORS_TABLE))
+"""The tables without whose contents changes are lost."""
 FORMAT = StoreFormat("change tracking of the file")
 """The format of the tables, and of the triggers of the tracked tables."""
 FORMAT_VIEW = "__sysFormat"
@@ -49,6 +51,14 @@ def create_system_tables(connection: sqlite3.Connection) -> None:
     for table in (COMMIT_SEQUENCE, TRACKED_OBJECTS):
         guard(connection, table)
     connection.execute(format_creation(FORMAT_VIEW, FORMAT))
+
+
+def list_missing(connection: sqlite3.Connection) -> frozenset[str]:
+    """Return the tables that a program has dropped, but for the catalogue itself; none of a file without a format."""
+    if read_format(connection, FORMAT_VIEW) is None:
+        return frozenset()
+    needed = WITH_CHANGES | {COMMIT_SEQUENCE, WRITING}
+    return frozenset(table for table in needed if not has_table(connection, table))
 
 
 def drop_system_tables(connection: sqlite3.Connection) -> None:

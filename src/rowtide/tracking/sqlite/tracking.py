@@ -27,6 +27,7 @@ from rowtide.tracking.options import PurgeType, StampIndex, Storage, TrackedTabl
 from rowtide.tracking.sqlite import enumeration, queries, system_tables
 from rowtide.tracking.sqlite.stamps import SqliteSubject, get_table, removals_of_dropped, stamps_of, subject_of
 from rowtide.tracking.sqlite.system_tables import (
+    WITH_CHANGES,
     create_system_tables,
     drop_system_tables,
     find_loss,
@@ -34,6 +35,7 @@ from rowtide.tracking.sqlite.system_tables import (
     find_tracked,
     get_tracked,
     has_tracked_objects,
+    list_missing,
     list_tracked,
     put_tracked,
     remove_tracked,
@@ -79,13 +81,22 @@ def enable(connection: sqlite3.Connection, asked: TrackingRequest) -> TrackedTab
 def disable(connection: sqlite3.Connection, name: str) -> None:
     """Stop tracking a table, and remove tracking's objects; with the last table, all of them.
 
-    So is what was made before formats had numbers. Raises `NotTracked`.
+    So is what was made before formats had numbers, and what is left where a program dropped some of these. Raises
+    `NotTracked`.
     """
     tracked = get_tracked(connection, name)
+    missing = list_missing(connection)
+    if missing:
+        # Triggers name them: while one is missing, SQLite refuses to alter any table.
+        create_system_tables(connection)
     _take_down(connection, tracked)
     remove_tracked(connection, tracked.name)
     if not list_tracked(connection):
         drop_system_tables(connection)
+        return
+    for table in missing & WITH_CHANGES:
+        # An empty one would hide from readers of the other tables that changes were lost.
+        connection.execute(f"drop table {table}")
 
 
 def resume(connection: sqlite3.Connection, name: str) -> TrackedTable:
