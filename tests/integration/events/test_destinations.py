@@ -230,7 +230,7 @@ def test_the_journal_gets_priorities(capsys: pytest.CaptureFixture[str]) -> None
 EMITS = """
 import sys
 from rowtide.cli.main import main
-from rowtide.cli import app as tree
+from rowtide.cli import commands as tree
 from rowtide.cli.output.watching import watching
 from rowtide.events import LogFormat, LogOptions
 from rowtide.events.catalogue import TableJoined
