@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import psycopg
@@ -368,3 +369,69 @@ def test_merge_calls_nothing_with_the_readers_rights(databases: tuple[str, str],
     ended = rowtide("merge", command, "m", *options.get(command, ("--subscriber", device)), "--db", url)
     assert not gained(url)
     assert "app.evil" in ended.require_error(8153)
+
+
+def _merged(url: str, device: str) -> None:
+    """Merge two tables of the owner's with a device, and let it have changes to receive."""
+    merge = MergeReplication(url)
+    merge.add_publication("m")
+    for name in "ab":
+        as_owner(url, f"create table app.{name} (id int primary key, v text); insert into app.{name} values (1, 'v')")
+        merge.add_article("m", f"app.{name}")
+    merge.add_subscription("m", device)
+    for name in "ab":
+        as_owner(url, f"insert into app.{name} values (2, 'w'); update app.{name} set v = 'w' where id = 1")
+
+
+@pytest.mark.parametrize("swap", SWAPS)
+@pytest.mark.parametrize("locked", "ab")
+@pytest.mark.parametrize("command", ["sync", "validate", "pending", "snapshot"])
+def test_what_is_swapped_while_merge_waits_is_not_read(
+    databases: tuple[str, str], swap: str, locked: str, command: str, tmp_path: Path
+) -> None:
+    """The owner holds a lock that the agent waits for, and meanwhile puts something in a table's place."""
+    url, _ = databases
+    device = f"sqlite:///{tmp_path}/device.db"
+    _merged(url, device)
+    to = ("--to", str(tmp_path / "files")) if command == "snapshot" else ("--subscriber", device)
+    _swap_while_waiting(url, swap, locked, lambda: rowtide("merge", command, "m", *to, "--db", url))
+    assert not gained(url)
+
+
+@pytest.mark.parametrize("swap", SWAPS)
+def test_what_is_swapped_at_a_subscriber_is_not_read(databases: tuple[str, str], swap: str) -> None:
+    """The tables of a PostgreSQL subscriber were given to another role."""
+    hub, url = databases
+    _merged(hub, url)
+    with psycopg.connect(url, autocommit=True) as session:
+        role = sql.Identifier(OWNER)
+        for each in ("schema app", "table app.a", "table app.b"):
+            session.execute(sql.SQL("alter {} owner to {}").format(sql.SQL(each), role))
+    as_owner(url, EVIL)
+    as_owner(url, "insert into app.a values (7, 'x'); insert into app.b values (7, 'x')")
+    _swap_while_waiting(url, swap, "a", lambda: rowtide("merge", "sync", "m", "--subscriber", url, "--db", hub))
+    assert not gained(url)
+
+
+def _swap_while_waiting(url: str, swap: str, locked: str, read: Callable[[], object]) -> None:
+    is_read = Event()
+    with psycopg.connect(url) as owner, psycopg.connect(url, autocommit=True) as other:
+        owner.execute(sql.SQL("set session authorization {}").format(sql.Identifier(OWNER)))
+        owner.execute(f"lock table app.{locked} in access exclusive mode".encode())
+
+        def swap_then() -> None:
+            wait_until(lambda: is_read.is_set() or other.execute(WAITING).fetchone() is not None, what="a wait")
+            if locked == "a":
+                for one in SWAPS[swap]:
+                    owner.execute(one.encode())
+            else:
+                with suppress(psycopg.errors.LockNotAvailable):
+                    as_owner(url, "set lock_timeout = 500; " + "; ".join(SWAPS[swap]))
+            owner.commit()
+
+        with ThreadPoolExecutor(1) as thread:
+            # The command takes signals, which the main thread alone can.
+            swapping = thread.submit(swap_then)
+            read()
+            is_read.set()
+            swapping.result()

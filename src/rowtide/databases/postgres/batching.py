@@ -140,18 +140,34 @@ class BatchingConnection(WatchedConnection):
         if not self._is_open:
             self.flush()
 
+    def put_first(self, *statements: str) -> None:
+        """Run statements as `put`; if the transaction of `begin` was not sent yet, as the first ones of it."""
+        place = 1 if self._is_open and self.info.transaction_status is TransactionStatus.IDLE else len(self._waiting)
+        self._waiting[place:place] = [(each, None) for each in statements]
+        self.flush()
+
     def flush(self) -> None:
         """Send what waits. Raises the first error of it, after which nothing more of it was done."""
         with self.sending():
             pass
 
-    def read(self, *statements: tuple[str, Parameters], texts: bool = False, ends: Sequence[str] = ()) -> list[Rows]:
-        """Return the rows of statements, read in one round trip with what waits before them, and `ends` behind them.
+    def read(
+        self,
+        *statements: tuple[str, Parameters],
+        texts: bool = False,
+        begins: Sequence[str] = (),
+        ends: Sequence[str] = (),
+    ) -> list[Rows]:
+        """Return the rows of statements, read in one round trip with what waits before them.
+
+        `begins` are statements before them, `ends` behind them.
 
         With `texts`, each value is the server's text.
         """
         cursors: list[psycopg.Cursor[tuple[Any, ...]]] = []
         with self.sending(always=len(statements) + len(ends) > 1):
+            for begin in begins:
+                self.queue(begin)
             for statement, parameters in statements:
                 cursor = self.text_cursor() if texts else psycopg.Cursor(self)
                 cursor.execute(sql.SQL(statement), parameters)

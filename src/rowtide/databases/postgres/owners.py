@@ -339,6 +339,16 @@ def find_planned(run: Run, tables: Collection[str]) -> Mapping[str, Sequence[str
     return {table: sorted(names) for table, names in found.items()}
 
 
+def planned_state(names: str) -> str:
+    """Return the query of tables' states: what `find_planned` depends on, and that they are the same tables.
+
+    `names` is the expression of an array of their quoted names. `is_written`: the session's role may lock them as
+    statements do that write. `state` is null where a name is no table's. Of expressions only those count that call
+    functions or operators of users.
+    """
+    return _STATES.replace("{names}", names)
+
+
 def read_calls(tree: str) -> Iterator[tuple[int, bool]]:
     """Yield the functions and operators of users in an expression as the catalogue has it, by oid.
 
@@ -378,16 +388,38 @@ _HARMLESS = (
 )
 """Volatile functions of the server's that applications use in defaults."""
 
-_EXPRESSIONS = """
-with recursive part (name, oid) as (
-    select given.name, to_regclass(given.name)::oid from unnest(cast(:names as text[])) given (name)
+_PARTS = """
+part (name, oid) as (
+    select given.name, to_regclass(given.name)::oid from unnest(cast({names} as text[])) given (name)
     union select p.name, i.inhrelid from part p join pg_inherits i on i.inhparent = p.oid)
-select part.name, tree from part, lateral (
-    select format('%s %s', i.indexprs, i.indpred) from pg_index i where i.indrelid = part.oid
-    union all select format('%s', c.conbin) from pg_constraint c where c.conrelid = part.oid and c.contype = 'c'
-    union all select format('%s', s.stxexprs) from pg_statistic_ext s where s.stxrelid = part.oid
-    union all select format('%s', k.partexprs) from pg_partitioned_table k where k.partrelid = part.oid) e (tree)
 """
+_TREES = """
+select part.name, part.oid, tree from part, lateral (
+    select concat_ws(' ', i.indexprs, i.indpred) from pg_index i where i.indrelid = part.oid
+    union all select concat(c.conbin) from pg_constraint c where c.conrelid = part.oid and c.contype = 'c'
+    union all select concat(s.stxexprs) from pg_statistic_ext s where s.stxrelid = part.oid
+    union all select concat(k.partexprs) from pg_partitioned_table k where k.partrelid = part.oid) e (tree)
+"""
+_EXPRESSIONS = f"with recursive {_PARTS.replace('{names}', ':names')} {_TREES}"
+_STATES = f"""
+with recursive {_PARTS},
+tree as ({_TREES}),
+called as (
+    select t.name, t.tree, call[2]::oid as oid
+    from tree t cross join regexp_matches(t.tree, '[:](funcid|opfuncid|opno) ([0-9]+)', 'g') call
+    where call[2]::bigint >= {_FIRST_OF_USERS}),
+function as (
+    select c.name, p.oid, p.xmin from called c join pg_proc p on p.oid = c.oid
+    union select c.name, p.oid, p.xmin
+    from called c join pg_operator o on o.oid = c.oid join pg_proc p on p.oid = o.oprcode)
+select given.name, coalesce(has_table_privilege(k.oid, 'update'), false) as is_written, case when k.oid is not null
+    then md5(concat_ws(' ', k.oid, k.relowner,
+    (select string_agg(distinct c.tree, ' ' order by c.tree) from called c where c.name = given.name),
+    (select string_agg(concat(f.oid, ' ', f.xmin), ' ' order by f.oid) from function f where f.name = given.name)
+    )) end as state
+from unnest(cast({{names}} as text[])) given (name)
+left join pg_class k on k.oid = to_regclass(given.name) and k.relkind in ('r', 'p')
+"""  # noqa: S608 - constants
 _FUNCTIONS = """
 select f.called, p.oid::regprocedure::text as name, l.lanname = 'sql' as is_sql
 from (select oid as called, oid as function from pg_proc where oid = any(cast(:oids as oid[]))

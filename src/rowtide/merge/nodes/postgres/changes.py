@@ -169,6 +169,10 @@ class PostgresChanges:
                 retry_busy(partial(self._close, own, merged, reading))
             self._node.generations.refresh(self._node.connection, own)
             session = session_of(reading)
+            # Once the other session holds no locks: an owner's request between the two would wait for it, and this one
+            # for the owner.
+            with self._node.failing_at(self._node.name):
+                self._node.executions.lock_in(session)
             is_beside = row_metadata.is_logged(session)
             if is_beside:
                 row_metadata.apply_beside(session, merged)
@@ -190,6 +194,9 @@ class PostgresChanges:
             load_texts(reading)
             session = session_of(reading)
             session.execute("set transaction isolation level repeatable read")
+            with self._node.failing_at(self._node.name):
+                for each in self._node.executions.guards():
+                    session.execute(sql.SQL(each))
             is_beside = row_metadata.is_logged(session)
             if is_beside:
                 row_metadata.apply_beside(session, merged)
@@ -222,6 +229,7 @@ class PostgresChanges:
         self._node.know_generation(request.since)
         sending = PostgresSending(request, self._node.own, self._node.generations, self._node.look_up, self._node.name)
         queries = sending.queries()
+        self._node.executions.require_own_plans([*request.articles, *self._node.logged])
         closing = Closing(
             self._session,
             self._node.own,
@@ -232,7 +240,7 @@ class PostgresChanges:
         )
         try:
             with self._node.failing_at(self._node.name):
-                cursors = closing.run(BEGIN, list(queries.values()))
+                cursors = closing.run((*BEGIN, *self._node.executions.guards()), list(queries.values()))
         except UnexpectedLines:
             # Other tables were changed meanwhile, or published.
             self._node.read_ahead(values={"since_generation": request.since})
@@ -254,6 +262,8 @@ class PostgresChanges:
             map_connection(self._node.engine.connect()) as closing,
             taking_anchors(closing),
         ):
+            for each in self._node.executions.guards():
+                session_of(closing).execute(sql.SQL(each))
             close_generation(closing, own, [article.nickname for article in merged])
             if row_metadata.is_logged(session_of(closing)):
                 row_metadata.apply_log(session_of(closing), merged)

@@ -36,6 +36,7 @@ from rowtide.databases.postgres.owners import (
     find_planned,
     functions_path,
     owners_query,
+    planned_state,
     schema_creation,
 )
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified, running
@@ -45,6 +46,7 @@ from rowtide.databases.source_table import RunAs
 from rowtide.merge.articles import Article, Subscription
 from rowtide.merge.definitions import SCHEMA, articles, publications, subscriptions
 from rowtide.merge.errors import nodes as errors
+from rowtide.merge.errors.publishing import ArticleTableNotFound
 from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefused
 from rowtide.merge.nodes.postgres.metadata.completing import FORMAT
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
@@ -185,22 +187,29 @@ class Executions:
         self._owners: dict[str, tuple[Owner | None, bool]] = {}
         self._ready: dict[int, Execution] = {}
         self._planned: dict[str, Sequence[str]] = {}
+        self._states: dict[str, tuple[bool, str | None]] = {}
+        """See `planned_state`, by table."""
+        self._articles: dict[str, Article] = {}
+        self._is_suspect = False
 
     def request(self, listed: Sequence[Article]) -> tuple[str, Sequence[object]]:
         """Return the query of the owners of articles' tables, for `take`."""
         of_article = f"select pubid from {_ARTICLES} where nickname = given.nickname"
         is_said = f"exists (select from {_PUBLICATIONS} where run_as = 'agent' and pubid in ({of_article}))"
         query = (
-            f"select given.name, row_to_json(o)::text, {is_said} from unnest(%s::text[], %s::integer[]) "
-            f"given (name, nickname) left join ({owners_query('%s::text[]')}) o on o.name = given.name"
+            f"select given.name, row_to_json(o)::text, {is_said}, s.is_written, s.state "
+            "from unnest(%s::text[], %s::integer[]) given (name, nickname) "
+            f"left join ({owners_query('%s::text[]')}) o on o.name = given.name "
+            f"left join ({planned_state('%s::text[]')}) s on s.name = given.name"
         )
         names = [table_of(article) for article in listed]
-        return query, [names, [article.nickname for article in listed], names]
+        return query, [names, [article.nickname for article in listed], names, names, names]
 
     def take(self, rows: Iterable[tuple[Any, ...]]) -> None:
         """Read the owners of tables from the rows of a request."""
-        for table, encoded, runs_as_agent in rows:
+        for table, encoded, runs_as_agent, is_written, state in rows:
             self._owners[table] = None if encoded is None else _read_owner(encoded), runs_as_agent
+            self._states[table] = is_written, state
 
     def of(self, article: Article) -> Execution:
         """Return how statements on an article's table are executed.
@@ -232,13 +241,73 @@ class Executions:
         )
 
     def _require_own_plans(self, listed: Sequence[Article]) -> None:
-        unknown = {table_of(article) for article in listed}.difference(self._planned)
+        self._articles.update((table_of(article), article) for article in listed)
+        unknown = sorted({table_of(article) for article in listed}.difference(self._planned))
+        for article in listed:
+            if self._states[table_of(article)][1] is None:
+                # A view in its place would call its owner's functions with the agent's rights.
+                raise ArticleTableNotFound(article.qualified_name)
         if unknown:
             planned = find_planned(running(self._session), unknown)
             self._planned.update((table, planned.get(table, ())) for table in unknown)
+            if self._session.is_in_transaction and (safe := [each for each in unknown if not self._planned[each]]):
+                # It did not begin with their guards.
+                for each in self._locks(safe):
+                    self._session.execute(sql.SQL(each))
+                self._check_elsewhere(safe)
         for article in listed:
             if functions := self._planned[table_of(article)]:
                 raise errors.PlannedCodeOfOwner(article.qualified_name, functions[0])
+
+    def guards(self) -> Sequence[str]:
+        """Return the statements with which a transaction that reads tables begins, before it has a snapshot.
+
+        They fail if a table whose plans were looked at is not as it was. An owner could otherwise make an index, or put
+        a view in its place, while a lock is waited for, and its functions would run with the agent's rights.
+        """
+        tables = self._looked_at()
+        return () if not tables else (*self._locks(tables), self._check(tables))
+
+    def lock_in(self, session: BatchingConnection) -> None:
+        """Lock and check tables as `guards` do, for another session's transaction that has a snapshot already."""
+        tables = self._looked_at()
+        if tables:
+            for each in self._locks(tables):
+                session.execute(sql.SQL(each))
+            self._check_elsewhere(tables)
+
+    def suspect(self) -> None:
+        """Note that a table is not as it was: plans are looked at again before the next transaction."""
+        self._is_suspect = True
+
+    def _looked_at(self) -> Sequence[str]:
+        if self._is_suspect:
+            listed = [self._articles[table] for table in self._planned]
+            self.forget()
+            self.require_own_plans(listed)
+        return [table for table, functions in self._planned.items() if not functions]
+
+    def _check_elsewhere(self, tables: Sequence[str]) -> None:
+        # The catalogue as it is, which a transaction with a snapshot does not see.
+        with self._engine.connect() as connection:
+            session_of(connection).execute(sql.SQL(self._check(tables)))
+
+    def _locks(self, tables: Sequence[str]) -> Sequence[str]:
+        # As writing does where the role may, so that no index is made meanwhile, which a read does not keep away.
+        modes: dict[str, list[str]] = {}
+        for table in tables:
+            modes.setdefault("row exclusive" if self._states[table][0] else "access share", []).append(table)
+        return [f"lock table {', '.join(named)} in {mode} mode" for mode, named in modes.items()]
+
+    def _check(self, tables: Sequence[str]) -> str:
+        names = f"array[{', '.join(map(quote_literal, tables))}]"
+        states = f"array[{', '.join(quote_literal(self._states[table][1] or '') for table in tables)}]"
+        differs = (
+            f"select from unnest({names}, {states}) known (name, state) "
+            f"left join ({planned_state(names)}) s on s.name = known.name where s.state is distinct from known.state"
+        )
+        failing = f"raise exception using errcode = '{TABLES_ALTERED}', message = 'a table was altered meanwhile'"
+        return f"do {quote_body(f'begin if exists ({differs}) then {failing}; end if; end')}"
 
     def require(self, article: Article, run_as: RunAs | None = None) -> None:
         """Raise what `of` raises; `run_as` is that of a publication which does not have the article yet."""
@@ -257,6 +326,8 @@ class Executions:
         """Let owners be read again."""
         self._owners.clear()
         self._planned.clear()
+        self._states.clear()
+        self._is_suspect = False
         self._ready.clear()
 
     def _make_ready(self, article: Article, owner: Owner) -> Execution:
@@ -324,7 +395,9 @@ OUTSIDE = "RT819"
 """SQLSTATE of ours: a row is outside of the partition that it has to be in."""
 UNKNOWN_LINES = "RT818"
 """SQLSTATE of ours: the log has entries of tables that were not expected."""
-_BUSY = ("40001", "40P01", "55P03")
+TABLES_ALTERED = "RT821"
+"""SQLSTATE of ours: a table whose plans were looked at was altered, or is another one, as a transaction began."""
+_BUSY = ("40001", "40P01", "55P03", TABLES_ALTERED)
 """SQLSTATEs of conflicts with other sessions."""
 _RAISE = "exec_stmt_raise"
 """The server's function that raises what a user's trigger does."""

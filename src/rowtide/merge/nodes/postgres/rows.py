@@ -112,19 +112,11 @@ class PostgresRows:
 
     @here
     def read_parents(self, link: Link, children: Sequence[str]) -> dict[str, str]:
-        return dict(
-            self._session.read(
-                (_linked(link, "c", self._node.equal_of(link.parent)), [uuid_array(children)]), texts=True
-            )[0]
-        )
+        return dict(self._read(_linked(link, "c", self._node.equal_of(link.parent)), [uuid_array(children)]))
 
     @here
     def read_children(self, link: Link, parents: Sequence[str]) -> dict[str, str]:
-        return dict(
-            self._session.read(
-                (_linked(link, "p", self._node.equal_of(link.parent)), [uuid_array(parents)]), texts=True
-            )[0]
-        )
+        return dict(self._read(_linked(link, "p", self._node.equal_of(link.parent)), [uuid_array(parents)]))
 
     @here
     def find_parents(self, link: Link, rows: Sequence[Row]) -> Sequence[str | None]:
@@ -156,11 +148,11 @@ class PostgresRows:
             f"join {escaped(table_of(link.parent))} p on {escaped(same)}"
         )
         values = [array_of(row[place] for row in stored) for place, _ in link.pairs]
-        found = {int(place): rowguid for place, rowguid in self._session.read((query, values), texts=True)[0]}
+        found = {int(place): rowguid for place, rowguid in self._read(query, values)}
         return [found.get(index) for index in range(1, len(rows) + 1)]
 
     def _read(self, query: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
-        return self._session.read((query, parameters), texts=True)[0]
+        return self._node.read((query, parameters))[0]
 
 
 def rows_request(article: Article, rowguids: Sequence[str]) -> tuple[str, Sequence[object]]:
@@ -264,7 +256,7 @@ class PostgresVersions:
             )
             for article, _ in asked
         ]
-        answers = self._session.read(
+        answers = self._node.read(
             ("select pg_current_xact_id()", None),
             (f"select nickname from {REPLINFO}", None),
             (f"select nickname, purged_lineage from {ARTICLES}", None),
@@ -272,7 +264,6 @@ class PostgresVersions:
             *(request for article in unread for request in table_requests(article)),
             *(known_request(each, rowguids) for each, (_, rowguids) in zip(readers, asked, strict=True)),
             *(rows_request(article, rowguids) for article, rowguids in others),
-            texts=True,
         )
         ((stamp,),), ((own,),), lineages, closed, *rest = answers
         self._node.staging.stamp, self._node.own = int(stamp), int(own)

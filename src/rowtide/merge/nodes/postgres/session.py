@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.alterations import Alterations, Committing, rehearsing_on
-from rowtide.databases.postgres.batching import BatchingConnection, NotReceived, session_of
+from rowtide.databases.postgres.batching import BatchingConnection, NotReceived, Rows, session_of
 from rowtide.databases.postgres.copying import Parameters
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.functions import map_schemas
@@ -35,7 +35,13 @@ from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.nodes.node import MOST_TRIES, ToRepeat
 from rowtide.merge.nodes.node_tables import MetadataFormat
 from rowtide.merge.nodes.postgres.default_schema import TableSchemas
-from rowtide.merge.nodes.postgres.execution import AGENT_SETTING, Executions, failure, require_session
+from rowtide.merge.nodes.postgres.execution import (
+    AGENT_SETTING,
+    TABLES_ALTERED,
+    Executions,
+    failure,
+    require_session,
+)
 from rowtide.merge.nodes.postgres.metadata import completing
 from rowtide.merge.nodes.postgres.metadata.generations import (
     SELECT_CLOSED,
@@ -206,7 +212,12 @@ class PostgresSession(ABC):
                 return
             self.staging.stamp = None
             try:
-                opening = (*BEGIN, *self._limits_of_time, *(() if is_durable else (_NOT_DURABLE,)))
+                opening = (
+                    *BEGIN,
+                    *self.executions.guards(),
+                    *self._limits_of_time,
+                    *(() if is_durable else (_NOT_DURABLE,)),
+                )
                 self.session.begin(*opening, is_repeatable=is_repeatable)
                 yield
                 if self.session.is_open:
@@ -259,7 +270,7 @@ class PostgresSession(ABC):
         with self.failing_at("the rehearsal"):
             self.require_writable()
             self.staging.stamp = None
-            self.session.begin(*BEGIN)
+            self.session.begin(*BEGIN, *self.executions.guards())
             try:
                 self.apply()
                 yield
@@ -291,8 +302,9 @@ class PostgresSession(ABC):
         """Apply the log in a transaction of its own, in one round trip; return the number of entries."""
         # One session applies the log at a time. The lock is granted before the transaction begins, whose snapshot then
         # has what the session before has applied.
+        self.executions.require_own_plans(self.logged)
         lock, unlock = (f"select pg_advisory_{verb}lock({APPLYING})" for verb in ("", "un"))
-        before = ("begin", lock, "commit", *BEGIN, *apply_statements(self.logged))
+        before = ("begin", lock, "commit", *BEGIN, *self.executions.guards(), *apply_statements(self.logged))
         failpoint("postgres_merge_commit.before")
         with self.failing_at(self.name):
             try:
@@ -310,6 +322,7 @@ class PostgresSession(ABC):
 
     def apply(self) -> None:
         merged = self.places.fill(list_merged(self.connection))
+        self.executions.require_own_plans(merged)
         for statement in (*apply_statements(merged), emptying(merged)):
             self.session.put(statement)
 
@@ -374,12 +387,25 @@ class PostgresSession(ABC):
     def _failure(self, error: Exception, subject: str) -> Exception:
         """Return our error for one of the server's."""
         found = failure(error, subject, self.name)
+        if isinstance(error, psycopg.Error) and error.sqlstate == TABLES_ALTERED:
+            self.executions.suspect()
         if isinstance(found, NodeBusy):
             # The transaction that held the lock may have written merged rows, and so entries of the log.
             self._is_log_known, self.meets_locks = False, True
             if isinstance(error, psycopg.errors.LockNotAvailable):
                 return NodeBusy(self.name, f"{found.reason}; locks are held by {name_holders(self.session)}")
         return found
+
+    def read(self, *requests: tuple[str, Parameters]) -> list[Rows]:
+        """Return the texts of queries of merged tables, in one round trip: in the transaction, or in one of its own."""
+        guards = () if self.session.is_in_transaction else self.executions.guards()
+        if not guards:
+            return self.session.read(*requests, texts=True)
+        try:
+            return self.session.read(*requests, texts=True, begins=("begin", *guards), ends=("commit",))
+        except psycopg.Error:
+            self.session.roll_back()
+            raise
 
     def stored_table(self, article: Article) -> StoredTable:
         """Return an article's table as the server has it, which is read once."""

@@ -215,8 +215,11 @@ class PostgresTables:
 
     @here
     def lock(self, article: Article) -> None:
-        self._session.put(f"set local lock_timeout = '{LOCK_TIMEOUT_S}s'")
-        self._session.execute(sql.SQL(f"lock table {table_of(article)} in share row exclusive mode"))
+        # Before what the transaction reads of tables as it begins, which takes its snapshot.
+        self._session.put_first(
+            f"set local lock_timeout = '{LOCK_TIMEOUT_S}s'",
+            f"lock table {table_of(article)} in share row exclusive mode",
+        )
 
     def find_renames(self, article: Article, description: TableDescription) -> Mapping[str, str]:
         if article.table_id != description.table_id:
