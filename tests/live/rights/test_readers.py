@@ -413,6 +413,28 @@ def test_what_is_swapped_at_a_subscriber_is_not_read(databases: tuple[str, str],
     assert not gained(url)
 
 
+@pytest.mark.parametrize("swap", SWAPS)
+def test_what_is_swapped_while_delivery_waits_is_not_read(
+    databases: tuple[str, str], swap: str, tmp_path: Path
+) -> None:
+    publisher, url = databases
+    as_owner(publisher, "create table app.a (id int primary key, v text); insert into app.a values (1, 'v')")
+    for words in (
+        ("add-publication", "p", "--lake", str(tmp_path / "lake")),
+        ("add-article", "p", "app.a"),
+        ("add-subscription", "p", "--subscriber", url),
+        ("run", "--once"),
+    ):
+        assert rowtide("replication", *words, "--db", publisher).code == 0
+    with psycopg.connect(url, autocommit=True) as session:
+        for each in ("schema app", "table app.a"):
+            session.execute(sql.SQL("alter {} owner to {}").format(sql.SQL(each), sql.Identifier(OWNER)))
+    as_owner(url, EVIL)
+    as_owner(publisher, "insert into app.a values (2, 'w'); update app.a set v = 'w' where id = 1")
+    _swap_while_waiting(url, swap, "a", lambda: rowtide("replication", "run", "--once", "--db", publisher))
+    assert not gained(url)
+
+
 def _swap_while_waiting(url: str, swap: str, locked: str, read: Callable[[], object]) -> None:
     is_read = Event()
     with psycopg.connect(url) as owner, psycopg.connect(url, autocommit=True) as other:
@@ -421,6 +443,7 @@ def _swap_while_waiting(url: str, swap: str, locked: str, read: Callable[[], obj
 
         def swap_then() -> None:
             wait_until(lambda: is_read.is_set() or other.execute(WAITING).fetchone() is not None, what="a wait")
+            assert not is_read.is_set()
             if locked == "a":
                 for one in SWAPS[swap]:
                     owner.execute(one.encode())
