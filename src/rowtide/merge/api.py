@@ -255,9 +255,9 @@ class MergeReplication(MergePublishing, MergeDevices, MergeInspection):
         their rows, which are needed to resolve them.
 
         Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`, `NodeCopied`, `NodeRestored`,
-        `SubscriptionExpired`, `SchemaAhead`, `MergedTableAltered`, `StoredFilterRefused`, `SessionReplaced`,
-        `NodeBusy`; of a subscriber that was tampered with `MetadataMalformed`, `GenerationRefused`, `RowTooLarge`,
-        `UploadTooLarge`, and the errors of its file.
+        `SubscriptionExpired`, `UploadNotComparable`, `SchemaAhead`, `MergedTableAltered`, `StoredFilterRefused`,
+        `SessionReplaced`, `NodeBusy`; of a subscriber that was tampered with `MetadataMalformed`, `GenerationRefused`,
+        `RowTooLarge`, `UploadTooLarge`, and the errors of its file.
         """
         with hiding(wanted=wanted.hide_keys):
             return synchronise_named(

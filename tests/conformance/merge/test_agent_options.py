@@ -13,7 +13,7 @@ from fixtures.merged import PARAMETERS, open_members
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import ExchangeType
 from rowtide.merge.errors.rows import NeverValidated
-from rowtide.merge.errors.subscribing import SubscriptionExpired
+from rowtide.merge.errors.subscribing import SubscriptionExpired, UploadNotComparable
 
 ITEM = "create table item (id integer primary key, name varchar(20))"
 ROWS = "insert into item values (1, 'a'), (2, 'b'), (3, 'c')"
@@ -85,6 +85,27 @@ def test_the_retention_asks_for_both_directions(merged: Merge) -> None:
     assert sync(merged, ExchangeType.DOWNLOAD) == (0, 0)
     with pytest.raises(SubscriptionExpired):
         sync(merged, ExchangeType.DOWNLOAD)
+
+
+@pytest.mark.direct(reason="the dates that it sets are those of a session by requests that is not acknowledged yet")
+def test_a_purge_while_it_had_expired_is_not_forgotten(merged: Merge) -> None:
+    """The clock was ahead at the purge, or the retention was made longer since."""
+    hub, (device, other) = merged.hub, merged.subscribers
+    merged.settle()
+    long_ago, now = datetime.now(UTC) - timedelta(days=30), datetime.now(UTC)
+    set_dates(merged, last_sync_date=long_ago, last_upload_date=long_ago, last_download_date=long_ago)
+    hub.execute("delete from item where id = 1")
+    for name in "xyz":
+        hub.execute(f"update item set name = '{name}' where id = 2")
+        merged.merge.sync(PUBLICATION, other.url)
+    assert merged.merge.cleanup() > 0
+    set_dates(merged, last_sync_date=now, last_upload_date=now, last_download_date=now)
+    with pytest.raises(UploadNotComparable, match="it had expired"):
+        sync(merged, ExchangeType.BOTH)
+    merged.merge.reinitialize(PUBLICATION, device.url)
+    merged.settle()
+    merged.require_equal("item", columns=COLUMNS)
+    assert hub.rows("item", COLUMNS) == [(2, "z"), (3, "c")]
 
 
 def test_rows_are_repeated_without_a_snapshot(merged: Merge) -> None:

@@ -10,6 +10,7 @@ import pytest
 from builders.capture.captured_databases import wait_until
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from builders.replication.replication_runs import running, wait_rows
+from rowtide.agents.runs import FIRST_PAUSE_S
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import (
     ServerOutOfResources,
@@ -66,6 +67,18 @@ def test_an_outage_in_a_batch_is_waited_out(
     replicated.publisher.execute("insert into orders select i, i from generate_series(1, 3) i")
     with tried_again(replicated, error):
         replicated.subscriber.execute("truncate refusing")
+
+
+def test_the_pause_grows_while_a_batch_keeps_failing(replicated: ReplicatedDatabase) -> None:
+    """The subscriber is opened before each try, which must not count as work."""
+    publish(replicated, "53100")
+    replicated.subscribe(constraints=Constraints.ENFORCE)
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    with running(replicated) as run:
+        wait_until(lambda: len(run.troubles) >= 2, what="two tries")
+        replicated.subscriber.execute("truncate refusing")
+        wait_rows(replicated.subscriber, [(1, 1)])
+    assert [trouble.pause_s for trouble in run.troubles[:2]] == [FIRST_PAUSE_S, 2 * FIRST_PAUSE_S]
 
 
 @pytest.mark.exhaustive

@@ -35,7 +35,7 @@ from rowtide.merge.errors.publishing import (
     MergePublicationUnknown,
     SchemaAhead,
 )
-from rowtide.merge.errors.subscribing import MergeSubscriptionUnknown, SubscriptionExpired
+from rowtide.merge.errors.subscribing import MergeSubscriptionUnknown, SubscriptionExpired, UploadNotComparable
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import NOT_THERE, Examination, Original, UnsentColumn
 from rowtide.merge.partitions.filters import RowFilter, bind_articles
@@ -43,6 +43,7 @@ from rowtide.merge.progress import (
     SELECT_NODE,
     list_subids,
     list_subscriptions,
+    purge_of,
     read_subscription,
     select_subscriptions,
 )
@@ -65,7 +66,7 @@ class Pairing:
 
     `articles` are the hub's, `known` the subscriber's definitions of them, `leaving` those that the hub has dropped and
     keeps until each subscriber has uploaded what it changed. `schema` is the last schema change of the hub,
-    `hub_priority` the weight of its own changes in conflicts.
+    `hub_priority` the weight of its own changes in conflicts, `purged` the generation up to which it keeps no metadata.
     """
 
     publication: Publication
@@ -77,6 +78,7 @@ class Pairing:
     leaving: tuple[Article, ...] = ()
     schema: SchemaVersion = SchemaVersion(0, None)
     hub_priority: float = PUBLISHER_PRIORITY
+    purged: int = 0
 
     @property
     def mappings(self) -> Mapping[int, ArticleMapping]:
@@ -119,6 +121,7 @@ class PublishedHub:
     hub: int
     schema: SchemaVersion
     hub_priority: float
+    purged: int
 
     def pair(self, at_hub: Subscription, at_subscriber: Subscription, known: tuple[Article, ...]) -> Pairing:
         """Return the pairing with a subscriber."""
@@ -132,6 +135,7 @@ class PublishedHub:
             leaving=self.leaving,
             schema=self.schema,
             hub_priority=self.hub_priority,
+            purged=self.purged,
         )
 
 
@@ -171,6 +175,7 @@ def read_hub(hub: Node, publication_name: str, subids: Sequence[str]) -> Publish
         int(node[0]["nickname"]),
         SchemaVersion(schema[0]["schemaversion"], schema[0]["schemaguid"]) if schema else SchemaVersion(0, None),
         hub_priority_of(priority),
+        purge_of(node[0]).generation,
     )
 
 
@@ -183,6 +188,8 @@ def fingerprint_of(definitions: tuple[Article, ...]) -> str:
 
 HUB = "the publisher"
 """What messages call the hub."""
+UNSENT_PURGED = "it had expired, and the publisher has purged metadata that it was not sent"
+"""Why a subscription cannot continue although its retention has not passed."""
 
 _PUBID = select(publications.c.pubid).where(publications.c.name == bindparam("of_name")).scalar_subquery()
 _OF_HUB: tuple[Select[Any], ...] = (
@@ -210,7 +217,7 @@ def require_hub_ready(hub: Node, pairing: Pairing, device: DeviceState) -> Mappi
 
     Return the hub's columns that are not sent, by article. Raises `NodeCopied`, `SubscriptionExpired`, `NodeRestored`,
     `DirectionsChanged`, `SchemaAhead`, `DefinitionsDiffer`, `MergedTableAltered`, `StoredFilterRefused`,
-    `OwnersDiffer`, `OwnerNotHeld`, `DeferredCodeOfOwner`.
+    `OwnersDiffer`, `OwnerNotHeld`, `DeferredCodeOfOwner`, `UploadNotComparable`.
     """
     at_hub = hub.tables.examine(pairing.articles)
     require_original_of(at_hub.original)
@@ -272,8 +279,8 @@ def _require_same_schema(pairing: Pairing, at_hub: Examination) -> None:
 def require_in_step(hub: Node, subscriber: Node, pairing: Pairing) -> None:
     """Raise unless the subscriber continues where it stopped; write nothing.
 
-    Raises `NodeCopied`, `SubscriptionExpired`, `NodeRestored`, `DirectionsChanged`, `DefinitionsDiffer`,
-    `MergedTableAltered`.
+    Raises `NodeCopied`, `SubscriptionExpired`, `UploadNotComparable`, `NodeRestored`, `DirectionsChanged`,
+    `DefinitionsDiffer`, `MergedTableAltered`.
     """
     require_original(subscriber)
     require_hub_in_step(hub, pairing, read_nickname(subscriber.connection))
@@ -347,11 +354,15 @@ def find_proposal(own: Subscription) -> str | None:
 
 
 def _require_unexpired(pairing: Pairing) -> None:
-    """Raise `SubscriptionExpired` after the retention period, by the hub's clock."""
+    """Raise `SubscriptionExpired` after the retention period, by the hub's clock, or if metadata are purged since."""
     last = pairing.at_hub.last_sync
     expires = expiry(pairing.publication, last)
     if expires is not None and last is not None and expires < datetime.now(UTC):
         raise SubscriptionExpired(pairing.at_hub.subscriber, f"{last:%Y-%m-%d}", pairing.publication.retention_days)
+    # It had expired when the hub purged, and has not by now: the clock was wrong, or the retention is longer. Deletes
+    # that it was not sent have no tombstones any more, and its own copies of these rows would live on.
+    if pairing.at_hub.sent < pairing.purged:
+        raise UploadNotComparable(pairing.at_hub.subscriber, UNSENT_PURGED)
 
 
 def require_met(device: DeviceState, pairing: Pairing) -> None:

@@ -140,7 +140,9 @@ class SubscriptionAgent:
         # the distribution database.
         self._record_followed()
         self._distribution = self._held.enter_context(self._open_distribution(state))
-        return True
+        # In the same step: opening alone counts as no work. It succeeds before every try of a batch that fails, and
+        # the pause between tries would never grow.
+        return self._deliver(self._distribution)
 
     def _deliver(self, distribution: DistributionAgent) -> bool:
         if self._allowed is not None:
