@@ -267,9 +267,9 @@ def test_what_delivery_creates_is_granted(
         session.execute(f"create table {table} (id int)".encode())
     assert connect(logged.url).grant(role, "subscriber", [table]).statements == ()
     for purpose in (Purpose.PUBLISHER, Purpose.MERGE):
-        with pytest.raises(TableNotFound):
+        with pytest.raises(TableNotFound, match="there is no table none"):
             connect(logged.url).grant(role, purpose, ["none"])
-    with pytest.raises(TableNotFound):
+    with pytest.raises(TableNotFound, match="there is no table no name; at all"):
         connect(logged.url).grant(role, "subscriber", ["no name; at all"])
     logged.execute(f"drop owned by {quote(role)} cascade")
 

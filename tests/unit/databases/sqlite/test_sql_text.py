@@ -96,7 +96,7 @@ def test_what_is_parsed_is_what_sqlite_keeps() -> None:
     assert parse_index(sql) == IndexText(("abs ( a )", "b"), "b > 0")
 
 
-def test_texts_of_as_many_columns_as_a_table_has_are_concatenated() -> None:
+def test_as_many_columns_as_a_table_has_are_concatenated() -> None:
     values = [str(number) for number in range(2000)]
     with closing(sqlite3.connect(":memory:")) as file:
         (joined,) = file.execute(f"select {concatenated(values)}").fetchone()
