@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.errors import ConnectionFailed
+from rowtide.databases.postgres.errors import NOT_CONNECTED
 from rowtide.databases.urls import parse_url
 from rowtide.gateway.errors import HubNotReached, HubTwice, NothingToServe
 from rowtide.merge.articles import DEFAULT_LIMITS
@@ -112,7 +112,7 @@ class Workers:
             node = nodes[hub.name]
             with node.failing():
                 return work(node)
-        except ConnectionFailed as error:
+        except NOT_CONNECTED as error:
             _forget(hub, closing, nodes)
             raise HubNotReached(hub.name) from error
         except RowtideError:

@@ -22,7 +22,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.errors import ConnectionFailed
+from rowtide.databases.postgres.errors import NOT_CONNECTED
 from rowtide.delta.errors import AppendNotFound
 from rowtide.delta.writing.changes import Below
 from rowtide.delta.writing.commits import Committer
@@ -336,7 +336,7 @@ class SetApplier:
                 lsn = before.lsn if before is not None else None
                 raise TargetPassed(consumed.name, self._target.name, str(lsn or "-"), reason)
             return self._apply_table(Due(found, before, to))
-        except (SparkLost, LeaseLost, ConnectionFailed):
+        except (SparkLost, LeaseLost, *NOT_CONNECTED):
             raise
         except RowtideError as error:
             emit(TargetTableStopped(error))

@@ -90,7 +90,7 @@ RUN_BY: dict[str, tuple[str, ...]] = {
         f"{CHECK}_purposes.py::test_a_hubs_role_is_granted_the_owner_of_its_table",
     ),
     "diagnosis/postgres/access.py:check_role": (_RIGHTS, _RIGHTS),
-    "diagnosis/postgres/access.py:_share_ownership": (_RIGHTS, _RIGHTS),
+    "diagnosis/postgres/access.py:_share_ownership": (_RIGHTS,),
     "diagnosis/postgres/server.py:_check_wal_level": (_SETTINGS,),
     "diagnosis/postgres/server.py:_check_slots": (_SETTINGS,),
     "diagnosis/postgres/server.py:_check_senders": (_SETTINGS,),

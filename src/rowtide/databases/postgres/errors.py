@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rowtide.core.errors import Denied, Invalid, NotFound, Remedy, Retryable, RowtideError
+from rowtide.core.errors import Denied, Invalid, NotFound, Retryable, RowtideError
 from rowtide.core.redaction import Said
 from rowtide.databases.postgres.functions import OF_OTHERS
 
@@ -27,13 +27,17 @@ class ConnectionFailed(Retryable, number=1101):
     reason: str
 
 
-class HostNotAllowed(ConnectionFailed, number=1169):
+class HostNotAllowed(RowtideError, number=1169):
     """No line of the server's pg_hba.conf lets this role connect from here; a person has to change the file."""
 
     fact = "no line of the server's pg_hba.conf lets this role connect from here: {reason}"
     hint = """Add a line for the role, the database and this host to the server's pg_hba.conf, let the server reload its
         configuration, and start it again."""
-    remedy = Remedy.STOP
+    reason: str
+
+
+NOT_CONNECTED = (ConnectionFailed, HostNotAllowed)
+"""Errors of a server that cannot be reached, or that lets nobody in from here."""
 
 
 class ServerSilent(ConnectionFailed, number=1130):

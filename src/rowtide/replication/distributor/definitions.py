@@ -39,7 +39,7 @@ from rowtide.core.formats import Requirement, StoreFormat, parse_definition, req
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import has_table, read_server_identity
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, translated
+from rowtide.databases.postgres.errors import NOT_CONNECTED, UnexpectedSqlError, translated
 from rowtide.databases.postgres.functions import PREFIX, map_schemas, recorded_definition
 from rowtide.databases.postgres.kept_answers import make_once
 from rowtide.databases.urls import parse_url
@@ -158,7 +158,7 @@ def _let_go(info: MutableMapping[Any, Any]) -> bool:
     companion: Connection | None = info.pop(_COMPANION, None)
     if companion is None:
         return False
-    with suppress(SQLAlchemyError, ConnectionFailed):
+    with suppress(SQLAlchemyError, *NOT_CONNECTED):
         companion.close()
     return True
 
@@ -176,7 +176,7 @@ def connect_to(place: DistributorLocation, application_name: str) -> Connection:
         with translated():
             opened = engine.connect()
             return opened.execution_options(schema_translate_map=map_schemas(opened, {SCHEMA: place.schema}))
-    except ConnectionFailed as error:
+    except NOT_CONNECTED as error:
         raise DistributorUnreachable(place.url, error.filled_fact) from error
 
 

@@ -14,7 +14,7 @@ from rowtide.core.tables import BeforeImages
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.databases.postgres.errors import ConnectionFailed, translated
+from rowtide.databases.postgres.errors import NOT_CONNECTED, translated
 from rowtide.databases.urls import DatabaseKind, parse_url
 from rowtide.log.catalogue import find_source
 from rowtide.log.postgres.provision import disown_source
@@ -195,7 +195,7 @@ def _identify(url: str) -> DatabaseIdentity | None:
         return None
     try:
         return kind_of(url).identify(url)
-    except ConnectionFailed:
+    except NOT_CONNECTED:
         return None
 
 
@@ -214,7 +214,7 @@ def _leads_to(url: str, wanted: DatabaseIdentity) -> bool:
     """Return whether a URL may lead to a database; true if it cannot be reached."""
     try:
         return kind_of(url).identify(url).database == wanted.database
-    except ConnectionFailed:
+    except NOT_CONNECTED:
         return True
 
 
