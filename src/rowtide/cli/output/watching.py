@@ -128,7 +128,7 @@ def counted(beginning: str) -> Iterator[Callable[[str, int, int], None]]:
 
 
 class StopRequest(threading.Event):
-    """Asks a run to end; `is_heeded` once the run has looked at it, from where on it has work to leave in order."""
+    """Asks a run to end; `is_heeded` once the run has checked it, from where on it has work to leave in order."""
 
     is_heeded = False
 
@@ -148,7 +148,7 @@ def stopping(
     """Yield the event that Ctrl-C, SIGTERM and a terminal that is closed set; not the latter under `nohup`.
 
     A step that has not ended `STOP_PATIENCE_S` later ends with the process, at a second signal at once: the next run
-    repeats it, as after a crash. What has not looked at the event yet ends at once. `manager` is notified. With
+    repeats it, as after a crash. What has not yet checked the event ends at once. `manager` is notified. With
     `reopens_log`, SIGHUP opens the log's file again where there is no terminal that could be closed. Without
     `at_hangup`, it ends nothing: a service manager sends it to have files read again.
     """
@@ -165,7 +165,7 @@ def stopping(
         os._exit(ExitCode.STOPPED)
 
     def patience_s() -> float:
-        # Its modules may take longer than that to import, on a busy machine, and nobody looks at the event meanwhile.
+        # Its modules may take longer than that to import, on a busy machine, and nothing checks the event meanwhile.
         return STOP_PATIENCE_S if stop.is_heeded else 0.0
 
     numbers = {signal.SIGINT, signal.SIGTERM}

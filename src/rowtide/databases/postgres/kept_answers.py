@@ -88,6 +88,7 @@ def make_once(name: Hashable, make: Callable[[], Result], given: object = None) 
 
 
 def note_used(answers: Mapping[tuple[str, ...], list[tuple[Any, ...]]]) -> None:
+    """Note that what is being made depends on answers."""
     used = _used.get()
     if used is not None:
         used.update(answers)

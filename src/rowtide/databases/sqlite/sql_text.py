@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rowtide.core.values import frozen
 from rowtide.databases.types.value_type import SqliteValue
+
+if TYPE_CHECKING:
+    import sqlite3
 
 # SQLite's SQL as text: names, literals, and keys of any columns as one text. A value is written as by `quote()`; a
 # text as `t` and its bytes in hexadecimal, since `quote()` ends a text at its first zero byte. No value's form
@@ -15,8 +18,6 @@ from rowtide.databases.types.value_type import SqliteValue
 
 _INTEGER = re.compile(r"-?\d+")
 _SEPARATOR = ","
-
-
 _LONGEST_CHAIN = 400
 
 

@@ -238,11 +238,11 @@ def _temporary_value(staged: Staged, name: str, kind: TemporaryKind) -> str:
         case TemporaryKind.NULL:
             return "null"
         case TemporaryKind.NUMBER:
-            return f"{_next_number(staged, name, staged.article.columns[place].type_text)}::{type_}"
+            return f"{_next_number(staged, place)}::{type_}"
         case TemporaryKind.DATE:
-            return f"({_greatest_time(staged, name, type_)} {_PLUS} {next_})"
+            return f"({_greatest_time(staged, place, type_)} {_PLUS} {next_})"
         case TemporaryKind.TIMESTAMP:
-            return f"({_greatest_time(staged, name, type_)} {_PLUS} pg_catalog.make_interval(secs => {next_}))"
+            return f"({_greatest_time(staged, place, type_)} {_PLUS} pg_catalog.make_interval(secs => {next_}))"
         case TemporaryKind.ROWGUID:
             return f"i.rowtide_guid::pg_catalog.text::{type_}"
         case TemporaryKind.LAST_DIGITS:
@@ -259,16 +259,16 @@ def _temporary_value(staged: Staged, name: str, kind: TemporaryKind) -> str:
 _PLUS, _MINUS = "operator(pg_catalog.+)", "operator(pg_catalog.-)"
 
 
-def _next_number(staged: Staged, name: str, type_text: str) -> str:
+def _next_number(staged: Staged, place: int) -> str:
     """Return the expression of a number that no row has or gets: above all, or below where the type ends there."""
-    found, modifiers = find_type(type_text)
+    found, modifiers = find_type(staged.article.columns[place].type_text)
     unit, most = Decimal(1), None
     if found.kind is TypeKind.NUMERIC and modifiers:
         precision, scale = (*modifiers, 0)[:2]
         unit, most = Decimal(1).scaleb(-scale), Decimal(10**precision - 1).scaleb(-scale)
     elif found.bits is not None and found.kind is TypeKind.WHOLE_NUMBER:
         most = Decimal((1 << found.bits - 1) - 1)
-    had = _values(staged, name, "::pg_catalog.numeric")
+    had = _values(staged, place, "::pg_catalog.numeric")
     counted = f"pg_catalog.abs(had) operator(pg_catalog.<=) {MOST_COUNTED}"
     step = f"(1 {_PLUS} i.rowtide_place) operator(pg_catalog.*) {unit:f}"
     above, below = (
@@ -280,14 +280,14 @@ def _next_number(staged: Staged, name: str, type_text: str) -> str:
     return f"(case when {above} operator(pg_catalog.<=) {most:f} then {above} else {below} end)"
 
 
-def _greatest_time(staged: Staged, name: str, type_: str) -> str:
-    had = _values(staged, name, "")
+def _greatest_time(staged: Staged, place: int, type_: str) -> str:
+    had = _values(staged, place, "")
     return f"(select coalesce(pg_catalog.max(had), '2000-01-01'::{type_}) from {had} where pg_catalog.isfinite(had))"
 
 
-def _values(staged: Staged, name: str, cast: str) -> str:
+def _values(staged: Staged, place: int, cast: str) -> str:
     """Return the values that a column has in the table or gets from staged rows, as a source `rowtide_had (had)`."""
-    place = [column.name for column in staged.article.columns].index(name)
+    name = staged.article.columns[place].name
     return (
         f"(select x.{quote(name)}{cast} from {table_of(staged.article)} x union all "
         f"select {staged.value(place, 's')}{cast} from {staging_view(staged.article)} s) rowtide_had (had)"
