@@ -44,18 +44,19 @@ if TYPE_CHECKING:
     from rowtide.cdc.scans.metrics import Engine, ScanError, ScanFigures, ScanSession
     from rowtide.cdc.scans.pace import CaptureOptions, EngineSetting
     from rowtide.cdc.snapshot_requests import ListedSnapshot
-    from rowtide.cdc.snapshots.copies import SnapshotProgress
+    from rowtide.cdc.snapshots.table_copy import SnapshotProgress
     from rowtide.cdc.spark_changes import Changes
     from rowtide.cdc.status import Status
     from rowtide.cdc.widening_removal import MendedTable
     from rowtide.core.tables import BeforeImages, Widened
+    from rowtide.databases.postgres.altering_many import AlterationProgress
     from rowtide.databases.postgres.catalogue import ImageCost
-    from rowtide.databases.postgres.rounds import Rounds
     from rowtide.log.errors import TransactionUnreadable
     from rowtide.log.postgres.ddl_triggers import Triggers
     from rowtide.log.source_definition import SourceDefinition
 
 __all__ = [
+    "AlterationProgress",
     "ArrowChanges",
     "BeforeImages",
     "Bound",
@@ -101,7 +102,6 @@ __all__ = [
     "PublishedLake",
     "RecordedInstance",
     "RepeatedSnapshot",
-    "Rounds",
     "RuledTable",
     "RunOutcome",
     "ScanError",
@@ -171,14 +171,14 @@ _HOMES = {
     "PublishedLake": "rowtide.cdc.queries.windows",
     "RecordedInstance": "rowtide.cdc.published",
     "RepeatedSnapshot": "rowtide.cdc.requests",
-    "Rounds": "rowtide.databases.postgres.rounds",
+    "AlterationProgress": "rowtide.databases.postgres.altering_many",
     "RuledTable": "rowtide.cdc.enabling.table_rules",
     "RunOutcome": "rowtide.agents.runs",
     "ScanError": "rowtide.cdc.scans.metrics",
     "ScanFigures": "rowtide.cdc.scans.metrics",
     "ScanSession": "rowtide.cdc.scans.metrics",
     "SeenColumn": "rowtide.cdc.instances",
-    "SnapshotProgress": "rowtide.cdc.snapshots.copies",
+    "SnapshotProgress": "rowtide.cdc.snapshots.table_copy",
     "SourceDefinition": "rowtide.log.source_definition",
     "Status": "rowtide.cdc.status",
     "TableOutcome": "rowtide.cdc.enabling.table_sets",

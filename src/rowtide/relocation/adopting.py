@@ -28,7 +28,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.log import catalogue, errors
 from rowtide.log.catalogue import source_table
-from rowtide.log.postgres import control, ddl_triggers, provision, slot, table_publications
+from rowtide.log.postgres import control_table, ddl_triggers, provision, slot, table_publications
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.membership import find_rebound, rebind_steps
 from rowtide.log.postgres.provenance import find_difference, verify_history, verify_slot_on
@@ -288,7 +288,7 @@ def _record(found: Adoption, state: ManifestState, connection: Connection) -> So
         publication_id=slot.ensure_publication(connection, found.server, name),
         slot=name,
     )
-    run(*control.renew_steps(name, PublicationCreation(found.server.version)))
+    run(*control_table.renew_steps(name, PublicationCreation(found.server.version)))
     values = ("system_identifier", "publication", "publication_id", "slot")
     run(source_table.update().values({column: getattr(source, column) for column in values}))
     run(slot.record_version_step())

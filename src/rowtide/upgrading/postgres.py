@@ -37,7 +37,7 @@ from rowtide.replication.targets.postgres import progress as delivery
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.targets.definitions import Target, list_targets
 from rowtide.tracking.postgres import system_tables as tracking
-from rowtide.upgrading.present import FoundStores
+from rowtide.upgrading.upgrade import FoundStores
 
 _UPGRADE = "upgrade"
 _PATIENCE_S = 600.0

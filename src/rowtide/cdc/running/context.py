@@ -21,7 +21,7 @@ from rowtide.cdc.capture.capture import Capture, CycleReport
 from rowtide.cdc.ddl.retyping import WidenedTable
 from rowtide.cdc.scans.metrics import ScanMetrics, ScanPhase, ScanWriter
 from rowtide.cdc.scans.pace import USUAL, CaptureOptions
-from rowtide.cdc.snapshots.copies import SnapshotProgress
+from rowtide.cdc.snapshots.table_copy import SnapshotProgress
 from rowtide.cdc.widening_removal import MendedTable
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen

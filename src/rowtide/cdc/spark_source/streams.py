@@ -22,7 +22,7 @@ from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.cdc.following.row_events import read_transactions
 from rowtide.cdc.lake_readers.as_of.moved_rows import find_moved
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, open_change_table
-from rowtide.cdc.lake_readers.lake import NetChanges
+from rowtide.cdc.lake_readers.net_changes import NetChanges
 from rowtide.cdc.published import (
     ENABLED,
     LakePublication,

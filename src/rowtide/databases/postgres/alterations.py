@@ -23,7 +23,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.errors import LockNotObtained, UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
-from rowtide.databases.postgres.silence import end_silent_beside
+from rowtide.databases.postgres.silent_sessions import end_silent_beside
 from rowtide.databases.source_table import SourceTable, TableKind
 
 # Locks on tables in use, requested repeatedly with a short timeout, because a waiting request blocks later ones. A

@@ -28,7 +28,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.copying import Parameters, ReceivedTexts, Text, length_of, shortened
 from rowtide.databases.postgres.owners import functions_path
 from rowtide.databases.postgres.session_settings import PINNED_SETTINGS
-from rowtide.databases.postgres.silence import WatchedConnection
+from rowtide.databases.postgres.silent_sessions import WatchedConnection
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine

@@ -39,7 +39,7 @@ from rowtide.databases.postgres.session_settings import (
     refuses_parameters,
     require_session,
 )
-from rowtide.databases.postgres.silence import WatchedConnection
+from rowtide.databases.postgres.silent_sessions import WatchedConnection
 from rowtide.databases.urls import DatabaseKind, DatabaseUrl, PostgresNeeded, UrlNotRead, parse_url
 
 if TYPE_CHECKING:

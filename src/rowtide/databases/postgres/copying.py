@@ -17,7 +17,7 @@ import psycopg
 from psycopg import pq
 from psycopg.errors import error_from_result
 
-from rowtide.databases.postgres.silence import WatchedConnection
+from rowtide.databases.postgres.silent_sessions import WatchedConnection
 
 _BLOCK_BYTES = 1 << 18
 _SENT_BYTES = 1 << 16

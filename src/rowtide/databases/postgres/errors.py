@@ -291,7 +291,7 @@ def translate(error: psycopg.Error) -> RowtideError:
     """Return our error for a psycopg error."""
     import psycopg
 
-    from rowtide.databases.postgres.silence import MISSING_GRANT, NotAnswered
+    from rowtide.databases.postgres.silent_sessions import MISSING_GRANT, NotAnswered
 
     if isinstance(error, NotAnswered):
         return ServerSilent(error.reason, error.silence_s)

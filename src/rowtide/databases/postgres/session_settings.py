@@ -12,7 +12,7 @@ from psycopg.pq import TransactionStatus
 
 from rowtide.databases.postgres.errors import TransactionsPooled
 from rowtide.databases.postgres.functions import FIND_MONITORED, MONITORED, PATH
-from rowtide.databases.postgres.silence import SESSION, WatchedConnection
+from rowtide.databases.postgres.silent_sessions import SESSION, WatchedConnection
 
 # Connection poolers: recognized by what they do, and read through where they lend a session for each transaction. A
 # server reports the process of the session as the connection begins; a pooler, which lends sessions, reports a number

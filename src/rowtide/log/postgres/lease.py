@@ -25,7 +25,7 @@ from rowtide.databases.postgres.errors import TransactionsPooled, translated
 from rowtide.databases.postgres.functions import recorded_definition
 from rowtide.databases.postgres.kept_answers import made_once
 from rowtide.databases.postgres.session_settings import place_of_pooler, require_session
-from rowtide.databases.postgres.silence import watched_of
+from rowtide.databases.postgres.silent_sessions import watched_of
 from rowtide.log.errors import LeaseHeld, LeaseLost
 from rowtide.log.membership import SCHEMA
 from rowtide.log.source_definition import FORMAT

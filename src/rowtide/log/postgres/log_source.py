@@ -18,14 +18,14 @@ from sqlalchemy import Connection, text
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import RightMissing, WritesRefused, translated
-from rowtide.databases.postgres.silence import watched_of
+from rowtide.databases.postgres.silent_sessions import watched_of
 from rowtide.events.catalogue import HeartbeatNotWritten, MarkNotVerified
 from rowtide.events.event import emit
 from rowtide.log.batches import Messages
 from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, MarkUnverified, SlotInUse, StreamEnded
 from rowtide.log.log_source import ChangeNotReceivable, Decoded, ReceivedMessages, Undecodable
 from rowtide.log.membership import AlteredColumn, ControlRow, SecretWanted
-from rowtide.log.postgres import control, ddl_triggers, pgoutput, slot
+from rowtide.log.postgres import control_table, ddl_triggers, pgoutput, slot
 from rowtide.log.postgres.lease import verify_format
 from rowtide.log.postgres.pgoutput import Decoder
 from rowtide.log.postgres.provenance import verify_history, verify_resent, verify_slot_on
@@ -273,7 +273,7 @@ class PostgresSource:
         try:
             with translated():
                 attach_partitions(self._connection)
-                written = control.write_heartbeat(self._connection, self._next_xid, stored)
+                written = control_table.write_heartbeat(self._connection, self._next_xid, stored)
             self._next_xid = written or self._next_xid
             self._refusal = None
         except RowtideError as error:
@@ -327,7 +327,7 @@ def _forget_stored(connection: Connection, stored: ControlRow | None) -> None:
     reports it.
     """
     with suppress(RightMissing, WritesRefused), translated():
-        control.forget_before(connection, stored)
+        control_table.forget_before(connection, stored)
 
 
 _REFERENCES = """

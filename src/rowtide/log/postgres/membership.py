@@ -24,14 +24,14 @@ from rowtide.databases.postgres.alterations import (
     set_brief_lock_timeout,
     set_lock_timeout,
 )
+from rowtide.databases.postgres.altering_many import AlterationProgress, BriefAlteration, alter_each
 from rowtide.databases.postgres.catalogue import read_tables
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
-from rowtide.databases.postgres.rounds import BriefAlteration, Rounds, alter_each
 from rowtide.databases.source_table import SourceTable, TablePartition
 from rowtide.log.catalogue import LOG, identities_table, members_table
 from rowtide.log.membership import Announcement, Member, encode_disable, encode_member, encode_token
-from rowtide.log.postgres import control
+from rowtide.log.postgres import control_table
 from rowtide.log.postgres.table_publications import Publishing, publish_table_steps, unpublish_table_steps
 from rowtide.log.source_definition import SourceDefinition
 
@@ -163,17 +163,17 @@ def unregister_step(member_id: str) -> Executable:
 
 def announce_enabled(member: Member) -> Executable:
     """Write the member's whole definition into the log; the last statement of its transaction."""
-    return control.announce_step(Announcement.ENABLE, encode_member(member))
+    return control_table.announce_step(Announcement.ENABLE, encode_member(member))
 
 
 def announce_disabled(member_id: str) -> Executable:
     """Write the member's end into the log; the last statement of its transaction."""
-    return control.announce_step(Announcement.DISABLE, encode_disable(member_id))
+    return control_table.announce_step(Announcement.DISABLE, encode_disable(member_id))
 
 
 def announce_token(publication: str, tracer_id: int) -> Executable:
     """Write a tracer token into the log."""
-    return control.announce_step(Announcement.TRACER, encode_token(publication, tracer_id))
+    return control_table.announce_step(Announcement.TRACER, encode_token(publication, tracer_id))
 
 
 def count_members(connection: Connection, source_table_id: int) -> int:
@@ -214,7 +214,10 @@ def run_membership_change(alterations: Alterations, table_name: str, plan: Plan)
 
 
 def run_membership_changes(
-    engine: Engine, changes: Sequence[MembershipChange], wait_s: float, on_progress: Callable[[Rounds], None]
+    engine: Engine,
+    changes: Sequence[MembershipChange],
+    wait_s: float,
+    on_progress: Callable[[AlterationProgress], None],
 ) -> dict[int, RowtideError | None]:
     """Plan and run changes of the members of many tables, each in a transaction, in the rounds of `alter_each`."""
     alterations = [

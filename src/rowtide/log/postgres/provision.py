@@ -28,7 +28,7 @@ from rowtide.databases.postgres.quoting import statement
 from rowtide.log import catalogue
 from rowtide.log.catalogue import find_source
 from rowtide.log.errors import LogStoreTaken, ManifestMissing, SchemaTaken
-from rowtide.log.postgres import control, membership, slot, table_publications
+from rowtide.log.postgres import control_table, membership, slot, table_publications
 from rowtide.log.postgres.ddl_triggers import Triggers, ensure_triggers
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import find_rebound, rebind_steps
@@ -250,7 +250,7 @@ def _record_source(
     )
     connection.execute(insert(catalogue.source_table).values(**asdict(source)))
     connection.execute(slot.record_version_step())
-    for step in control.publish_steps(name, PublicationCreation(server.version)):
+    for step in control_table.publish_steps(name, PublicationCreation(server.version)):
         connection.execute(step)
     return source
 

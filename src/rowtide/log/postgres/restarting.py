@@ -21,7 +21,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import source_table
 from rowtide.log.errors import HistoryDiverged
 from rowtide.log.membership import ControlRow
-from rowtide.log.postgres import control, ddl_triggers, slot, table_publications
+from rowtide.log.postgres import control_table, ddl_triggers, slot, table_publications
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.provision import as_log_source
@@ -68,7 +68,7 @@ def restart_log(
         # changes.
         announce_again(alterations, renewed)
         # After the announcements: the row that the epoch records proves later that this server continued from here.
-        last = alterations.transact(control.mark_end)
+        last = alterations.transact(control_table.mark_end)
     failpoint("epoch_opening.before")
     _open_epoch(renewed, server, confirmed, reason, last, known_epoch)
     failpoint("epoch_opening.after")
@@ -80,7 +80,7 @@ def rehearse_restart(alterations: Rehearsing, source: SourceDefinition, announce
     alterations.run_alone(slot.drop_slot_step(renewed.slot))
     alterations.run_alone(slot.create_slot_step(alterations.connection, renewed.slot))
     announce_again(alterations, renewed)
-    alterations.transact(control.mark_end)
+    alterations.transact(control_table.mark_end)
 
 
 def _renew_publication(source: SourceDefinition, connection: Connection) -> tuple[ServerIdentity, SourceDefinition]:
@@ -90,7 +90,7 @@ def _renew_publication(source: SourceDefinition, connection: Connection) -> tupl
         connection.execute(step)
     slot.drop_publication(connection, source.publication)
     publication_id = slot.ensure_publication(connection, server, source.publication)
-    for step in control.renew_steps(source.publication, PublicationCreation(server.version)):
+    for step in control_table.renew_steps(source.publication, PublicationCreation(server.version)):
         connection.execute(step)
     # The table of announcements was made again, and event triggers write into it.
     ddl_triggers.ensure_triggers(connection)
@@ -203,7 +203,7 @@ def reconcile_gap(
             )
             difference = compare(head, manifest)
         announce_others(alterations, source)
-        last = alterations.transact(control.mark_end)
+        last = alterations.transact(control_table.mark_end)
     failpoint("epoch_opening.before")
     manifest.append(
         Opened(

@@ -27,7 +27,7 @@ from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.opening import open_log_reader
-from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.control_table import mark_log
 from rowtide.log.postgres.lease import find_holder
 from rowtide.log.postgres.unreported_changes import shape_of
 from rowtide.log.store.entries import ReaderAdvanced

@@ -18,7 +18,7 @@ from rowtide.core.tables import LoggedTable
 from rowtide.core.values import frozen
 from rowtide.log.log_source import Decoded
 from rowtide.log.membership import Event, Member, Reshaped, Secrets
-from rowtide.log.postgres.pgoutput.control import Control, LogOrder, PlacedEvent, read_control
+from rowtide.log.postgres.pgoutput.control_messages import Control, LogOrder, PlacedEvent, read_control
 from rowtide.log.postgres.pgoutput.images import TableImages, read_images
 from rowtide.log.postgres.pgoutput.inferring import Present
 from rowtide.log.postgres.pgoutput.messages import Frames, Ints, join

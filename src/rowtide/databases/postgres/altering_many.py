@@ -23,7 +23,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.databases.postgres import errors
 from rowtide.databases.postgres.alterations import LOCK_NOT_AVAILABLE, LockMode
-from rowtide.databases.postgres.silence import end_silent_beside
+from rowtide.databases.postgres.silent_sessions import end_silent_beside
 
 _POLL_S = 0.1
 _END_SILENT_S = 5.0
@@ -43,7 +43,7 @@ class BriefAlteration:
 
 
 @frozen
-class Rounds:
+class AlterationProgress:
     """How far an alteration of many tables is: tables that are done, failed ones included, and what others wait for."""
 
     done: int
@@ -64,7 +64,7 @@ def alter_each(
     engine: Engine,
     alterations: Sequence[BriefAlteration],
     wait_s: float,
-    on_progress: Callable[[Rounds], None],
+    on_progress: Callable[[AlterationProgress], None],
 ) -> dict[int, RowtideError | None]:
     """Alter tables; return each one's error by its oid, None if it was altered.
 
@@ -84,7 +84,7 @@ def alter_each(
             free = [one for one in pending if not blockers.get(one.source_id)]
             for one in free:
                 if _attempt(connection, one, outcomes):
-                    on_progress(Rounds(len(outcomes), len(alterations), _describe(pending, blockers)))
+                    on_progress(AlterationProgress(len(outcomes), len(alterations), _describe(pending, blockers)))
             pending = tuple(one for one in pending if one.source_id not in outcomes)
             tried = [one for one in free if one in pending]
             holders = _read_holders(connection, tried)
@@ -93,7 +93,7 @@ def alter_each(
             if pending and waited_s > wait_s:
                 return outcomes | {one.source_id: _fail_rest(one, waited_s, blockers) for one in pending}
             if pending:
-                on_progress(Rounds(len(outcomes), len(alterations), _describe(pending, blockers)))
+                on_progress(AlterationProgress(len(outcomes), len(alterations), _describe(pending, blockers)))
                 if time.monotonic() - ended_at > _END_SILENT_S:
                     with connection.begin():
                         end_silent_beside(connection)
