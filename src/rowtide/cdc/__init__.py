@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         TablesRequest,
         TablesToEnable,
     )
-    from rowtide.cdc.running.context import Watchers
+    from rowtide.cdc.running.context import CaptureWatchers
     from rowtide.cdc.scans.metrics import Engine, ScanError, ScanFigures, ScanSession
     from rowtide.cdc.scans.pace import CaptureOptions, EngineSetting
     from rowtide.cdc.snapshot_requests import ListedSnapshot
@@ -64,6 +64,7 @@ __all__ = [
     "CaptureLoss",
     "CaptureOptions",
     "CaptureRehearsal",
+    "CaptureWatchers",
     "CapturedColumn",
     "ChangeDataCapture",
     "Changes",
@@ -118,7 +119,6 @@ __all__ = [
     "TransactionUnreadable",
     "Triggers",
     "ValidityInterval",
-    "Watchers",
     "Widened",
     "WidenedTable",
     "Window",
@@ -126,6 +126,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AlterationProgress": "rowtide.databases.postgres.altering_many",
     "ArrowChanges": "rowtide.cdc.lake_readers.presentation",
     "BeforeImages": "rowtide.core.tables",
     "Bound": "rowtide.cdc.queries.windows",
@@ -133,6 +134,7 @@ _HOMES = {
     "CaptureLoss": "rowtide.cdc.gaps.reinitialize",
     "CaptureOptions": "rowtide.cdc.scans.pace",
     "CaptureRehearsal": "rowtide.cdc.api",
+    "CaptureWatchers": "rowtide.cdc.running.context",
     "CapturedColumn": "rowtide.cdc.instances",
     "ChangeDataCapture": "rowtide.cdc.api",
     "Changes": "rowtide.cdc.spark_changes",
@@ -140,7 +142,6 @@ _HOMES = {
     "CleanupOrder": "rowtide.cdc.requests",
     "ConsumerChange": "rowtide.cdc.requests",
     "CycleReport": "rowtide.cdc.capture.capture",
-    "InstanceChanges": "rowtide.cdc.capture.change_files",
     "DatabaseToEnable": "rowtide.cdc.requests",
     "Disabling": "rowtide.cdc.enabling.administration",
     "EnabledDatabase": "rowtide.cdc.enabling.administration",
@@ -149,6 +150,7 @@ _HOMES = {
     "HistoricRun": "rowtide.cdc.jobs.definitions",
     "ImageCost": "rowtide.databases.postgres.catalogue",
     "Instance": "rowtide.cdc.instances",
+    "InstanceChanges": "rowtide.cdc.capture.change_files",
     "InstanceRequest": "rowtide.cdc.requests",
     "JobChange": "rowtide.cdc.jobs.definitions",
     "JobParameters": "rowtide.cdc.jobs.definitions",
@@ -171,7 +173,6 @@ _HOMES = {
     "PublishedLake": "rowtide.cdc.queries.windows",
     "RecordedInstance": "rowtide.cdc.published",
     "RepeatedSnapshot": "rowtide.cdc.requests",
-    "AlterationProgress": "rowtide.databases.postgres.altering_many",
     "RuledTable": "rowtide.cdc.enabling.table_rules",
     "RunOutcome": "rowtide.agents.runs",
     "ScanError": "rowtide.cdc.scans.metrics",
@@ -188,7 +189,6 @@ _HOMES = {
     "TransactionUnreadable": "rowtide.log.errors",
     "Triggers": "rowtide.log.postgres.ddl_triggers",
     "ValidityInterval": "rowtide.cdc.queries.windows",
-    "Watchers": "rowtide.cdc.running.context",
     "Widened": "rowtide.core.tables",
     "WidenedTable": "rowtide.cdc.ddl.retyping",
     "Window": "rowtide.cdc.consumers.consuming",

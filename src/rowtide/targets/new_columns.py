@@ -40,7 +40,7 @@ from rowtide.events.catalogue import InstanceMade, InstanceNotEnded
 from rowtide.events.event import emit
 from rowtide.log.postgres.membership import MembershipChange, run_membership_changes
 from rowtide.targets.definitions import Target, find_target, for_instance, own_names
-from rowtide.targets.errors import ColumnsGated, ColumnsLeftOut, ColumnsNotCopied, ColumnsNotFollowed
+from rowtide.targets.errors import ColumnsGated, ColumnsLeftOut, ColumnsNotCopied, NewColumnsNotFollowed
 from rowtide.targets.options import TargetOptions
 
 # Hand-over of a table to a newer instance of its source's table, which has more columns, or their present names. A
@@ -224,7 +224,7 @@ def describe_unfollowed(connection: Connection, lake: str, target: Target) -> di
     for new in found:
         try:
             planned = _plan(connection, lake, target, recorded, new)
-        except ColumnsNotFollowed as error:
+        except NewColumnsNotFollowed as error:
             notes[new.instance] = str(error)
         else:
             if planned is not None:
@@ -304,7 +304,7 @@ def _change(
 def _plan(
     connection: Connection, lake: str, target: Target, recorded: Mapping[str, RecordedInstance], new: NewColumns
 ) -> tuple[SourceTable, InstanceRequest] | None:
-    """Return the instance that is to be made; None if none is, or one is there. Raises `ColumnsNotFollowed`."""
+    """Return the instance that is to be made; None if none is, or one is there. Raises `NewColumnsNotFollowed`."""
     enabled = {one.capture_instance: one for one in list_enabled(connection)}
     known, own = recorded.get(new.instance), enabled.get(new.instance)
     if known is None or own is None or known.instance.member_id != own.member_id:
@@ -322,7 +322,7 @@ def _plan(
         if one.source_id != own.source_id or one is own:
             continue
         if one.capture_instance in target.consumer.instance_names:
-            raise ColumnsNotFollowed(*facts, f"it has both {new.instance} and {one.capture_instance}")
+            raise NewColumnsNotFollowed(*facts, f"it has both {new.instance} and {one.capture_instance}")
         if _is_later(connection, one, own, {column.column_id for column in old.columns} - dropped, new.names):
             if not _is_copied(requests, one):
                 raise ColumnsNotCopied(*facts, f"{one.capture_instance} has no copy", one.capture_instance)
@@ -338,12 +338,12 @@ def _plan(
     try:
         instance = define_instance(table, request, _ANY)
     except RowtideError as error:
-        raise ColumnsNotFollowed(*facts, error.filled_fact) from error
+        raise NewColumnsNotFollowed(*facts, error.filled_fact) from error
     reused = find_reused(instance, old, dropped)
     if reused:
-        raise ColumnsNotFollowed(*facts, f"its table has dropped columns of the same names ({', '.join(reused)})")
+        raise NewColumnsNotFollowed(*facts, f"its table has dropped columns of the same names ({', '.join(reused)})")
     if is_expressed(target, HandOver(old, instance)):
-        raise ColumnsNotFollowed(*facts, "an expression or a condition of it names a renamed column")
+        raise NewColumnsNotFollowed(*facts, "an expression or a condition of it names a renamed column")
     # Columns that swapped their names keep them.
     return (table, request) if is_ahead(instance, old, dropped) else None
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from rowtide.cdc.errors.capturing import CopyBroken
+from rowtide.cdc.errors.capturing import SnapshotCopyBroken
 from rowtide.cdc.lake_lease import SharedLease
 from rowtide.cdc.snapshot_requests import SnapshotRequest
 from rowtide.cdc.snapshots import chunk_copies
@@ -115,7 +115,7 @@ class SnapshotPlanner:
         except Exception as error:  # noqa: BLE001 - the event has where
             # A fault of ours, or of a library: this copy fails, and the others are planned.
             emit(events.CopyBroken(instance.capture_instance, error, format_places(error)))
-            return CopyBroken(instance.capture_instance, f"{type(error).__name__}: {error}")
+            return SnapshotCopyBroken(instance.capture_instance, f"{type(error).__name__}: {error}")
 
     def _open_whole(self, copy: TableCopy) -> bool:
         """Open the one session that reads a table without key; few at a time, since each holds back vacuum."""

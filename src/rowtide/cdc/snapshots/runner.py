@@ -18,7 +18,7 @@ from functools import partial
 
 from sqlalchemy import Engine
 
-from rowtide.cdc.errors.capturing import CopyBroken
+from rowtide.cdc.errors.capturing import SnapshotCopyBroken
 from rowtide.cdc.lake_lease import SharedLease
 from rowtide.cdc.published import ENABLED, RecordedInstance, base_table_path, read_instances, read_publication
 from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest
@@ -310,7 +310,9 @@ class SnapshotRunner:
         except Exception as error:  # noqa: BLE001 - the event has where
             # A fault of ours, or of a library: it ends this copy, and not capture.
             emit(events.CopyBroken(copy.instance.capture_instance, error, format_places(error)))
-            self._endings.fail(copy, CopyBroken(copy.instance.capture_instance, f"{type(error).__name__}: {error}"))
+            self._endings.fail(
+                copy, SnapshotCopyBroken(copy.instance.capture_instance, f"{type(error).__name__}: {error}")
+            )
 
     def _note_partial(self, copy: TableCopy, number: int, found: chunk_copies.PartialRowsFound) -> None:
         """Copy a chunk again, without the values that are refused."""
