@@ -34,7 +34,7 @@ class Announcement(StrEnum):
     HEARTBEAT = "heartbeat"
     TRACER = "tracer"
     MARK = "mark"
-    """A place in the log, without content; no reader acts on it."""
+    """A location in the log, without content; no reader acts on it."""
 
 
 @frozen
@@ -42,7 +42,7 @@ class ControlRow:
     """A mark or a heartbeat: the id of the transaction that wrote the row, and when. It identifies the server that
     wrote it.
 
-    `written_at` is the text that the server sends for it, in UTC.
+    `written_at` is the timestamp as the server sends it, in UTC.
     """
 
     xid: int
@@ -132,7 +132,7 @@ class Alteration:
     def casts_alone(self) -> bool:
         """Whether the statement alters one table, and a type in it by the server's cast: without `using`.
 
-        A text that may not be all that ran (cut off, several statements, a function) says nothing.
+        False if the text may not be all that ran: it is cut off, has several statements, or calls a function.
         """
         text = self.statement
         return len(text) < LONGEST_STATEMENT and bool(_ALTERS_ONE_TABLE.fullmatch(text)) and not _COMPUTES.search(text)
@@ -164,7 +164,8 @@ _ORIGIN_PREFIX = f"{MESSAGE_PREFIX}/"
 
 
 class SecretWanted(Exception):
-    """A subscription's mark was read: decode again with its secret, None if the database has no such subscription."""
+    """A subscription's mark was read: the caller decodes again with its secret, or with None if there is no such
+    subscription."""
 
     def __init__(self, subscription: str) -> None:
         super().__init__(subscription)
@@ -187,7 +188,7 @@ _MARK = JsonOf[OriginMark](OriginMark)
 
 
 def decode_mark(content: bytes) -> OriginMark | None:
-    """Read a message's content; None if it is none of a mark."""
+    """Read a message's content; None if it is not a mark."""
     try:
         return _MARK.decode(content)
     except JsonInvalid:
@@ -255,8 +256,8 @@ class Disabled:
 class Reshaped:
     """Rows of a table have the shape of this table version from within this transaction on.
 
-    Written at the version's first use on each connection of the log reader, so also for a table's first version and
-    after a restart. Readers may see it any number of times.
+    Written when a connection of the log reader first uses the version: also for a table's first version, and after a
+    restart. Readers may see it any number of times.
     """
 
     commit_lsn: CommitLsn
@@ -279,7 +280,7 @@ class Altered:
 
 @frozen
 class Heartbeat:
-    """The log reader's own transaction in the log: it moves LSNs and times on while captured tables are idle."""
+    """The log reader's own transaction in the log: it advances LSNs and times while captured tables are idle."""
 
     commit_lsn: CommitLsn
     committed_at: datetime
@@ -287,7 +288,7 @@ class Heartbeat:
 
 @frozen
 class Traced:
-    """A tracer token of a publication, which every agent reads at its place in the log (SQL Server:
+    """A tracer token of a publication, which every agent reads at its location in the log (SQL Server:
     sp_posttracertoken).
 
     `stored_at` is set as it becomes durable.
@@ -302,9 +303,9 @@ class Traced:
 
 @frozen
 class ChangesOmitted:
-    """A change of a member's table is not in the log store: the member has this transaction at most in part.
+    """A change of a member's table is missing from the log store: the member has at most a part of this transaction.
 
-    `is_unclear`: the change could be read, but not which columns are the member's.
+    `is_unclear`: the change could be read, but it is not known which of its columns are the member's.
     """
 
     commit_lsn: CommitLsn
@@ -314,7 +315,7 @@ class ChangesOmitted:
 
 
 Event = Enabled | Disabled | Reshaped | Altered | Heartbeat | Traced | ChangesOmitted
-"""What happens in the log besides row changes; kept in the manifest, in log order."""
+"""Whatever the log contains besides row changes; kept in the manifest, in log order."""
 
 
 @frozen
@@ -379,10 +380,10 @@ def needed_columns(members: Iterable[Member], source_id: int) -> frozenset[str]:
 
 
 def follow_alteration(member: Member, alteration: Alteration) -> Member:
-    """Return a member as it reads its table after an alteration: columns by their new names, without dropped ones.
+    """Return the member after an alteration of its table: with the columns' new names, and without dropped columns.
 
     Columns that are no longer generated are included, and added ones if it takes them. A member without column numbers
-    keeps reading columns of the same names.
+    continues to read columns of the same names.
     """
     if member.source_id != alteration.source_id:
         return member

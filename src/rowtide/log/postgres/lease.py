@@ -1,8 +1,8 @@
 """Leases on PostgreSQL: a session-level advisory lock, held by a session that stays open as long as the lease.
 
-The server ends it where its process is silent, as one that is stopped: see `SessionKeepalive`. A process that takes or
-verifies a lease reads the format of the publisher's metadata too, which an upgrade raises first: a process of an
-earlier version that runs meanwhile writes nothing after that.
+The server ends the session of a silent process, for example a stopped one: see `SessionKeepalive`. A process that takes
+or verifies a lease also reads the format of the publisher's metadata, which an upgrade raises first: so a process of an
+earlier version that is still running writes nothing after that.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from rowtide.log.source_definition import FORMAT
 
 _CLASS = 0x726F7774
 _KEYS = {"log": 1, "lake": 2, "agent": 4, "source": 5}
-"""3 of this class is taken: see `membership`."""
+"""Number 3 of this class is used by `membership`."""
 _NAMED_CLASS = 0x726F7775
-"""That of leases of something that a user named."""
+"""The class of leases on objects that a user named."""
 _PAUSE_S = 0.2
 _ENDING_S = 2.0
-"""The server takes a moment to see that a process has ended, longer under load: its lease is not another's."""
+"""The server takes a moment to notice that a process has ended, longer under load. Until then that process still has
+the lease, though no other process took it."""
 
 
 def describe_holder() -> str:
@@ -53,9 +54,9 @@ def find_holder(connection: Connection, name: str) -> str | None:
 
 
 def end_sessions(connection: Connection, holder: str) -> None:
-    """End the sessions of a process that had a lease and is gone, or stopped: what they read stays locked otherwise.
+    """End the other sessions of a process that had a lease and is gone or stopped: they would keep their locks.
 
-    Those that are younger than the connection's are not its: a process may have the name of an earlier one.
+    Sessions that are younger than this connection are spared: a new process may have the name of the earlier one.
     """
     if holder != describe_holder():
         names = [f"rowtide {kind} on {holder}".encode()[:_NAME_BYTES].decode(errors="ignore") for kind in _KINDS]
@@ -64,9 +65,10 @@ def end_sessions(connection: Connection, holder: str) -> None:
 
 
 class AdvisoryLease:
-    """A lease held by one open session; it ends with the session, also after a crash, or while the process is stopped.
+    """A lease held by one open session. It ends with the session, also if the process crashes, or is stopped for too
+    long.
 
-    One of any format (`is_of_any_format`) is what migrates the database. Raises `ConnectionFailed`,
+    With `is_of_any_format` the database may have any format: for its migration. Raises `ConnectionFailed`,
     `TransactionsPooled`.
     """
 
@@ -110,15 +112,15 @@ class AdvisoryLease:
         with translated():
             found = self.connection.execute(text(_SESSION)).one()
         session = watched_of(self.connection)
-        # Behind a pooler that lends a session for each transaction, the advisory lock is some other session's.
+        # Behind a pooler in transaction mode, another session holds the advisory lock.
         if found.pid != session.known_pid:
-            # The pooler lends sessions in another way than when it was asked.
+            # The pooler's mode has changed since it was determined.
             raise TransactionsPooled(place_of_pooler(session))
         if not self._is_of_any_format:
             _require_writable(found.place, found.definition)
 
     def verifier(self) -> Callable[[], None]:
-        """Return what verifies the lease from another thread, each time by a session of its own.
+        """Return a function that verifies the lease from another thread, each time with a new session.
 
         It raises `LeaseLost` if the session that holds the lease is gone, `ConnectionFailed` if that is not known,
         `FormatNewer` if the database was upgraded meanwhile.
@@ -129,7 +131,7 @@ class AdvisoryLease:
 
     def release(self) -> None:
         self._heartbeat.end()
-        # Its session ends, also where the engine keeps connections.
+        # The session ends even if the engine pools connections.
         self.connection.invalidate()
         self.connection.close()
 
@@ -159,8 +161,8 @@ def _verify_session(engine: Engine, name: str, pid: int) -> None:
 
 
 def _require_writable(place: str, definition: str | None) -> None:
-    """Raise `FormatNewer`, `FormatOutdated` unless this build may write to a database; one without a format passes:
-    what reads its definitions refuses it.
+    """Raise `FormatNewer`, `FormatOutdated` unless this build may write to a database. A database without a format is
+    accepted here: reading its definitions refuses it.
     """
     stored = parse_definition(definition)
     if stored is not None:
@@ -170,7 +172,7 @@ def _require_writable(place: str, definition: str | None) -> None:
 def _parameters(name: str) -> dict[str, int]:
     if name in _KEYS:
         return {"class": _CLASS, "key": _KEYS[name]}
-    # The key is an int4, which is signed. Names that collide only exclude each other.
+    # The key is a signed int4. Names whose keys collide merely exclude each other.
     return {"class": _NAMED_CLASS, "key": zlib.crc32(name.encode()) >> 1}
 
 
@@ -203,19 +205,19 @@ where l.locktype = 'advisory' and l.granted and l.classid = :class and l.objid =
 """
 
 
-# Sessions that the server ends when their process is silent: a frozen one would hold their locks for ever. A process
-# that is stopped, or whose machine is paused, keeps its connections. So a session that holds something for long says
-# a word from time to time, from a thread of its own: a long cycle, a copy, or a start of Spark is no silence. The
-# server ends it by `idle_session_timeout`, which nobody needs a right for (docs/decisions/0006).
+# Sessions that the server ends when their process is silent. A process that is stopped, or whose machine is paused,
+# keeps its connections, and would hold their locks for ever. So a session that holds a lock for long runs a statement
+# from time to time, in a thread of its own: a long cycle, a copy or a start of Spark does not end it. The server ends
+# it by `idle_session_timeout`, which any role may set (docs/decisions/0006).
 
 _BEATS = 6
-"""How many words are said within the time of silence."""
+"""How many beats fit into the time of silence, so that a late one does no harm."""
 _END_S = 5.0
-"""How long the end of a beat is waited for."""
+"""How long `end` waits for a beat that is running."""
 
 
 class SessionKeepalive:
-    """Keeps a session alive while its process runs; the server ends it after the time of silence otherwise.
+    """Keeps a session alive while its process runs; without a beat the server ends it after the time of silence.
 
     The connection is in autocommit mode, and may be used by one other thread.
     """
@@ -234,11 +236,11 @@ class SessionKeepalive:
             try:
                 self._session.execute("select 1")
             except psycopg.Error:
-                # The next statement of the session fails, and says why.
+                # Not raised here: the next statement of the session fails with the reason.
                 return
 
     def end(self) -> None:
-        """Let the session be silent: it is about to be closed."""
+        """Stop the beats: the session is about to be closed."""
         self._ended.set()
         self._thread.join(_END_S)
 

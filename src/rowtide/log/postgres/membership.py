@@ -1,4 +1,5 @@
-"""Members of the log on PostgreSQL: begun and ended in the order that the log requires, found again after a restore.
+"""Members of the log on PostgreSQL: how they begin and end in the order that the log requires, and are found after a
+restore.
 
 All statements of one change run in one transaction. No writer of the table is open when it commits, so the log has
 every row change either wholly before or wholly after it. (`alter publication … add table` does not wait for writers by
@@ -36,7 +37,7 @@ from rowtide.log.postgres.table_publications import Publishing, publish_table_st
 from rowtide.log.source_definition import SourceDefinition
 
 Plan = Callable[[Connection], Sequence[Executable]]
-"""Returns the steps of a change of membership, in their order."""
+"""Returns the steps of a change of membership, in order."""
 
 SERIALIZE = {"class": 0x726F7774, "key": 3}
 """The advisory lock of a transaction that changes members."""
@@ -89,9 +90,10 @@ def lock_steps(table: SourceTable | None) -> list[Executable]:
 
 
 def lock_briefly_steps(table: SourceTable, before_images: BeforeImages, key_index: str | None) -> list[Executable]:
-    """Lock a table as `lock_steps` does, without a wait that its readers and writers would notice.
+    """Lock a table as `lock_steps` does, but without a wait that its readers and writers would notice.
 
-    The lock is at once the one that a change of replica identity needs: an upgrade would wait with the lock held.
+    The lock is already the one that a change of replica identity needs: a lock upgrade would wait while holding the
+    weaker lock.
     """
     return alterations.lock_briefly_steps(table, find_lock_mode(table, before_images, key_index))
 
@@ -118,7 +120,7 @@ def join_steps(
     until the last one leaves.
     """
     wanted = _WantedIdentity(before_images, key_index)
-    # Identity first: once the table is published, the server refuses updates and deletes that lack one.
+    # Identity first: once the table is published, the server refuses updates and deletes without a replica identity.
     steps = list(_identity_steps(table, wanted))
     if not publishing.with_others:
         steps.append(statement(f"alter publication {quote(source.publication)} add table only {_quoted(table)}"))
@@ -146,8 +148,8 @@ def leave_steps(
         for earlier in identities
     ]
     return [
-        # Publications first: as long as the table is published, a lesser identity would make the server refuse updates,
-        # or the log lack old rows.
+        # Publications first: while the table is published, a lesser identity would make the server refuse updates, or
+        # old rows would be missing from the log.
         *(statement(sql) for sql in publication),
         *unpublish_table_steps(source, source_table_id),
         *(statement(sql) for sql in restored),
@@ -256,8 +258,8 @@ def _identity_steps(table: SourceTable, wanted: _WantedIdentity) -> Iterator[Exe
     holders: tuple[SourceTable | TablePartition, ...] = (table, *table.row_holders)
     for holder in holders:
         if not wanted.is_met_by(holder):
-            # In the same transaction, before the change: what is not remembered cannot be restored when the last member
-            # leaves.
+            # In the same transaction, before the change: otherwise the identity could not be restored when the last
+            # member leaves.
             yield _remember_step(holder, table)
             yield statement(f"alter table {_quoted(holder)} replica identity {wanted.clause}")
 
@@ -269,7 +271,7 @@ def _remember_step(holder: SourceTable | TablePartition, table: SourceTable) -> 
         identity_index=holder.identity_index,
         captured_table_id=table.source_id,
     )
-    # A replica identity that another role changed since is left as it is.
+    # A replica identity that somebody else has changed since stays.
     return remembered.on_conflict_do_nothing()
 
 
@@ -303,11 +305,11 @@ order by i.source_table_id
 """
 
 
-# Finds the members' tables in a database restored from a dump: they have the same names and other oids. Copies of
-# files keep the oids, and with them the publication's, which distinguishes the two cases.
+# Find the members' tables in a database that was restored from a dump: they have the same names but other oids. A copy
+# of the server's files keeps all oids, including the publication's, which tells the two cases apart.
 
 NOWHERE = 0
-"""An oid that no table has: that of a member whose table is missing."""
+"""An oid that no table has: recorded for a member whose table is missing."""
 
 
 @frozen
@@ -345,7 +347,7 @@ def find_rebound(
     known = {member.member_id: member for member in logged}
     found = {(row.schema, row.name): row.oid for row in connection.execute(text(_CANDIDATES), parameters)}
     columns = members_table.c
-    # The log's own table is made again.
+    # The log's own table is created again instead.
     of_features = select(members_table).where(columns.feature != LOG)
     rows = connection.execute(of_features.order_by(columns.source_table_id, columns.member_id)).all()
     names = {row.member_id: _name(row.source_schema, row.source_name, known.get(row.member_id)) for row in rows}
@@ -389,9 +391,7 @@ def rebind_steps(connection: Connection, rebound: Sequence[Rebound]) -> list[Exe
 
 
 def _identities(table: SourceTable, identity: str, index: str | None) -> Iterator[tuple[int, str, str | None]]:
-    """Of partitions only the oids were recorded: each gets the replica identity of its root, as far as it has one
-    that fits.
-    """
+    """Only the oids of partitions were recorded: each gets the replica identity of its root if it can have that one."""
     yield table.source_id, identity, index
     for partition in table.row_holders:
         yield partition.source_id, identity if index is None else DEFAULT_IDENTITY, None
@@ -417,6 +417,6 @@ where c.relkind in ('r', 'p')
        or exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
                   where p.pubname = :name and r.prrelid = c.oid))
 """
-"""If the publication was restored too, it has the members' tables and no others: a name that another table got since
-does not match.
+"""If the publication was restored too, it has exactly the members' tables: so a new table that has got the name of a
+member's table does not match.
 """

@@ -1,10 +1,10 @@
-"""Publication and slot on PostgreSQL: created once, verified before what is read through them is kept; their lag.
+"""Publication and slot on PostgreSQL: their creation, their verification before a range becomes durable, and their lag.
 
 The publication is always created before the slot. On PostgreSQL 18 a publication dropped under a running stream is no
 error: its changes are silently missing. Hence its oid and the oids of its tables' entries (pg_publication_rel) are
 compared with those recorded, before each range becomes durable.
 
-Reports the transaction that blocks a statement while the statement runs.
+Also reports the transaction that blocks the creation of a slot.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MISSING = "missing"
 
 @frozen
 class OldTransaction:
-    """The oldest transaction that writes: the server retains its WAL from that transaction's beginning on.
+    """The oldest transaction that writes: the server retains the WAL from that transaction's beginning on.
 
     `name` says how an administrator ends it; `since` is None if the role may not see it.
     """
@@ -106,7 +106,7 @@ def read_backlog(connection: Connection, slot: str) -> Backlog:
         restart=restart,
         wal_status=wal_status or "",
         safe_bytes=safe_bytes,
-        # Apart from the open ones: a prepared transaction has no session that could be ended, and outlives restarts.
+        # Separate from the open ones: a prepared transaction has no session that could be ended, and survives restarts.
         oldest_prepared=_read_oldest(connection, _PREPARED),
         oldest_open=_read_oldest(connection, _OPEN),
     )
@@ -188,7 +188,7 @@ def reporting_blocker(engine: Engine, on_wait: Callable[[str], None]) -> Iterato
     thread.
     """
     is_over = threading.Event()
-    # The caller's session is busy with the statement that waits: another one looks who blocks it.
+    # The caller's session is busy with the statement that waits, so another one looks for the blocker.
     thread = threading.Thread(target=_report, args=(engine, on_wait, is_over), name="rowtide waiting", daemon=True)
     thread.start()
     try:
@@ -298,8 +298,8 @@ def ensure_slot(engine: Engine, name: str, on_wait: Callable[[str], None]) -> Sl
     """Create the slot if it is missing. The server waits for all open transactions; `on_wait` is called with the
     oldest.
     """
-    # The server creates no logical slot in a transaction that has written, and waits meanwhile for those of others: in
-    # a transaction of ours, it would hold back vacuum for as long.
+    # Outside a transaction: the server creates no logical slot in one that has written, and waits for the transactions
+    # of others meanwhile. An open transaction would hold back vacuum for as long.
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         state = find_slot(connection, name)
         if state is None:
@@ -343,8 +343,8 @@ def require_usable(state: SlotState | None, name: str, position: int) -> SlotSta
         raise SlotMissing(name)
     if state.wal_status == "lost":
         raise SlotInvalidated(name, _CAUSES.get(state.invalidation) or str(state.invalidation))
-    # Above the position: the server never sends again what lies between. Below it is the usual case, since the slot's
-    # state on disk is that of a checkpoint.
+    # Above the position: the server never sends again what lies between. A slot below it is the usual case, since its
+    # state on disk is that of the last checkpoint.
     if state.confirmed > position:
         raise SlotAdvanced(name, format_log_position(state.confirmed), format_log_position(position))
     return state
@@ -353,8 +353,8 @@ def require_usable(state: SlotState | None, name: str, position: int) -> SlotSta
 def verify_publication(connection: Connection, source: SourceDefinition) -> None:
     """Raise `PublicationAltered` unless publication and entries are the recorded ones.
 
-    A table that was dropped has left the publication by that, and has no changes that could be missing; but for that of
-    the announcements.
+    A dropped table left the publication with that, and has no changes that could be missing. The table of announcements
+    is the exception.
     """
     parameters = {"name": source.publication}
     publication_id, option, lost, joined, is_another = connection.execute(text(_ALTERED), parameters).one()
@@ -417,7 +417,7 @@ select (select oid::bigint from pg_publication where pubname = :name),
         from pg_publication p, (select to_jsonb(known) ->> 'publication_version' from rowtide.source known) s (version)
         where p.pubname = :name)
 """
-"""A new owner writes the row, too, and takes nothing from what is published."""
+"""A change of owner updates the row too, but does not change what is published."""
 
 _RECORD_VERSION = """
 update rowtide.source s set publication_version = (

@@ -56,10 +56,9 @@ def write_segment(store: Store, records: pa.Table, *, pending: bool = False) -> 
     lsns = records["commit_lsn"].to_numpy()
     first, last = CommitLsn(int(lsns.min())), CommitLsn(int(lsns.max()))
     table_ids = records["table_id"].to_numpy()
-    # The random end tells files of two writers apart: a former log reader that wakes overwrites nothing, and leaves an
-    # orphan.
+    # The random suffix keeps a former log reader that wakes up from overwriting a file: it leaves an orphan instead.
     path = f"{PENDING if pending else SEGMENTS}{first.value:016x}-{last.value:016x}-{secrets.token_hex(4)}.parquet"
-    # Synced before an entry names it: an entry never points to rows that a power cut can take.
+    # Synced before an entry names it, so that no entry points to rows that a power cut can destroy.
     failpoint("segment_sync.before")
     size = store.write_durable(path, partial(_encode, records, table_ids))
     failpoint("segment_sync.after")
@@ -83,15 +82,15 @@ def read_segment(store: Store, path: str, columns: Sequence[str] = RECORD.names)
     wanted = pa.schema([RECORD.field(name) for name in columns])
     try:
         with store.open(path) as opened:
-            # A damaged page has to fail here: the server has removed the WAL that the segment was made from, and no
-            # later step could distinguish a wrong value from a right one.
+            # Checksums are verified, so that a damaged page fails here: no later step could tell a wrong value from a
+            # right one, and the server has removed the WAL of the segment.
             file = pq.ParquetFile(opened, page_checksum_verification=True)
             SEGMENT.require_not_newer(store.url(path), _find_format(file))
             return file.read(list(columns)).cast(wanted)
     except Missing as error:
         raise LogStoreReadFailed(store.url(path), os.strerror(errno.ENOENT)) from error
     except (pa.ArrowException, OSError, ValueError) as error:
-        # Only what the system says has a number; pyarrow raises OSError for malformed contents too.
+        # Only errors of the operating system have an errno; pyarrow raises OSError for malformed contents too.
         if isinstance(error, OSError) and error.errno is not None:
             raise LogStoreReadFailed(store.url(path), os.strerror(error.errno)) from error
         raise SegmentCorrupt(path, str(error)) from error
@@ -161,7 +160,7 @@ def maintain(store: Store, manifest: Manifest, token: int) -> ManifestState:
 
 
 def is_overdue(state: ManifestState) -> bool:
-    """Whether earlier log readers have left much to do: those that end sooner than they would maintain. Pure."""
+    """Whether earlier log readers have left much maintenance, as those do that end before it is due. Pure."""
     return len(state.segments) + len(state.pending_deletions) >= MANY_FILES
 
 
@@ -170,7 +169,7 @@ def plan_merge(state: ManifestState, now: datetime) -> tuple[entries.Segment, ..
 
     Segments that no reader needs are left to `truncate`; parts of large transactions are never merged.
     """
-    # What is going to be truncated soon is not worth a merge.
+    # Segments that are about to be truncated are not worth a merge.
     needed = state.slowest_reader()
     run: list[entries.Segment] = []
     for segment in state.segments:
@@ -187,7 +186,7 @@ def _is_mergeable(segment: entries.Segment, needed: Position | None, now: dateti
     return (
         segment.raw_bytes < SMALL_SEGMENT_BYTES
         and segment.created_at <= now - MERGE_AGE
-        # Parts are batches of a large transaction: large enough already.
+        # Parts are batches of a large transaction, and large enough.
         and not segment.path.startswith(PENDING)
         and not (needed is not None and needed.covers(segment.last))
     )
@@ -242,7 +241,7 @@ def truncate(store: Store, manifest: Manifest, token: int, now: datetime) -> Man
         state = manifest.append(entries.SegmentsTruncated(token=token, position=slowest, truncated_at=now))
     expired = tuple(pending.path for pending in state.pending_deletions if pending.since <= now - DELETE_GRACE)
     if expired:
-        # Files first: an entry that comes first, and a crash, would leave files that nothing lists.
+        # Files first: if the entry came first, a crash would leave files that nothing lists.
         delete_all(store, expired)
         state = manifest.append(entries.FilesDeleted(token=token, paths=expired))
     return state
@@ -257,8 +256,8 @@ def _has_anything_below(state: ManifestState, position: Position) -> bool:
 def delete_orphans(store: Store, manifest: Manifest, token: int) -> tuple[str, ...]:
     """Delete the segments that no entry names, and return their paths.
 
-    The manifest is read after the segments are listed, and has no later holder of the log lease then: whatever was
-    listed was written before one was there, whenever it is deleted. Raises `LeaseLost`.
+    The manifest is read after the segments are listed, and must not have a later holder of the log lease: so no listed
+    file belongs to a later holder, which may still name its files. Raises `LeaseLost`.
     """
     there = [path for kind in (SEGMENTS, PENDING) for path in store.list(kind)]
     state = manifest.refresh()

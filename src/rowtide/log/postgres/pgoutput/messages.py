@@ -1,4 +1,4 @@
-"""Messages of pgoutput: a batch as one buffer with the bounds of each, and the rare ones, parsed one at a time.
+"""Messages of pgoutput: a batch as one buffer with the bounds of each message, and parsers for the rare kinds.
 
 Layouts: PostgreSQL documentation, "Logical Replication Message Formats", protocol version 1.
 """
@@ -26,7 +26,7 @@ Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 Bools = npt.NDArray[np.bool_]
 
-_PADDING = bytes(8)  # a fixed-width read at the buffer's end stays inside it; bounds are checked after
+_PADDING = bytes(8)  # so that a fixed-width read at the end stays inside the buffer; bounds are checked afterwards
 
 _SHORTEST = np.zeros(256, np.int64)
 """Per kind, the bytes of its fixed part; 0 = no such kind in protocol version 1."""
@@ -268,8 +268,8 @@ def parse_origin(frames: Frames, message: int) -> str:
     return name
 
 
-# Announcements in the log: rows of `rowtide.control`. A row counts only in the transaction that its column `xid`
-# names. A row that a restore or a replica copied announces nothing.
+# Announcements in the log: rows of `rowtide.control`. A row counts only in the transaction that its column `xid` names,
+# so a row that was copied by a restore or a replica announces nothing.
 
 HEAD = f"{membership.SCHEMA}\0{membership.TABLE}\0".encode()
 """The bytes of the table's Relation message after the oid."""
