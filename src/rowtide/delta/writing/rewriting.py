@@ -1,4 +1,4 @@
-"""Data files written again: merged, with the table's present types, or with some of their rows edited."""
+"""Rewriting of data files: to merge them, to give them the table's present types, or to edit some of their rows."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ SMALL_BYTES = 8 * 1024 * 1024
 MERGED_BYTES = 128 * 1024 * 1024
 _READ_AT_ONCE = 16
 _MOST_READ_BYTES = SMALL_BYTES
-"""Of files that are read at once; a larger one is read alone."""
+"""The limit of files that are read concurrently; a larger file is read alone."""
 
 _File = TypeVar("_File")
 
 Choose = Callable[[Sequence[AddFile]], Sequence[AddFile]]
-"""Returns those of a group of small files that are worth to be merged."""
+"""Returns those files of a group of small files that are worth merging."""
 
 
 def choose_all(files: Sequence[AddFile]) -> Sequence[AddFile]:
@@ -52,10 +52,10 @@ def compact(
     choose: Choose = choose_all,
     before_commit: Callable[[], None] = lambda: None,
 ) -> int:
-    """Merge a table's small files, as they follow each other in the order of an integer column; return how many.
+    """Merge a table's small files that are neighbours in the order of an integer column; return how many.
 
-    A commit for each file that is made: what fails then does not undo what was done. Files are read and written in
-    batches. `before_commit` is called in front of each. Raises as `commit_change`.
+    Each new file is committed separately, so that a failure does not undo earlier merges. Files are read and written in
+    batches. `before_commit` is called before each commit. Raises as `commit_change`.
     """
     merged = 0
 
@@ -68,11 +68,11 @@ def compact(
         added = write_stream(location, snapshot.columns, snapshot.metadata, _stream(snapshot, group), name)
         before_commit()
         merged = len(group)
-        # `dataChange` false: streams of other readers pass the commit over instead of reading the rows again.
+        # `dataChange` is false, so that streaming readers ignore the commit instead of reading the rows again.
         return CommitChange("OPTIMIZE", removed=group, added=[added], changes_rows=False)
 
     total = 0
-    # The last group may still be small: it is merged with the next ones, at another time.
+    # The last group may still be small: it is merged with later files, another time.
     for _ in find_groups(load_writable(location), ordered_by, choose):
         if not commit_change(location, plan):
             break
@@ -126,18 +126,18 @@ def _has_room(sizes: Sequence[int], size: int) -> bool:
     return not sizes or (len(sizes) < _READ_AT_ONCE and sum(sizes) + size <= _MOST_READ_BYTES)
 
 
-# Take type widening out of a table: files with narrower types are written again, then the feature goes. Each commit
-# is of some files, so that what is killed resumes where it was; rows and readers stay the same. What is added
-# meanwhile has the table's types already.
+# Removal of type widening from a table: files with narrower types are rewritten, then the feature is dropped. Each
+# commit replaces a few files, so that a killed run resumes where it stopped. Rows do not change, and files that are
+# added meanwhile have the table's types already.
 
 _LOOKED_INTO_AT_ONCE = 16
 
 
 @frozen
 class Mended:
-    """What mending a table does: the files that are written again, and their bytes before and after.
+    """The work of mending a table: the files that are rewritten, and their bytes before and after.
 
-    `written_bytes` is None of a plan.
+    `written_bytes` is None in a plan.
     """
 
     was_marked: bool
@@ -147,12 +147,12 @@ class Mended:
 
 
 def is_marked(snapshot: Snapshot) -> bool:
-    """Return whether a table's readers have to know type widening."""
+    """Return whether a table's readers have to support type widening."""
     return not WIDENINGS.isdisjoint(snapshot.protocol.reader_features)
 
 
 def plan_mending(snapshot: Snapshot) -> Mended:
-    """Return what `mend` would do with a version; the ends of its files are read. Raises `LakeReadFailed`."""
+    """Return what `mend` would do with a version; reads the footers of its files. Raises `LakeReadFailed`."""
     narrow = _Looked().find_narrow(snapshot) if is_marked(snapshot) else []
     return Mended(is_marked(snapshot), len(narrow), sum(file.size for file in narrow))
 
@@ -163,7 +163,7 @@ def mend(
     before_commit: Callable[[], None] = lambda: None,
     on_progress: Callable[[Mended], None] = lambda _mended: None,
 ) -> Mended:
-    """Write files with narrower types again, and take type widening out of the table; idempotent.
+    """Rewrite files with narrower types, and remove type widening from the table; idempotent.
 
     `before_commit` is called in front of each commit, and may raise. Raises as `commit_change`.
     """
@@ -194,7 +194,7 @@ def mend(
 
 
 class _Looked:
-    """The files that were looked into: none of these has narrower types than the columns now."""
+    """The files whose footers were read, and which have no narrower types than the present columns."""
 
     def __init__(self) -> None:
         self.wide: set[str] = set()
@@ -243,21 +243,22 @@ def _sum_up(done: Mended, removed: Sequence[AddFile], added: Sequence[AddFile]) 
     )
 
 
-# Rows edited in one commit: files that have some of them are written again, and rows are added. The commit carries a
-# transaction identifier with a version: a table that has the version is not edited again, nor one that has another
-# than the edit was made for. It is there also where no row changed: it keeps away who comes too late.
+# Editing of rows in one commit: files that have some of them are rewritten, and rows are added. The commit carries a
+# transaction identifier with a version: a table that has this version already is not edited again, and neither is one
+# with another version than the edit was planned for. It is committed even if no row changed, to exclude a writer that
+# comes too late.
 
 MOST_SMALL = 16
-"""Of more small files all are merged with those that an edit writes."""
+"""If a table has more small files, all are merged into those that an edit writes."""
 _FILES_AT_ONCE = min(4, os.cpu_count() or 1)
 
 Indexes: TypeAlias = npt.NDArray[np.int32]
-"""For each row the number of what is done to it, negative where nothing is."""
+"""For each row the number of its edit; negative if it has none."""
 MakeRows: TypeAlias = Callable[[], Iterable[pa.RecordBatch]]
 
 
 class Edit(Protocol):
-    """What is done to the rows of a table."""
+    """An edit of some rows of a table."""
 
     @property
     def columns(self) -> Sequence[str]:
@@ -269,17 +270,18 @@ class Edit(Protocol):
         ...
 
     def find(self, rows: pa.Table) -> Indexes:
-        """Return what is done to each row of a file, of which `columns` are given."""
+        """Return the edit of each row of a file, whose `columns` are given."""
         ...
 
     def apply(self, rows: pa.RecordBatch, indexes: Indexes) -> pa.RecordBatch:
-        """Return what rows become; fewer if some are deleted."""
+        """Return the edited rows; fewer if some are deleted."""
         ...
 
 
 @frozen
 class Stamp:
-    """An application, and the version that an edit makes its table have; `after` is the one that it was made for."""
+    """An application, and the version that its table has after an edit; `after` is the version that the edit was
+    planned for."""
 
     application: str
     version: int
@@ -314,7 +316,7 @@ def edit_rows(location: Location, edit: Edit, added: MakeRows, stamp: Stamp) -> 
             found = [one for one in pool.map(lambda file: _find(snapshot, file, edit), candidates) if one is not None]
             groups = _group([*found, *_others_merged(snapshot, found)])
             streams = [_stream_edited(snapshot, group, edit) for group in groups]
-            # What is added goes to the small ones, which come first.
+            # Added rows go to the small files, which come first.
             streams[0] = chain(streams[0], _order(snapshot, added()))
             files = [file for written in pool.map(lambda rows: _write_all(snapshot, rows), streams) for file in written]
         return stamp.change([one.file for group in groups for one in group], files)
@@ -372,7 +374,7 @@ def _write_all(snapshot: Snapshot, rows: Iterator[pa.RecordBatch]) -> list[AddFi
 
 @frozen
 class _Edited:
-    """A file that is written again, and what is done to its rows; None: nothing."""
+    """A file that is rewritten, and the edits of its rows; None: no edits."""
 
     file: AddFile
     indexes: Indexes | None
@@ -432,7 +434,7 @@ def _write_files(snapshot: Snapshot, rows: Iterable[pa.RecordBatch]) -> Iterator
 
 @dataclass(slots=True)
 class _Cut:
-    """Rows that are taken a file's worth at a time, by their size in memory."""
+    """Buffers rows, and returns as many at a time as make a file, by their size in memory."""
 
     rows: Iterator[pa.RecordBatch]
     most_bytes: int
@@ -445,4 +447,4 @@ class _Cut:
 
 
 _COMPRESSION = 4
-"""An estimate: the size of rows in memory per size of their files."""
+"""An estimate of the size of rows in memory, divided by the size of their files."""
