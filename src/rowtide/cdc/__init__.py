@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from rowtide.cdc.lake_readers.lake import Lake
     from rowtide.cdc.lake_readers.presentation import ArrowChanges
     from rowtide.cdc.published import LakePublication, ListedChange, MissingTransaction, RecordedInstance
+    from rowtide.cdc.queries.lsn_times import Bound
     from rowtide.cdc.queries.sql_functions import WrapperFunction
-    from rowtide.cdc.queries.windows import Bound, PublishedLake, ValidityInterval
+    from rowtide.cdc.queries.windows import PublishedLake, ValidityInterval
     from rowtide.cdc.requests import (
         CleanupOrder,
         ConsumerChange,
@@ -129,7 +130,7 @@ _HOMES = {
     "AlterationProgress": "rowtide.databases.postgres.altering_many",
     "ArrowChanges": "rowtide.cdc.lake_readers.presentation",
     "BeforeImages": "rowtide.core.tables",
-    "Bound": "rowtide.cdc.queries.windows",
+    "Bound": "rowtide.cdc.queries.lsn_times",
     "BridgedGap": "rowtide.cdc.gaps.reconciling",
     "CaptureLoss": "rowtide.cdc.gaps.reinitialize",
     "CaptureOptions": "rowtide.cdc.scans.pace",

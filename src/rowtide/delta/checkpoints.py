@@ -23,8 +23,9 @@ from rowtide.delta.replay import LAST_CHECKPOINT, LOG, LogFiles, checkpoint_path
 from rowtide.delta.snapshot import Location, Snapshot, Tail, open_snapshot, read_hint
 from rowtide.events.catalogue import CheckpointFailed
 from rowtide.events.event import emit
+from rowtide.storage.freshness import KEPT_FOR
 from rowtide.storage.places import is_object_url
-from rowtide.storage.store import KEPT_FOR, Missing, delete_all
+from rowtide.storage.store import Missing, delete_all
 
 _PART = re.compile(r"(\d+)\s+(week|day|hour|minute|second|millisecond|microsecond)s?", re.IGNORECASE)
 _DURATION = re.compile(rf"\s*(?:interval\s+)?(?:{_PART.pattern}\s*)+", re.IGNORECASE)
@@ -197,7 +198,7 @@ def removed_for(properties: Mapping[str, str]) -> timedelta:
 def forget_versions(location: Location, age: timedelta, now: datetime) -> None:
     """Delete the log below the last checkpoint whose version is older than `age`, with its checksums.
 
-    Files that are younger than `storage.store.KEPT_FOR` always stay. Raises `LakeWriteFailed`, `LakeReadFailed`.
+    Files that are younger than `freshness.KEPT_FOR` always stay. Raises `LakeWriteFailed`, `LakeReadFailed`.
     """
     paths = location.store.list(LOG)
     # A writer that was stopped finds its number taken only while that commit's file exists: see `put_commit`.

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rowtide.core.errors import ExtraMissing
 from rowtide.lake import spark_settings
+from rowtide.lake.application import start_application, storage_settings
 from rowtide.lake.errors import SparkLost, SparkRunning, StorageNotShared
 from rowtide.lake.jars import Library
-from rowtide.lake.jvm import find_spark_home, read_asked, read_given, require_java, start_application, storage_settings
+from rowtide.lake.jvm import find_spark_home, read_asked, read_given, require_java
 from rowtide.storage.places import local_folder
 
 if TYPE_CHECKING:

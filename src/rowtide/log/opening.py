@@ -21,7 +21,7 @@ from rowtide.log.postgres.restricted_reading import LogAccess
 from rowtide.log.reader import LogReader
 from rowtide.log.store.entries import EntryExchange
 from rowtide.log.store.location import open_own_manifest, open_store
-from rowtide.log.store.segments import delete_orphans
+from rowtide.log.store.maintenance import delete_orphans
 
 _LEASE_PATIENCE_S = 10.0
 _STAND_BY_S = 1.0

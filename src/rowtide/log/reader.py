@@ -45,8 +45,9 @@ from rowtide.log.log_source import (
 )
 from rowtide.log.membership import ControlRow, Event, later_row, stamp
 from rowtide.log.store.entries import PartStored, RangeAppended, Segment, TableGiven, TransactionSkipped
+from rowtide.log.store.maintenance import delete_orphans, is_overdue, maintain
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.segments import delete_orphans, is_overdue, maintain, write_segment
+from rowtide.log.store.segments import write_segment
 from rowtide.storage.places import is_object_url
 from rowtide.storage.store import Store
 

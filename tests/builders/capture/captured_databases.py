@@ -19,7 +19,7 @@ from rowtide.cdc.capture.appends import Widening
 from rowtide.cdc.capture.capture import Capture, CycleOptions
 from rowtide.cdc.lake_lease import LakeLease, SharedLease
 from rowtide.cdc.published import list_table_paths
-from rowtide.cdc.queries.windows import Bound
+from rowtide.cdc.queries.lsn_times import Bound
 from rowtide.cdc.running.capture_run import find_widened
 from rowtide.cdc.scans.pace import EngineSetting
 from rowtide.cdc.snapshots.chunk_copies import USUAL_LIMITS, CopyLimits

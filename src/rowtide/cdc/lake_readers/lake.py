@@ -7,16 +7,16 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from rowtide.cdc.instances import ROW_FILTERS, shown_columns
+from rowtide.cdc.change_columns import ROW_FILTERS, shown_columns
 from rowtide.cdc.lake_readers import change_tables
 from rowtide.cdc.lake_readers.as_of.moved_rows import find_moved
 from rowtide.cdc.lake_readers.as_of.tables import table_as_of
 from rowtide.cdc.lake_readers.net_changes import NetChanges
 from rowtide.cdc.lake_readers.presentation import ArrowChanges, as_united, united_schema
-from rowtide.cdc.queries import windows
+from rowtide.cdc.queries import lsn_times, windows
 from rowtide.cdc.queries.as_of.opening import as_of_columns, open_as_of
+from rowtide.cdc.queries.lsn_times import Bound
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS, share_out, unite
-from rowtide.cdc.queries.windows import Bound
 from rowtide.core.lsn import CommitLsn
 
 
@@ -33,11 +33,11 @@ class Lake(windows.PublishedLake):
 
         Raises `UnknownTimeOperator`.
         """
-        return windows.LsnTimes(self.lake).map_time_to_lsn(relational_operator, time)
+        return lsn_times.LsnTimes(self.lake).map_time_to_lsn(relational_operator, time)
 
     def map_lsn_to_time(self, lsn: CommitLsn) -> datetime | None:
         """Return when a transaction ended, in UTC (SQL Server: fn_cdc_map_lsn_to_time); None for an unknown LSN."""
-        return windows.LsnTimes(self.lake).map_lsn_to_time(lsn)
+        return lsn_times.LsnTimes(self.lake).map_lsn_to_time(lsn)
 
     def get_all_changes(
         self,
@@ -93,7 +93,7 @@ class Lake(windows.PublishedLake):
 
         As `get_all_changes`, with the columns of all instances, then `__$capture_instance`.
         """
-        first, last = windows.LsnTimes(self.lake).find_window(instances[0], from_lsn, to_lsn)
+        first, last = lsn_times.LsnTimes(self.lake).find_window(instances[0], from_lsn, to_lsn)
         recorded = [self.get_recorded_instance(name) for name in instances]
         united = unite([one.instance.for_readers() for one in recorded])
         lows = [(one.instance.capture_instance, one.lsn) for one in recorded]
@@ -118,7 +118,7 @@ class Lake(windows.PublishedLake):
         `OutsideInterval`, `RewrittenSinceSnapshot`, `ChangesMissingSinceSnapshot`, `TypesDiffer`,
         `TimeOutOfRange`, `ColumnNotCaptured`; reading the rows raises `QueryFailed`.
         """
-        _, lsn = windows.LsnTimes(self.lake).find_window(capture_instance, None, at)
+        _, lsn = lsn_times.LsnTimes(self.lake).find_window(capture_instance, None, at)
         as_of = open_as_of(self, capture_instance, lsn, change_tables.open_change_table)
         table = table_as_of(self.lake, as_of, as_of_columns(as_of.instance, columns))
         return ArrowChanges(table.schema, as_of.instance, table.read)
@@ -127,6 +127,6 @@ class Lake(windows.PublishedLake):
         self, capture_instance: str, start: Bound | None, end: Bound | None
     ) -> windows.InstanceWindow[change_tables.ChangeTable]:
         asked = windows.RequestedRange(
-            capture_instance, *windows.LsnTimes(self.lake).find_window(capture_instance, start, end)
+            capture_instance, *lsn_times.LsnTimes(self.lake).find_window(capture_instance, start, end)
         )
         return windows.open_window(self, asked, change_tables.open_change_table)

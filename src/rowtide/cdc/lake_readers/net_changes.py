@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.instances import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, Instance, mask_length
+from rowtide.cdc.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, mask_length
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers import change_tables, last_rows
 from rowtide.cdc.lake_readers.bits import Bits
 from rowtide.cdc.lake_readers.grouping import KeyGroup, group_rows

@@ -13,10 +13,10 @@ import numpy as np
 
 from rowtide.cdc.errors.capturing import SnapshotCopyBroken
 from rowtide.cdc.lake_lease import SharedLease
+from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotDefinition, SnapshotState
 from rowtide.cdc.snapshot_requests import SnapshotRequest
 from rowtide.cdc.snapshots import chunk_copies
 from rowtide.cdc.snapshots.table_copy import TableCopy
-from rowtide.cdc.system_tables import RecordedSnapshot, SnapshotDefinition, SnapshotState
 from rowtide.copying.chunks import Key, TransactionSnapshot, format_snapshot
 from rowtide.copying.errors import CopiedTableDropped
 from rowtide.copying.present_tables import PresentTable

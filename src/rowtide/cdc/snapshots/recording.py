@@ -11,10 +11,11 @@ from sqlalchemy import Connection, Engine, func
 
 from rowtide.cdc.lake_lease import SharedLease
 from rowtide.cdc.published import SNAPSHOTS, system_table_path
+from rowtide.cdc.recorded_snapshots import TABLE, RecordedSnapshot, SnapshotState, encode_definition
 from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest, list_requests, note
 from rowtide.cdc.snapshots import chunk_copies
 from rowtide.cdc.snapshots.table_copy import SnapshotProgress, TableCopy
-from rowtide.cdc.system_tables import TABLE, RecordedSnapshot, SnapshotState, encode_definition, rows_of
+from rowtide.cdc.system_tables import rows_of
 from rowtide.copying.errors import CopiedTableDropped
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
@@ -24,7 +25,7 @@ from rowtide.delta.writing.commits import Committer
 from rowtide.events import catalogue as events
 from rowtide.events.event import emit
 from rowtide.lake import tables
-from rowtide.lake.tables import SmallTable, append_small
+from rowtide.lake.small_tables import SmallTable, append_small
 
 
 @dataclass(slots=True)

@@ -21,10 +21,10 @@ from sqlalchemy import Engine
 from rowtide.cdc.errors.capturing import SnapshotCopyBroken
 from rowtide.cdc.lake_lease import SharedLease
 from rowtide.cdc.published import ENABLED, RecordedInstance, base_table_path, read_instances, read_publication
+from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotDefinition, SnapshotState, read_snapshots
 from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest
 from rowtide.cdc.snapshots import chunk_copies, planning, recording
 from rowtide.cdc.snapshots.table_copy import CopyInterrupted, SnapshotProgress, TableCopy
-from rowtide.cdc.system_tables import RecordedSnapshot, SnapshotDefinition, SnapshotState, read_snapshots
 from rowtide.copying.errors import CopiedTableDropped, CopiedTableUnreadable
 from rowtide.copying.source import PostgresCopySource, RowNotCopied
 from rowtide.core.errors import Remedy, RowtideError

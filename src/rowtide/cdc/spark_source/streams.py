@@ -31,15 +31,9 @@ from rowtide.cdc.published import (
     read_publication,
     read_visible_publication,
 )
+from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.net_changes import net_columns
-from rowtide.cdc.queries.windows import (
-    InstanceWindow,
-    LsnTimes,
-    PublishedLake,
-    RequestedRange,
-    open_window,
-    require_net_changes,
-)
+from rowtide.cdc.queries.windows import InstanceWindow, PublishedLake, RequestedRange, open_window, require_net_changes
 from rowtide.cdc.spark_source.options import (
     LATEST,
     Columns,

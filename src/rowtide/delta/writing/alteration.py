@@ -26,7 +26,7 @@ from rowtide.delta.writing.appends import write_partition, write_stream
 from rowtide.delta.writing.changes import CommitChange, commit_change
 from rowtide.delta.writing.commit_race import CommitEntry, CommitLost, Last, Passed, load_nameable, put_commit
 from rowtide.delta.writing.commits import LAST_ID, features_for, give_names, is_mapped
-from rowtide.storage.store import read_clock
+from rowtide.storage.freshness import read_clock
 
 TYPE_CHANGES = "delta.typeChanges"
 """In a column's metadata: the narrower types that older files may have."""

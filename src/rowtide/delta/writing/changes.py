@@ -26,7 +26,8 @@ from rowtide.delta.replay import AddFile, Metadata, Protocol, RemoveFile, commit
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
 from rowtide.delta.writing.appends import write_stream
 from rowtide.delta.writing.commit_race import Action, CommitEntry, CommitLost, Last, Passed, load_writable, put_commit
-from rowtide.storage.store import Sweepable, delete_all, read_clock
+from rowtide.storage.freshness import read_clock
+from rowtide.storage.store import Sweepable, delete_all
 
 _APPEND_ONLY = "delta.appendOnly"
 

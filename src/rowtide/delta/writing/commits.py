@@ -25,8 +25,9 @@ from rowtide.delta.features import COLUMN_MAPPING, TIMESTAMP_NTZ, with_features
 from rowtide.delta.schema import FIELD_ID, PHYSICAL_NAME, Struct
 from rowtide.delta.snapshot import Location, Snapshot, Tail, get_commits
 from rowtide.delta.writing import commit_race
-from rowtide.storage import store
-from rowtide.storage.store import Clock, Missing, is_fresh, read_clock
+from rowtide.storage import freshness
+from rowtide.storage.freshness import Clock, is_fresh, read_clock
+from rowtide.storage.store import Missing
 
 HELD_FOR_S = 3600.0
 """The longest that the holder of a lake's lease uses its cached state of a table: less than any holder keeps files."""
@@ -175,7 +176,7 @@ class Committer:
         if not self._holds_lease:
             return None
         kept_s = log_kept_for(state.metadata.properties).total_seconds()
-        return max(store.FRESH_FOR_S, min(HELD_FOR_S, kept_s / _OF_RETENTION))
+        return max(freshness.FRESH_FOR_S, min(HELD_FOR_S, kept_s / _OF_RETENTION))
 
     def _load(self, location: Location) -> _Known:
         begun = self._clock()

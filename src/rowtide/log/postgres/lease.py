@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 import time
 import zlib
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 
-import psycopg
-from psycopg import sql
 from sqlalchemy import Connection, Engine, text
 
 from rowtide.core.formats import StoreFormat, parse_definition, require as require_format
@@ -28,6 +25,7 @@ from rowtide.databases.postgres.session_settings import place_of_pooler, require
 from rowtide.databases.postgres.silent_sessions import watched_of
 from rowtide.log.errors import LeaseHeld, LeaseLost
 from rowtide.log.membership import SCHEMA
+from rowtide.log.postgres.session_keepalive import SessionKeepalive
 from rowtide.log.source_definition import FORMAT
 
 _CLASS = 0x726F7774
@@ -203,51 +201,3 @@ from pg_locks l join pg_stat_activity a on a.pid = l.pid
 where l.locktype = 'advisory' and l.granted and l.classid = :class and l.objid = :key
   and l.database = (select oid from pg_database where datname = current_database())
 """
-
-
-# Sessions that the server ends when their process is silent. A process that is stopped, or whose machine is paused,
-# keeps its connections, and would hold their locks for ever. So a session that holds a lock for long runs a statement
-# from time to time, in a thread of its own: a long cycle, a copy or a start of Spark does not end it. The server ends
-# it by `idle_session_timeout`, which any role may set (docs/decisions/0006).
-
-_BEATS = 6
-"""How many beats fit into the time of silence, so that a late one does no harm."""
-_END_S = 5.0
-"""How long `end` waits for a beat that is running."""
-
-
-class SessionKeepalive:
-    """Keeps a session alive while its process runs; without a beat the server ends it after the time of silence.
-
-    The connection is in autocommit mode, and may be used by one other thread.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        """Raises psycopg's errors."""
-        self._session = session = watched_of(connection)
-        for name in ("idle_session_timeout", "idle_in_transaction_session_timeout"):
-            session.execute(sql.SQL(f"set {name} = '{session.silence_s}s'"))
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="rowtide-heartbeat", daemon=True)
-        self._thread.start()
-
-    def _beat(self) -> None:
-        while not self._ended.wait(self._session.silence_s / _BEATS):
-            try:
-                self._session.execute("select 1")
-            except psycopg.Error:
-                # Not raised here: the next statement of the session fails with the reason.
-                return
-
-    def end(self) -> None:
-        """Stop the beats: the session is about to be closed."""
-        self._ended.set()
-        self._thread.join(_END_S)
-
-    def __enter__(self) -> SessionKeepalive:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.end()

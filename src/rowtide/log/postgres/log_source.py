@@ -24,7 +24,8 @@ from rowtide.events.event import emit
 from rowtide.log.batches import Messages
 from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, MarkUnverified, SlotInUse, StreamEnded
 from rowtide.log.log_source import ChangeNotReceivable, Decoded, ReceivedMessages, Undecodable
-from rowtide.log.membership import AlteredColumn, ControlRow, SecretWanted
+from rowtide.log.membership import AlteredColumn, ControlRow
+from rowtide.log.origin_marks import SecretWanted
 from rowtide.log.postgres import control_table, ddl_triggers, pgoutput, slot
 from rowtide.log.postgres.lease import verify_format
 from rowtide.log.postgres.pgoutput import Decoder

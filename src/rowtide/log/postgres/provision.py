@@ -31,11 +31,11 @@ from rowtide.log.errors import LogStoreTaken, ManifestMissing, SchemaTaken
 from rowtide.log.postgres import control_table, membership, slot, table_publications
 from rowtide.log.postgres.ddl_triggers import Triggers, ensure_triggers
 from rowtide.log.postgres.lease import AdvisoryLease
-from rowtide.log.postgres.membership import find_rebound, rebind_steps
 from rowtide.log.postgres.provenance import find_owner, verify_provenance
+from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.table_publications import PublicationCreation
 from rowtide.log.source_definition import FORMAT, SourceDefinition
-from rowtide.log.store import segments
+from rowtide.log.store import maintenance
 from rowtide.log.store.entries import Opened, StoredSource
 from rowtide.log.store.location import open_store, probe_store, require_own
 from rowtide.log.store.manifest import LOG_STORE, Manifest
@@ -127,7 +127,7 @@ def ensure_source(
             with engine.connect() as connection:
                 verify_provenance(connection, manifest)
     # Until the feature has registered its reader: a store without readers is never truncated.
-    segments.ensure_placeholder(manifest)
+    maintenance.ensure_placeholder(manifest)
     return OpenedSource(source, manifest.state.position, was_there, recorded.triggers)
 
 

@@ -22,14 +22,14 @@ from rowtide.log.catalogue import source_table
 from rowtide.log.errors import HistoryDiverged
 from rowtide.log.membership import ControlRow
 from rowtide.log.postgres import control_table, ddl_triggers, slot, table_publications
+from rowtide.log.postgres.backlog import reporting_blocker
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.provision import as_log_source
-from rowtide.log.postgres.slot import reporting_blocker
 from rowtide.log.postgres.stream.stream import NewSlot, ReplicationStream
 from rowtide.log.postgres.table_publications import PublicationCreation
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store import segments
+from rowtide.log.store import maintenance
 from rowtide.log.store.entries import Difference, Opened
 from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import LOG_STORE, Manifest
@@ -128,7 +128,7 @@ def _open_epoch(
                 control_row=last,
             )
         )
-    segments.ensure_placeholder(manifest)
+    maintenance.ensure_placeholder(manifest)
 
 
 XID = -1

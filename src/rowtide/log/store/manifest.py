@@ -33,7 +33,8 @@ from rowtide.log.store.entries import (
 )
 from rowtide.log.store.replay import apply, require_not_moved
 from rowtide.log.store.state import ManifestState, decode_state, encode_state
-from rowtide.storage.store import Clock, Missing, Store, delete_all, get_all, is_fresh, read_clock
+from rowtide.storage.freshness import Clock, is_fresh, read_clock
+from rowtide.storage.store import Missing, Store, delete_all, get_all
 
 LOG_STORE = StoreFormat("log store")
 
@@ -57,9 +58,9 @@ def find_format(found: Any) -> StoredFormat | None:
 
 
 ENTRIES_PER_CHECKPOINT = 100
-KEPT_FOR = timedelta(hours=1)
-"""How long an entry is kept after the checkpoint that replaces it. The clocks of this machine and of the store may
-differ by half of it.
+ENTRIES_KEPT_FOR = timedelta(hours=1)
+"""How long an entry is kept after the checkpoint that replaces it, for the reason that `storage.freshness` gives. The
+clocks of this machine and of the store may differ by half of it.
 """
 
 _MOST_AT_ONCE = 16
@@ -357,7 +358,11 @@ class Manifest:
         is_written = self.store.put_if_absent(path, content)
         if is_range:
             failpoint("manifest_entry.after")
-        if is_written and not is_fresh(self._known_at, self._clock) and number <= self._last_deletable(KEPT_FOR / 2):
+        if (
+            is_written
+            and not is_fresh(self._known_at, self._clock)
+            and number <= self._last_deletable(ENTRIES_KEPT_FOR / 2)
+        ):
             # This process was so far behind that an entry of this number had been deleted: the new one would never be
             # read.
             self.store.delete(path)
@@ -367,14 +372,14 @@ class Manifest:
         return is_written
 
     def _last_deletable(self, age: timedelta) -> int:
-        """Return the newest checkpoint of at least an age: with `KEPT_FOR`, entries up to it may be deleted."""
+        """Return the newest checkpoint of at least an age: with `ENTRIES_KEPT_FOR`, entries up to it may be deleted."""
         return max(self._checkpoints(before=datetime.now(UTC) - age), default=0)
 
     def _checkpoint(self, state: ManifestState) -> None:
         # The checkpoint is durable before any entry that it replaces is deleted, so that a power cut leaves one of the
         # two.
         self.store.put_durable(_checkpoint_path(state.version), encode_state(state))
-        last = self._last_deletable(KEPT_FOR)
+        last = self._last_deletable(ENTRIES_KEPT_FOR)
         older = [number for number in self._checkpoints() if number < last]
         if not older:
             return

@@ -32,7 +32,7 @@ from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.kept_answers import made_once
-from rowtide.log.postgres.lease import SessionKeepalive
+from rowtide.log.postgres.session_keepalive import SessionKeepalive
 from rowtide.log.store.entries import ReaderLeft
 from rowtide.log.store.location import find_oldest_waiting
 from rowtide.log.store.manifest import Manifest

@@ -11,23 +11,12 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.log.errors import AnnouncementUnreadable
 from rowtide.log.log_source import Undecodable
-from rowtide.log.membership import (
-    MESSAGE_PREFIX,
-    Alteration,
-    Altered,
-    ChangesOmitted,
-    ControlRow,
-    Disabled,
-    Enabled,
-    Event,
-    Secrets,
-    later_row,
-    verify_mark,
-)
-from rowtide.log.postgres.pgoutput import messages
+from rowtide.log.membership import Alteration, Altered, ChangesOmitted, ControlRow, Disabled, Enabled, Event, later_row
+from rowtide.log.origin_marks import MESSAGE_PREFIX, Secrets, verify_mark
+from rowtide.log.postgres.pgoutput import announcements
+from rowtide.log.postgres.pgoutput.announcements import Announced
 from rowtide.log.postgres.pgoutput.inferring import KnownTables, Present, Unclear, infer_alteration
 from rowtide.log.postgres.pgoutput.messages import (
-    Announced,
     Bools,
     Frames,
     Ints,
@@ -122,7 +111,7 @@ def _find_control(frames: Frames, relations: Relations) -> Bools:
     # are chosen by every oid that it has here, and `find_control` decides at each message.
     oids = set(relations.control_ids)
     for message, head in zip(described.tolist(), heads.tolist(), strict=True):
-        if frames.buffer.startswith(messages.HEAD, head):
+        if frames.buffer.startswith(announcements.HEAD, head):
             oids.add(int(frames.uint32_at(frames.starts[message] + 1)))
     if oids:
         inserts = frames.of_kind("I")
@@ -230,7 +219,7 @@ class _ControlReader:
             if found is None:
                 return
             lsn, time = CommitLsn(self.transactions.lsn_of(message)), self.transactions.time_of(message)
-            event = messages.read_event(found, lsn, time)
+            event = announcements.read_event(found, lsn, time)
         except ValueError as error:
             raise self._unreadable(message, found, error) from error
         if isinstance(event, Altered) and self.transactions.is_marked(message):
@@ -247,7 +236,7 @@ class _ControlReader:
         relation = self.relations.find_control(oid)
         if relation is None:
             return None
-        return messages.of_row(parse_inserted(self.frames, message, relation), self.transactions.xid_of(message))
+        return announcements.of_row(parse_inserted(self.frames, message, relation), self.transactions.xid_of(message))
 
     def _follow(self, event: Event, message: int) -> list[LayoutChange]:
         match event:

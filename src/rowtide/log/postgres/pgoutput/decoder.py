@@ -17,7 +17,8 @@ from rowtide.core.records import RECORD
 from rowtide.core.tables import LoggedTable
 from rowtide.core.values import frozen
 from rowtide.log.log_source import Decoded
-from rowtide.log.membership import Event, Member, Reshaped, Secrets
+from rowtide.log.membership import Event, Member, Reshaped
+from rowtide.log.origin_marks import Secrets
 from rowtide.log.postgres.pgoutput.control_messages import Control, LogOrder, PlacedEvent, read_control
 from rowtide.log.postgres.pgoutput.images import TableImages, read_images
 from rowtide.log.postgres.pgoutput.inferring import Present

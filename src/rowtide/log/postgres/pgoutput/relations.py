@@ -14,8 +14,9 @@ from rowtide.core.lsn import EPOCH_SHIFT, Position, pack_lsn
 from rowtide.core.tables import ColumnShape, LoggedTable, TableShape
 from rowtide.core.values import frozen
 from rowtide.log.membership import Alteration, Member, follow_alteration, needed_columns
+from rowtide.log.postgres.pgoutput.announcements import is_control
 from rowtide.log.postgres.pgoutput.inferring import Types, Unclear
-from rowtide.log.postgres.pgoutput.messages import Bools, Frames, Ints, Relation, is_control, parse_origin
+from rowtide.log.postgres.pgoutput.messages import Bools, Frames, Ints, Relation, parse_origin
 
 
 @frozen
