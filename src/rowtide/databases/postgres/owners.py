@@ -1,4 +1,4 @@
-"""With whose rights code runs: functions that write into tables of other roles, and those that the planner runs.
+"""Functions that run statements with the rights of a table's owner, for tables of other roles.
 
 A table's triggers, defaults, checks, rules, policies and index expressions are its owner's code, which a statement runs
 with the rights of the executing role. `set role` does not protect the session: the code says `reset role`. A function
@@ -8,8 +8,8 @@ The functions are in a schema that rowtide's role alone may use. An owner could 
 invoker` again; each function compares the current role for that case.
 
 An owner's code can change the settings of the session it runs in, for longer than its call. Therefore the statement
-that calls such a function names everything by schema and has its values as parameters, and before the next statement
-of rowtide's own the settings are pinned again (`connect.pin_again`).
+that calls such a function names everything by schema and has its values as parameters, and before the next statement of
+rowtide's own the settings are pinned again (`session_settings.pin_again`).
 
 Up to PostgreSQL 17 deferred triggers run at commit with the rights of the session, even those whose events come from
 such a function. A transaction is therefore refused, before it commits, if the database has one that could run so
@@ -41,9 +41,9 @@ SETTINGS = "set search_path from current set standard_conforming_strings = on"
 class Owner:
     """The owner of a table, as a session's role sees it.
 
-    `is_trusted`: what its code can do the session's role can do anyway, as it is the same role or the owner is a
-    superuser. `is_held`: the session's role may make functions of the owner's. `is_ready`: those of `creations` are
-    there. `others` are the owners of the table's partitions and descendants who are neither it nor trusted.
+    `is_trusted`: its code gains nothing from the session's rights, as it is the same role or the owner is a superuser.
+    `is_held`: the session's role may make functions of the owner's. `is_ready`: those of `creations` are there.
+    `others` are the owners of the table's partitions and descendants who are neither it nor trusted.
     """
 
     role_id: int
@@ -79,7 +79,7 @@ def read_owners(run: Run, tables: Sequence[str]) -> Mapping[str, Owner]:
 
 
 def read_by(reader: str | None, query: str, columns: Sequence[tuple[str, str]], values: str = "") -> str:
-    """Return the query that has another run by the function of an owner; None: the query itself.
+    """Return a query that runs another one through the function of an owner; if the owner is None, the query itself.
 
     `columns` are the names and types of its result, `values` an array that it has as `$1`.
     """
@@ -180,7 +180,7 @@ def made_as(owner: Owner, signature: str, rest: str, *, parameters: str | None =
         *functions_path(),
         f"create or replace {created} {rest}",
         f"alter {signature} owner to {role}",
-        # New functions can be executed by everybody: this one has an owner's rights, and is created and closed in one
+        # Everybody may execute a new function. This one has an owner's rights, so it is created and closed in one
         # transaction.
         f"revoke all on {signature} from public",
         f"grant execute on {signature} to {_ROLE}",
