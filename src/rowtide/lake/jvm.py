@@ -1,4 +1,4 @@
-"""Starting an application of Spark: what this process's surroundings say, its JVM, and its settings."""
+"""The JVM of a Spark application: the settings and jars that the process's environment asks for, and its start."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 
 INSTALLED = "installed"
-"""Instead of a folder of jars: Spark has all jars on its class path."""
+"""The value in place of a folder of jars: Spark has all jars on its class path."""
 CONF_VARIABLE = "ROWTIDE_SPARK_CONF"
 SHARED_VARIABLE = "ROWTIDE_SHARED_STORAGE"
 ARGUMENTS_VARIABLE = "PYSPARK_SUBMIT_ARGS"
 
 
 def read_asked(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what variables of rowtide's ask for. Raises `SparkSettingInvalid`."""
+    """Return the settings in rowtide's environment variables. Raises `SparkSettingInvalid`."""
     asked = parse_settings(environment.get(CONF_VARIABLE, ""))
     if is_true(environment.get(SHARED_VARIABLE, "")):
         asked.setdefault(SHARED_STORAGE, "true")
@@ -53,7 +53,7 @@ def read_asked(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_given(environment: Mapping[str, str], spark_home: Path) -> dict[str, str]:
-    """Return the settings that Spark itself is given: by spark-submit's arguments, spark-defaults.conf, variables.
+    """Return the settings that Spark itself gets: from spark-submit's arguments, spark-defaults.conf and its variables.
 
     Raises `SparkSettingInvalid` if a file of settings cannot be read.
     """
@@ -73,7 +73,7 @@ def read_given(environment: Mapping[str, str], spark_home: Path) -> dict[str, st
 
 
 def list_jars(environment: Mapping[str, str]) -> list[str] | None:
-    """Return the jars of the user's folder of jars, none if Spark has them all; None if the user says nothing of jars.
+    """Return the jars of the user's folder, empty if Spark has them all; None if the user has not chosen any.
 
     Raises `SparkSettingInvalid` if there is no jar in the folder.
     """
@@ -96,7 +96,7 @@ def list_installed(spark_home: Path) -> list[str]:
 def find_spark_home(environment: Mapping[str, str]) -> Path:
     """Return Spark's folder: SPARK_HOME, or that of the package pyspark, which is not imported for it."""
     package = None
-    # A finder may say so by this error, too.
+    # A finder may raise this error too.
     with suppress(ModuleNotFoundError):
         package = find_spec("pyspark")
     usual = Path(package.origin).parent if package is not None and package.origin is not None else Path("/")
@@ -147,12 +147,12 @@ def launch_jvm(settings: Mapping[str, str]) -> JavaGateway:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
 
-    # Rows that Spark moves between stages lie in temporary files.
+    # Rows that Spark shuffles are in temporary files.
     private: dict[str, Any] = {"umask": PRIVATE}
     with _arguments(settings):
         if log.isEnabledFor(logging.INFO):
             return launch_gateway(None, private)  # type: ignore[no-untyped-call]
-        # Errors reach Python as exceptions; Python's side would print those with a query a second time.
+        # Errors reach Python as exceptions; PySpark would log those with a query a second time.
         for name in ("SQLQueryContextLogger", "py4j"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         with tempfile.TemporaryFile() as output:
@@ -211,7 +211,7 @@ def _java_path() -> str | None:
 
 
 def _last_complaint(output: str) -> str:
-    """Return the line of Spark's output that says why it failed."""
+    """Return the line of Spark's output that has the reason of a failed start."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     complaints = [line for line in lines if "unresolved dependency" in line or "Exception" in line or "Error" in line]
     return (complaints or lines or ["the JVM ended without a word"])[-1]

@@ -1,7 +1,6 @@
-"""Delta tables by path: create, read, empty, and their upkeep; small append-only tables without Spark.
+"""Delta tables by path: create, read, empty, compact and vacuum them.
 
-`before_commit` is called in front of a commit that changes what a table has, and may raise: see
-`delta.writing.alteration`.
+`before_commit` is called before a commit that changes a table's content, and may raise: see `delta.writing.alteration`.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
 
 _RETIRED = ""
 _NEEDS_MAPPING = frozenset(" ,;{}()\n\t=")
-# Delta's usual 30 days of log would be hundreds of thousands of files of a table that gets a commit every few seconds,
-# and each reader lists them.
+# With Delta's default of 30 days, the log of a table with a commit every few seconds would have hundreds of thousands
+# of files, which each reader lists.
 _PROPERTIES = {
     "delta.checkpointInterval": "100",
     "delta.logRetentionDuration": "interval 1 days",
@@ -52,8 +51,8 @@ def ensure_table(
 ) -> None:
     """Create a table of the given (name, type) columns, unless the one at `path` already has this identity.
 
-    One of another identity is emptied and gets these columns: an instance enabled again under its old name starts
-    empty. Raises `LakeWriteFailed`, `LakeReadFailed` if the storage failed.
+    A table of another identity is emptied and gets these columns, so that an instance which is enabled again under its
+    old name starts empty. Raises `LakeWriteFailed`, `LakeReadFailed` if the storage failed.
     """
     location = locate(path)
     snapshot = open_snapshot(location)
@@ -174,11 +173,12 @@ class LakeTableVersion:
     snapshot: Snapshot
 
     def widen(self, _types: Mapping[str, FieldType]) -> LakeTableVersion:
-        """Return the table: Spark widens the columns of rows that it unites with wider ones by itself."""
+        """Return the table unchanged, because Spark widens columns when it unites rows."""
         return self
 
     def may_have(self, *ranges: Between) -> bool:
-        """Return whether, by the files' statistics, a row may be in all ranges; one without bounds is that of values.
+        """Return whether a row may be in all ranges, according to the files' statistics. A range without bounds
+        contains all values.
 
         Raises `LakeReadFailed`.
         """
@@ -217,12 +217,12 @@ def _mapping_properties(columns: Sequence[tuple[str, str]]) -> dict[str, str]:
 COMPACTION_INTERVAL = 100
 """Number of cycles between two compactions of a table."""
 MOST_LOG_FILES = 20_000
-"""With more files in a table's log, each of which every reader lists, versions are kept for `BUSY_VERSIONS` only."""
+"""If a table's log has more files, each of which every reader lists, versions are kept only for `BUSY_VERSIONS`."""
 BUSY_VERSIONS = timedelta(hours=2)
 OLD = timedelta(hours=1)
 """A small file of this age is merged with a second one."""
 _HEAVIER = 4
-"""How many times the weight of all others a file has that is omitted."""
+"""A file is omitted from a merge if it is this many times as large as all others together."""
 
 
 @frozen
@@ -244,7 +244,7 @@ def is_compaction_due(cycle: int, place: int) -> bool:
 
 
 def choose_worthwhile(files: Sequence[AddFile], now: datetime) -> Sequence[AddFile]:
-    """Return those of a group of small files that are merged now; none if that has time."""
+    """Return the files of a group of small files that are merged now; empty if the merge can wait."""
     total = sum(file.size for file in files)
     if total >= compaction.SMALL_BYTES:
         return files

@@ -1,9 +1,10 @@
-"""The few operations on files that durability needs.
+"""Stores of immutable files: the few operations that durability needs.
 
 Paths are relative, with `/`. A file never changes once it has its name: readers see all of it or nothing, after a crash
-at any point. The errors are those of the store's owner, see `StoreErrors`.
+at any point. The errors are chosen by the store's owner, see `StoreErrors`.
 
-Many files at once: an object store takes one request for each, and a request is a wait for the network.
+Many files are read or deleted concurrently, because an object store needs one request for each, and each waits for the
+network.
 """
 
 from __future__ import annotations
@@ -141,12 +142,12 @@ class Traffic:
         return Traffic(self.writes + other.writes, self.reads + other.reads, self.transferred + other.transferred)
 
     def since(self, earlier: Traffic) -> Traffic:
-        """Return what came after."""
+        """Return the difference to an earlier count."""
         return Traffic(self.writes - earlier.writes, self.reads - earlier.reads, self.transferred - earlier.transferred)
 
 
 class _Counter:
-    """What this process has asked, counted by many threads."""
+    """The requests of this process, counted by many threads."""
 
     def __init__(self) -> None:
         self.total = Traffic()
@@ -163,5 +164,5 @@ def count(added: Traffic) -> None:
 
 
 def read_traffic() -> Traffic:
-    """Return what this process has asked since it began."""
+    """Return the requests of this process since it began."""
     return _counter.total
