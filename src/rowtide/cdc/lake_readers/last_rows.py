@@ -1,4 +1,4 @@
-"""The last row of each key, completed from the key's rows before it: what net changes and tables as of an LSN are of.
+"""The last row of each key, completed from the key's earlier rows: the basis of net changes and of tables as of an LSN.
 
 Rows have numbers, by their order, and places: the number, in which the operation is packed. In one pass over the key's
 columns DuckDB finds each key's first and last place, within bounded memory; in a second the rows at the last places

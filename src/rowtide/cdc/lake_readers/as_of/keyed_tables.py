@@ -1,8 +1,8 @@
 """Tables with a key as of an LSN, without Spark: the lowest layer of the base, under the last row of each key above it.
 
-Where a bit for each key suffices, `latest_rows` finds both in one pass. Else, and of rows that lack values, in one pass
-over the keys of the lowest layer DuckDB finds the rows that later ones hide; in a second the others are returned. A
-value that a key's last row lacks is taken from the row that it hides.
+If a bit for each key suffices, `latest_rows` finds both in one pass. Otherwise, and for rows that lack values, DuckDB
+first finds the rows that later ones hide, in one pass over the keys of the lowest layer; a second pass returns the
+others. A value that a key's last row lacks is taken from the row that it hides.
 """
 
 from __future__ import annotations
