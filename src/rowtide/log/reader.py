@@ -258,7 +258,8 @@ class LogReader:
             self._finish(received)
             # In the decoder's thread, which alone uses the source's SQL session.
             self._begin(self._decoding.submit(self._source.without_refused, self._kept, refused).result())
-            # The transaction's parts that are stored already.
+            # The transaction's parts that are stored already. In this thread, because the queues are empty: `_finish`
+            # has waited for the writer, which otherwise is the only user of the manifest.
             delete_orphans(self._store, self._manifest, self._token)
             return True
         except TransactionReceived as passed:
@@ -369,6 +370,7 @@ class LogReader:
 
     def _queue(self, cut: Cut) -> None:
         self._pace.hand_on()
+        # The cut's own entry moves the position, so an entry for a keepalive has to wait as long after it.
         self._next_keepalive = max(self._next_keepalive, time.monotonic() + self._rest_s)
         decoding = self._decoding.submit(self._decoder.decode, cut)
         self._queued.append(self._writing.submit(self._writer.write, decoding))

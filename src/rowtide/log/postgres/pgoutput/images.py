@@ -207,6 +207,8 @@ def _texts(frames: Frames, messages: Ints, tuples: Tuples) -> pa.Array[Any]:
     if text_bytes > MAX_TEXT_BYTES:
         raise frames.error(int(messages[0]), "the values of one table exceed 2 GiB in one batch")
     starts, lengths = tuples.starts.ravel(), tuples.lengths.ravel()
+    # Offsets of an Arrow array have to ascend: a cursor only moves forward within a row, and rows follow each other in
+    # the batch in the order of the messages.
     borders = np.empty(2 * len(starts) + 1, np.int64)
     borders[0:-1:2], borders[1::2] = starts, starts + lengths
     borders[-1] = len(frames.buffer)
