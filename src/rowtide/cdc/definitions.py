@@ -15,7 +15,7 @@ from rowtide.core.formats import Requirement, StoreFormat
 from rowtide.core.tables import BeforeImages, Widened
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import has_table, is_begun
-from rowtide.databases.postgres.kept_answers import make_once
+from rowtide.databases.postgres.query_memo import make_once
 from rowtide.databases.urls import name_of
 from rowtide.log import catalogue
 from rowtide.log.catalogue import members_table, present_name, present_schema

@@ -24,7 +24,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.names import format_column_list
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import find_table
-from rowtide.databases.postgres.kept_answers import make_once
+from rowtide.databases.postgres.query_memo import make_once
 from rowtide.databases.postgres.values import describe_type
 from rowtide.delta.errors import LakeReadFailed, TableUnreadable
 from rowtide.delta.snapshot import open_snapshot

@@ -24,7 +24,7 @@ from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import find_table, read_table
 from rowtide.databases.postgres.errors import TableNotFound, translated
 from rowtide.databases.postgres.functions import reads_views
-from rowtide.databases.postgres.kept_answers import made_once
+from rowtide.databases.postgres.query_memo import made_once
 from rowtide.databases.postgres.quoting import quote_qualified
 
 

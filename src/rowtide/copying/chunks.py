@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.owners import read_by
+from rowtide.databases.postgres.owner_functions import read_by
 from rowtide.databases.postgres.quoting import ColumnOperators, quote, quote_escaped, quote_literal, quote_qualified
 from rowtide.databases.postgres.values import is_of_server, text_of, value_of
 

@@ -15,10 +15,10 @@ from psycopg import sql
 from rowtide.copying.chunks import CopiedTable, TableOwner
 from rowtide.copying.errors import CopiedTableNotOwned
 from rowtide.core.values import frozen
-from rowtide.databases.postgres import owners
+from rowtide.databases.postgres import owner_functions
 from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.functions import PIN_PATH
-from rowtide.databases.postgres.owners import called_by_plans
+from rowtide.databases.postgres.owner_functions import called_by_plans
 from rowtide.databases.postgres.quoting import quote, running
 
 
@@ -120,13 +120,13 @@ def find_reader(connection: psycopg.Connection[Any], source_id: int) -> str | No
     if found is None:
         return None
     name, author, called = found
-    owner = owners.read_owners(running(connection), [name])[name]
+    owner = owner_functions.read_owners(running(connection), [name])[name]
     if not owner.is_held:
         raise CopiedTableNotOwned(name, quote(owner.name), called, author, quote(connection.info.user))
     if owner.is_ready:
         return owner.reading
     with connection.transaction():
-        for statement in owners.creations(owner):
+        for statement in owner_functions.creations(owner):
             connection.execute(statement.encode())
     return owner.reading
 

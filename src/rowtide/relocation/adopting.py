@@ -30,9 +30,9 @@ from rowtide.log import catalogue, errors
 from rowtide.log.catalogue import source_table
 from rowtide.log.postgres import control_table, ddl_triggers, provision, slot, table_publications
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
+from rowtide.log.postgres.log_restart import rehearse_restart, restart_log
 from rowtide.log.postgres.provenance import find_difference, verify_history, verify_slot_on
 from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
-from rowtide.log.postgres.restarting import rehearse_restart, restart_log
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.postgres.table_publications import PublicationCreation
 from rowtide.log.source_definition import SourceDefinition

@@ -24,7 +24,7 @@ from rowtide.core.json_records import JsonOf
 from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import has_table
-from rowtide.databases.postgres.kept_answers import made_once
+from rowtide.databases.postgres.query_memo import made_once
 from rowtide.targets.errors import TargetExists, TargetInvalid, TargetUnknown
 from rowtide.targets.options import CURRENT, HISTORY, PYTHON, TargetOptions
 from rowtide.targets.table_format import table_format

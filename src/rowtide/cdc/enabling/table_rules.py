@@ -23,7 +23,7 @@ from rowtide.core.tables import BeforeImages
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
-from rowtide.databases.postgres.kept_answers import made_once
+from rowtide.databases.postgres.query_memo import made_once
 
 PRESENT, ENABLED, FAILED = "present", "enabled", "failed"
 """The outcome for a table that a rule considered; `PRESENT`: it existed before the rule, or was enabled by hand."""

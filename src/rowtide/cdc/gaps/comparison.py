@@ -39,7 +39,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.session_settings import STREAM_SETTINGS, WHOLE_TABLES
 from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.log.postgres.lease import describe_holder
-from rowtide.log.postgres.restarting import XID, ReconciliationPoint
+from rowtide.log.postgres.log_restart import XID, ReconciliationPoint
 
 _BASE, _PRESENT = "base", "present"
 _NO_IMAGE, _KEY_IMAGE, _FULL_IMAGE = int(ImageKind.NONE), int(ImageKind.KEY), int(ImageKind.FULL)

@@ -39,8 +39,8 @@ from rowtide.log.catalogue import LOG, members_table
 from rowtide.log.membership import Member
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.lease import AdvisoryLease
+from rowtide.log.postgres.log_restart import ReconciliationPoint, reconcile_gap, verify_reconcilable
 from rowtide.log.postgres.membership import FULL_IDENTITY
-from rowtide.log.postgres.restarting import ReconciliationPoint, reconcile_gap, verify_reconcilable
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import Difference, Segment, TableGiven
 from rowtide.log.store.location import open_own_manifest, open_store

@@ -37,10 +37,10 @@ from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.control_table import mark_log
 from rowtide.log.postgres.lease import AdvisoryLease
+from rowtide.log.postgres.log_restart import restart_log
 from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.rebinding import NOWHERE, Rebound
-from rowtide.log.postgres.restarting import restart_log
 from rowtide.log.reader import LogReader
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.location import find_own_manifest, open_own_manifest, require_timeline

@@ -15,8 +15,8 @@ from sqlalchemy import Connection, Engine
 
 from rowtide.core.errors import describe
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.kept_answers import KEPT, Answer, Answers, MadeOnce, keeping_facts, note_used
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
+from rowtide.databases.postgres.query_memo import KEPT, Answer, Answers, MadeOnce, keeping_facts, note_used
 from rowtide.databases.postgres.session_settings import place_of
 
 # Queries that run once in a reading: several packages check the same facts of a database. `check --as reader` ran 147

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Executable, text
 from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_COLLATION, COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, translated
 from rowtide.databases.postgres.functions import close_function
-from rowtide.databases.postgres.kept_answers import made_once
+from rowtide.databases.postgres.query_memo import made_once
 from rowtide.databases.postgres.quoting import quote, quote_literal, statement
 from rowtide.databases.postgres.session_settings import PINNED_SETTINGS
 from rowtide.log.catalogue import LOG, dropped_table

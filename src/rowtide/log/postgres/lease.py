@@ -20,7 +20,7 @@ from sqlalchemy import Connection, Engine, text
 from rowtide.core.formats import StoreFormat, parse_definition, require as require_format
 from rowtide.databases.postgres.errors import TransactionsPooled, translated
 from rowtide.databases.postgres.functions import recorded_definition
-from rowtide.databases.postgres.kept_answers import made_once
+from rowtide.databases.postgres.query_memo import made_once
 from rowtide.databases.postgres.session_settings import place_of_pooler, require_session
 from rowtide.databases.postgres.silent_sessions import watched_of
 from rowtide.log.errors import LeaseHeld, LeaseLost

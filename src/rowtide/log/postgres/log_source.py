@@ -28,6 +28,7 @@ from rowtide.log.membership import AlteredColumn, ControlRow
 from rowtide.log.origin_marks import SecretWanted
 from rowtide.log.postgres import control_table, ddl_triggers, pgoutput, slot
 from rowtide.log.postgres.lease import verify_format
+from rowtide.log.postgres.missed_ddl import attach_partitions, end_dropped, find_altered_columns
 from rowtide.log.postgres.pgoutput import Decoder
 from rowtide.log.postgres.provenance import verify_history, verify_resent, verify_slot_on
 from rowtide.log.postgres.restricted_reading import (
@@ -40,7 +41,6 @@ from rowtide.log.postgres.restricted_reading import (
 from rowtide.log.postgres.stream.copy_data import COMMIT, HEADER_BYTES, commit_end, ends_with_mark
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.postgres.table_publications import find_blocker
-from rowtide.log.postgres.unreported_changes import attach_partitions, end_dropped, find_altered_columns
 from rowtide.log.store.entries import TimelineFollowed
 
 

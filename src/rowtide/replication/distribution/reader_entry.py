@@ -29,7 +29,7 @@ from rowtide.log.errors import LeaseHeld
 from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres.control_table import mark_log
 from rowtide.log.postgres.lease import find_holder
-from rowtide.log.postgres.unreported_changes import shape_of
+from rowtide.log.postgres.missed_ddl import shape_of
 from rowtide.log.store.entries import ReaderAdvanced
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.segments import read_segment

@@ -41,7 +41,7 @@ from rowtide.databases.postgres.catalogue import has_table, read_server_identity
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import NOT_CONNECTED, UnexpectedSqlError, translated
 from rowtide.databases.postgres.functions import PREFIX, map_schemas, recorded_definition
-from rowtide.databases.postgres.kept_answers import make_once
+from rowtide.databases.postgres.query_memo import make_once
 from rowtide.databases.urls import parse_url
 from rowtide.log import catalogue
 from rowtide.log.catalogue import SCHEMA as LOG_SCHEMA

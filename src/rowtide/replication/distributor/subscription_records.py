@@ -31,7 +31,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.kept_answers import made_once
+from rowtide.databases.postgres.query_memo import made_once
 from rowtide.log.postgres.session_keepalive import SessionKeepalive
 from rowtide.log.store.entries import ReaderLeft
 from rowtide.log.store.location import find_oldest_waiting

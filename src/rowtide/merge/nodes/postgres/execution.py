@@ -23,7 +23,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.batching import BatchingConnection, session_of
 from rowtide.databases.postgres.errors import describe, translate, translated
 from rowtide.databases.postgres.functions import OWN_PATH, recorded_definition
-from rowtide.databases.postgres.owners import (
+from rowtide.databases.postgres.owner_functions import (
     DEFERRED,
     LAST_WITH_OPEN_COMMIT,
     LOCKING,
