@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         Resolver,
         SettledRow,
     )
-    from rowtide.replication.distribution.watchers import (
+    from rowtide.replication.distribution.run_context import (
         DeliveredElsewhere,
         DeliveryReport,
         DroppedTable,
@@ -167,10 +167,10 @@ _HOMES = {
     "ConflictWinner": "rowtide.replication.conflicts",
     "Constraints": "rowtide.replication.subscription_settings",
     "DeliveredBacklog": "rowtide.replication.running.spark_backlogs",
-    "DeliveredElsewhere": "rowtide.replication.distribution.watchers",
+    "DeliveredElsewhere": "rowtide.replication.distribution.run_context",
     "DeliveryLoss": "rowtide.replication.publishing.publisher_log",
-    "DeliveryReport": "rowtide.replication.distribution.watchers",
-    "DroppedTable": "rowtide.replication.distribution.watchers",
+    "DeliveryReport": "rowtide.replication.distribution.run_context",
+    "DroppedTable": "rowtide.replication.distribution.run_context",
     "HistoricError": "rowtide.replication.distributor.history",
     "HistoricState": "rowtide.replication.distributor.history",
     "IfExists": "rowtide.replication.subscription_settings",
@@ -202,7 +202,7 @@ _HOMES = {
     "ScriptedChange": "rowtide.replication.running.custom_scripts",
     "SettingsChanges": "rowtide.replication.subscription_settings",
     "SettledRow": "rowtide.replication.conflicts",
-    "SkippedCommand": "rowtide.replication.distribution.watchers",
+    "SkippedCommand": "rowtide.replication.distribution.run_context",
     "SnapshotReport": "rowtide.replication.snapshot.agent",
     "SourceDefinition": "rowtide.log.source_definition",
     "Subscription": "rowtide.replication.distributor.subscription_records",
@@ -216,9 +216,9 @@ _HOMES = {
     "TracerArrival": "rowtide.replication.distributor.tracers",
     "TransactionalReplication": "rowtide.replication.api",
     "Triggers": "rowtide.log.postgres.ddl_triggers",
-    "Trouble": "rowtide.replication.distribution.watchers",
+    "Trouble": "rowtide.replication.distribution.run_context",
     "UnreadSubscriber": "rowtide.replication.kept_conflicts",
-    "Watchers": "rowtide.replication.distribution.watchers",
+    "Watchers": "rowtide.replication.distribution.run_context",
     "recover": "rowtide.replication.subscribing.readers",
 }
 

@@ -23,6 +23,7 @@ from rowtide.events.event import scope
 from rowtide.replication.articles.articles import ArticleType
 from rowtide.replication.articles.requests import ArticleChange, NewPublication, PublicationThresholds, RowRepair
 from rowtide.replication.conflicts import ConflictWinner
+from rowtide.replication.distribution.calls.skipping import SkipErrors
 from rowtide.replication.distributor import publication_records, subscription_records, tracers
 from rowtide.replication.distributor.definitions import read_source
 from rowtide.replication.distributor.publication_records import CustomScript, Thresholds
@@ -33,7 +34,6 @@ from rowtide.replication.subscription_settings import (
     IfExists,
     RequestedSubscription,
     SettingsChanges,
-    SkipErrors,
     SubscriptionSettings,
 )
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from rowtide.log.postgres.provision import OpenedSource
     from rowtide.replication.conflicts import ConflictOutcome, KeptConflict
-    from rowtide.replication.distribution.watchers import Watchers
+    from rowtide.replication.distribution.run_context import Watchers
     from rowtide.replication.kept_conflicts import ConflictComment, KeptConflicts
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.publisher_log import DeliveryLoss
@@ -442,7 +442,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         skipped and reported to `watchers`. With `hide_keys`, `***` replaces rows' keys and values in what is stored,
         logged and raised. Raises `SkipErrorsInvalid`, `SettingOutOfRange` at once.
         """
-        from rowtide.replication.distribution.watchers import DeliveryContext, Watchers, emitting
+        from rowtide.replication.distribution.run_context import DeliveryContext, Watchers, emitting
         from rowtide.replication.running.run import RunScope, run_replication
 
         SkipErrors.parse(SubscriptionSettings(**settings).skip_errors)

@@ -30,7 +30,7 @@ from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.location import open_store, require_own
 from rowtide.log.store.manifest import LOG_STORE, Manifest
 from rowtide.merge import definitions as merge_definitions
-from rowtide.merge.nodes.postgres.metadata import completing as merge
+from rowtide.merge.nodes.postgres.metadata import node_form as merge
 from rowtide.merge.progress import SELECT_SUBSCRIBERS
 from rowtide.replication.distributor import definitions as distribution
 from rowtide.replication.targets.postgres import progress as delivery

@@ -20,7 +20,7 @@ from rowtide.log.store.segments import truncate
 from rowtide.replication.api import TransactionalReplication
 from rowtide.replication.articles.articles import OmittedColumn
 from rowtide.replication.distribution.calls.ordered import BatchLimits
-from rowtide.replication.distribution.watchers import DeliveryContext, DeliveryReport, Watchers
+from rowtide.replication.distribution.run_context import DeliveryContext, DeliveryReport, Watchers
 from rowtide.replication.distributor import subscription_records
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.publishing.publisher_log import advance_placeholder

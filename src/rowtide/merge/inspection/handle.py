@@ -16,7 +16,7 @@ from rowtide.merge.articles import DEFAULT_LIMITS, Article
 from rowtide.merge.catalogue import find_article, read_nickname
 from rowtide.merge.conflicts.records import DescribedConflict, MergeConflict, describe_conflict, list_conflicts
 from rowtide.merge.definitions import genhistory
-from rowtide.merge.documented.dialect import CONTENTS_VIEW, TOMBSTONE_VIEW
+from rowtide.merge.documented_views.dialect import CONTENTS_VIEW, TOMBSTONE_VIEW
 from rowtide.merge.errors.publishing import ArticleTableNotFound
 from rowtide.merge.errors.rows import ConflictUnknown
 from rowtide.merge.inspection.listings import (

@@ -16,7 +16,7 @@ from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.merge.articles import DeviceLimits
 from rowtide.merge.errors.publishing import MergePublicationUnknown
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.sqlite.metadata.completing import find_store
+from rowtide.merge.nodes.sqlite.metadata.node_form import find_store
 
 
 @contextmanager

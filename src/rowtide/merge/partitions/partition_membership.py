@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, case, delete, inser
 from rowtide.core.values import frozen
 from rowtide.merge.articles import ROWGUID, Article, Partition, PartitionOptions, SubscriberType, Subscription
 from rowtide.merge.definitions import partition_groups, partition_mappings, subscriptions
-from rowtide.merge.documented.dialect import CONTENTS_VIEW
+from rowtide.merge.documented_views.dialect import CONTENTS_VIEW
 from rowtide.merge.errors.publishing import StoredFilterRefused
 from rowtide.merge.partitions.belonging import ROW, FilterDialect, belongs
 from rowtide.merge.partitions.candidates import STAYED, CandidateMemberships

@@ -38,7 +38,7 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.distribution.delivery_interface import DeliveryProgress, resume_position
 from rowtide.replication.distribution.log_events import CopyNeeded, find_lost_identity
-from rowtide.replication.distribution.watchers import DeliveryContext
+from rowtide.replication.distribution.run_context import DeliveryContext
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import LogNotRead
 from rowtide.replication.errors.delivery import (

@@ -23,7 +23,7 @@ from rowtide.log.postgres.control import mark_target
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.manifest import Manifest
-from rowtide.replication.distribution.watchers import DeliveredElsewhere, DeliveryContext, Trouble
+from rowtide.replication.distribution.run_context import DeliveredElsewhere, DeliveryContext, Trouble
 from rowtide.replication.distributor import definitions, publication_records, subscription_records
 from rowtide.replication.distributor.definitions import SubscriptionState, follow_move, forget_companion, read_source
 from rowtide.replication.distributor.subscription_records import Subscription, SubscriptionClaims, list_claims

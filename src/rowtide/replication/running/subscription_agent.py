@@ -29,7 +29,7 @@ from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.delivery_interface import AlterationRefused
 from rowtide.replication.distribution.log_events import CopyNeeded, read_steps
-from rowtide.replication.distribution.watchers import DeliveryContext, DroppedTable, Trouble
+from rowtide.replication.distribution.run_context import DeliveryContext, DroppedTable, Trouble
 from rowtide.replication.distributor import joining, subscription_records
 from rowtide.replication.distributor.definitions import SubscriptionState, read_source
 from rowtide.replication.distributor.joining import PendingChange

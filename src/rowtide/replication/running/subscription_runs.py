@@ -22,7 +22,7 @@ from rowtide.core.lsn import Position
 from rowtide.databases.postgres.catalogue import read_server_time
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.store.manifest import Manifest
-from rowtide.replication.distribution.watchers import (
+from rowtide.replication.distribution.run_context import (
     DeliveryContext,
     DeliveryReport,
     DroppedTable,

@@ -32,6 +32,7 @@ from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.state import ManifestState, events_between
 from rowtide.replication.articles.articles import Article, as_copied
 from rowtide.replication.articles.schema_changes import Unfollowed, as_alteration, follow, with_key_of
+from rowtide.replication.distribution.calls.skipping import SkipErrors
 from rowtide.replication.distributor import (
     definitions,
     joining,
@@ -70,13 +71,12 @@ from rowtide.replication.subscribing.resolvers import (
 from rowtide.replication.subscription_settings import (
     IfExists,
     SettingsChanges,
-    SkipErrors,
     SubscriptionRequest,
     SubscriptionSettings,
     SyncType,
 )
 from rowtide.replication.targets.kinds import kind_of
-from rowtide.replication.targets.postgres.origins import carry_onward
+from rowtide.replication.targets.postgres.delivery_marks import carry_onward
 from rowtide.replication.targets.subscriber_kind import NewSnapshot, NewSubscription, PublishedSequence, SyncedSequence
 
 

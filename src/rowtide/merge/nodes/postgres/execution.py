@@ -48,7 +48,7 @@ from rowtide.merge.definitions import SCHEMA, articles, publications, subscripti
 from rowtide.merge.errors import nodes as errors
 from rowtide.merge.errors.publishing import ArticleTableNotFound
 from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefused
-from rowtide.merge.nodes.postgres.metadata.completing import FORMAT
+from rowtide.merge.nodes.postgres.metadata.node_form import FORMAT
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
 
 _ARTICLES, _PUBLICATIONS = (quote_qualified(SCHEMA, table.name) for table in (articles, publications))

@@ -42,7 +42,7 @@ from rowtide.merge.nodes.postgres.execution import (
     failure,
     require_session,
 )
-from rowtide.merge.nodes.postgres.metadata import completing
+from rowtide.merge.nodes.postgres.metadata import node_form
 from rowtide.merge.nodes.postgres.metadata.generations import (
     SELECT_CLOSED,
     Generations,
@@ -93,7 +93,7 @@ class PostgresSession(ABC):
         self.name = f"{self.session.info.host}/{self.session.info.dbname}"
         """The database's name in errors, also once the connection is closed."""
         self.connection.info[LACKS_CHARACTERS] = lacks_characters(self.session)
-        self.format = MetadataFormat(completing.FORMAT)
+        self.format = MetadataFormat(node_form.FORMAT)
         self.alterations: Alterations = Committing(engine)
         self.generations = Generations()
         self.own = 0
@@ -122,7 +122,7 @@ class PostgresSession(ABC):
 
     def is_prepared(self) -> bool:
         """See `NodeTables.is_prepared`."""
-        is_there, *written = self.connection.execute(text(completing.STATE)).one()
+        is_there, *written = self.connection.execute(text(node_form.STATE)).one()
         if is_there:
             self.accept(*written)
         return bool(is_there)
@@ -150,7 +150,7 @@ class PostgresSession(ABC):
         queries = [compile_query(self.connection.dialect, each) for each in statements]
         requests: list[tuple[str, Parameters]] = [each.request(values) for each in queries]
         if not self._is_complete:
-            requests += [(completing.FORM, None), ending_silent(self.session.silence_s)]
+            requests += [(node_form.FORM, None), ending_silent(self.session.silence_s)]
         try:
             answers = self.session.read(*requests)
         except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):

@@ -27,7 +27,7 @@ from rowtide.replication.distributor.definitions import SCHEMA as DISTRIBUTION
 from rowtide.replication.errors import subscribing as errors
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.subscription_settings import IfExists
-from rowtide.replication.targets.postgres import origins, progress, restorations
+from rowtide.replication.targets.postgres import delivery_marks, progress, restorations
 from rowtide.replication.targets.postgres.calls import procedures, statements
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA, is_generated
 from rowtide.replication.targets.postgres.calls.statements import require_custom
@@ -100,7 +100,7 @@ def _record(connection: psycopg.Connection, subscription: NewSubscription) -> No
     )
     # A backup of now says what the subscriber has, however the tables are altered later.
     progress.record_articles(connection, subscription.guid, subscription.articles)
-    origins.mark(connection, subscription.guid)
+    delivery_marks.mark(connection, subscription.guid)
     restorations.adopt(connection, subscription.guid, [article.article_id for article in subscription.articles])
 
 
@@ -319,7 +319,7 @@ def attach(joining: JoiningArticle, guid: str) -> Iterator[str]:
     yield f"do {quote_literal(_END.format(quote_literal(joining.guid), joining.since.value))}"
     values = (guid, article.article_id, encode_article(article), joining.guid)
     yield progress.RECORD_JOINED.format(*map(quote_literal, values))
-    yield origins.attach(guid, joining.guid)
+    yield delivery_marks.attach(guid, joining.guid)
     yield restorations.restore_joined(guid, article.article_id)
     if joining.details is not None:
         for referring, key, statement in find_joining_keys((article, joining.details), joining.others):
@@ -388,7 +388,7 @@ def read_identity(connection: psycopg.Connection) -> DatabaseIdentity:
     with translated():
         (database,) = connection.execute(sql.SQL(f"select {INCARNATION}")).fetchall()[0]
         delivers = _read_delivers(connection)
-    receives = origins.read_received(connection, progress.list_recorded(connection))
+    receives = delivery_marks.read_received(connection, progress.list_recorded(connection))
     return DatabaseIdentity(database, receives, delivers)
 
 

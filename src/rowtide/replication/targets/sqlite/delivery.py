@@ -19,6 +19,7 @@ from rowtide.replication.articles.call_formats import ArgumentGroup, parts_of
 from rowtide.replication.articles.schema_changes import ColumnRetyped, CustomSql, Followed
 from rowtide.replication.distribution.calls.arguments import Arguments
 from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
+from rowtide.replication.distribution.calls.skipping import SkipErrors
 from rowtide.replication.distribution.delivery_interface import (
     AlterationRefused,
     BatchUndone,
@@ -35,7 +36,6 @@ from rowtide.replication.errors.delivery import (
     CustomScriptFailed,
     RowNotFound,
 )
-from rowtide.replication.subscription_settings import SkipErrors
 from rowtide.replication.targets.sqlite import progress
 from rowtide.replication.targets.sqlite.alterations import ChangeNotMade, follow
 from rowtide.replication.targets.sqlite.files import SubscriberFile, code_of

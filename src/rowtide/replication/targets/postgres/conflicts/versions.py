@@ -34,7 +34,7 @@ from rowtide.replication.conflicts import (
 )
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import ClockSkewed, CommitTimesNotKept, OriginNeeded
-from rowtide.replication.targets.postgres import origins
+from rowtide.replication.targets.postgres import delivery_marks
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.conflicts import former_values, statements
 from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex
@@ -62,7 +62,7 @@ class Versions:
         """Raise `CommitTimesNotKept`, `OriginNeeded`."""
         require_commit_times(connection, subscription.subscriber)
         # A session that copied may be about to end.
-        reason = origins.mark_session(connection, subscription.guid, patience_s=_PATIENCE_S)
+        reason = delivery_marks.mark_session(connection, subscription.guid, patience_s=_PATIENCE_S)
         if reason is not None:
             raise OriginNeeded(subscription.subscriber, reason)
         self._connection = connection
@@ -72,7 +72,7 @@ class Versions:
             (self._here,) = connection.execute(f"select {INCARNATION}").fetchall()[0]
             connection.execute(_BEGIN_CONFIRMING, (subscription.guid,))
         self._originators = self._read_originators()
-        self._publisher = origins.read_originator(connection, subscription.guid)
+        self._publisher = delivery_marks.read_originator(connection, subscription.guid)
         self._incoming: Version | None = None
         self._next_forgetting = 0.0
 
@@ -179,7 +179,7 @@ where subscription_guid = $1
 _ORIGINATORS = f"""
 select r.roident::bigint, coalesce(o.originator, r.roname)
 from pg_replication_origin r
-left join {SCHEMA}."MSorigins" o on r.roname = '{origins.ORIGIN_PREFIX}' || o.subscription_guid
+left join {SCHEMA}."MSorigins" o on r.roname = '{delivery_marks.ORIGIN_PREFIX}' || o.subscription_guid
 """
 
 

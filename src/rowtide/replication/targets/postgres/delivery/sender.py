@@ -19,11 +19,11 @@ from rowtide.databases.postgres.typed_values import find_codec
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.arguments import InsertedRows
 from rowtide.replication.distribution.calls.ordered import Calls, OrderedCalls, ProcedureCall
-from rowtide.replication.distribution.calls.runs import MAX_CALLS, CallRun, Failure, Gatherer, Pieces
+from rowtide.replication.distribution.calls.runs import MAX_CALLS, CallRun, Gatherer
+from rowtide.replication.distribution.calls.skipping import NOTHING_SKIPPED, Failure, Pieces, SkipErrors
 from rowtide.replication.distribution.delivery_interface import BatchUndone, CallNotStorable, DeliveryProgress
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, CommandError
 from rowtide.replication.errors.subscribing import OwnerTriggersDeferred
-from rowtide.replication.subscription_settings import NOTHING_SKIPPED, SkipErrors
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls import procedures, statements
 from rowtide.replication.targets.postgres.calls.procedures import array_literal

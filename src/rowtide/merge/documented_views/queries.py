@@ -22,7 +22,7 @@ from rowtide.merge.definitions import (
     replinfo,
     subscriptions,
 )
-from rowtide.merge.documented.dialect import (
+from rowtide.merge.documented_views.dialect import (
     CONTENTS_VIEW,
     CURRENT_MAPPINGS,
     GENERATION_MAPPINGS,

@@ -3,7 +3,7 @@
 A comment on the schema says which form they have. It is read with the format of the metadata, with the first query that
 is made in any case: a node which is complete costs no round trip.
 
-The documented tables of a PostgreSQL node; see `rowtide.merge.documented`.
+The documented tables of a PostgreSQL node; see `rowtide.merge.documented_views`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_
 from rowtide.merge.articles import Article, Partition
 from rowtide.merge.catalogue import list_articles, list_publications
 from rowtide.merge.definitions import SCHEMA, articles, genhistory, partition_groups, publications, replinfo
-from rowtide.merge.documented.dialect import view_names
-from rowtide.merge.documented.queries import documented_queries
+from rowtide.merge.documented_views.dialect import view_names
+from rowtide.merge.documented_views.queries import documented_queries
 from rowtide.merge.nodes.postgres.metadata import system_tables
 from rowtide.merge.nodes.postgres.metadata.row_metadata import FILTERING
 from rowtide.merge.nodes.postgres.metadata.system_tables import LOG

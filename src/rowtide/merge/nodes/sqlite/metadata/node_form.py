@@ -2,7 +2,7 @@
 
 A view that nobody asks says which form they have.
 
-The documented tables of a SQLite file; see `rowtide.merge.documented`.
+The documented tables of a SQLite file; see `rowtide.merge.documented_views`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import Article, Partition
 from rowtide.merge.catalogue import list_articles, list_merged
 from rowtide.merge.definitions import genhistory, metadata, partition_groups, publications, replinfo, subscriptions
-from rowtide.merge.documented.dialect import MAPPINGS, view_names
-from rowtide.merge.documented.queries import documented_queries
+from rowtide.merge.documented_views.dialect import MAPPINGS, view_names
+from rowtide.merge.documented_views.queries import documented_queries
 from rowtide.merge.nodes.sqlite import exact_numbers
 from rowtide.merge.nodes.sqlite.metadata import system_tables
 from rowtide.merge.nodes.sqlite.metadata.row_metadata import FILTERING, table_of
