@@ -29,7 +29,7 @@ from rowtide.merge.inspection.validating import ValidateAnswer, ValidateRequest,
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.filters import bind_articles, require_values
 from rowtide.merge.publishing.device_requests import serve_device, serve_schema
-from rowtide.merge.publishing.following import move
+from rowtide.merge.publishing.partition_moves import move
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncRequest
 from rowtide.merge.session.pairing import Pairing, read_hub, require_met

@@ -54,13 +54,13 @@ from rowtide.merge.publishing.exchange_requests import (
     RepeatedDownload,
     Synchronisation,
 )
-from rowtide.merge.publishing.following import move, prepare_again, require_partition, synchronise_following, upload_all
 from rowtide.merge.publishing.handle import (
     MergePublishing,
     MergeRehearsal,
     adjust_identity_range,
     restore_identity_range,
 )
+from rowtide.merge.publishing.partition_moves import move, require_partition
 from rowtide.merge.publishing.requests import (
     ExistingRows,
     ExistingSubscription,
@@ -74,6 +74,7 @@ from rowtide.merge.publishing.schema_changes import (
     mark_schema_change,
     notice,
 )
+from rowtide.merge.publishing.schema_following import prepare_again, synchronise_following, upload_all
 from rowtide.merge.publishing.snapshot_delivery import make_snapshot, subscribe_from_snapshot
 from rowtide.merge.publishing.snapshots import PartitionSnapshot, SnapshotProgress
 from rowtide.merge.publishing.subscriptions import (
@@ -82,9 +83,10 @@ from rowtide.merge.publishing.subscriptions import (
     drop_subscription,
     reinitialize,
 )
-from rowtide.merge.session.history import Summary, purge
+from rowtide.merge.session.history import Summary
 from rowtide.merge.session.pairing import pair
 from rowtide.merge.session.pending import PendingChanges, Unsent, list_unsent
+from rowtide.merge.session.purge import purge
 from rowtide.merge.session.synchronisation import synchronise
 
 if TYPE_CHECKING:

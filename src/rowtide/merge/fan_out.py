@@ -33,7 +33,7 @@ from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.nodes.connecting import address, open_node, open_synchronised
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.progress import list_subscriptions
-from rowtide.merge.publishing.following import synchronise_following
+from rowtide.merge.publishing.schema_following import synchronise_following
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.pairing import pair
 from rowtide.merge.session.pending import PendingChanges, list_downloads, list_pending

@@ -27,9 +27,10 @@ from rowtide.merge.errors.subscribing import PublicationsShared, SchemaNotFollow
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.table_definitions import Omission
 from rowtide.merge.progress import list_subscriptions, put_subscription, remove_retries_of, remove_subscription
-from rowtide.merge.publishing.following import follow_filters, follow_sent, restore_rowguids
+from rowtide.merge.publishing.partition_moves import follow_filters
 from rowtide.merge.publishing.publications import finish_drops
 from rowtide.merge.publishing.schema_changes import notice
+from rowtide.merge.publishing.schema_following import follow_sent, restore_rowguids
 from rowtide.merge.publishing.schema_steps import SchemaStep, describe_schema, reading_schema
 from rowtide.merge.publishing.snapshots import FileSnapshot, SnapshotProgress, copying, refill
 from rowtide.merge.session.device_half import DeviceHalf

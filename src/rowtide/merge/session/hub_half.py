@@ -35,7 +35,7 @@ from rowtide.merge.progress import (
     set_exchanged,
     set_subscription,
 )
-from rowtide.merge.session.history import RUNNING, Phase, is_due, purge
+from rowtide.merge.session.history import RUNNING, Phase
 from rowtide.merge.session.hub.parent_keys import SELECT_GENERATIONS, read_generations
 from rowtide.merge.session.hub.uploading import UploadReceipt, check_lineages
 from rowtide.merge.session.identity_ranges import renew_ranges
@@ -52,6 +52,7 @@ from rowtide.merge.session.messages import (
     UploadResult,
 )
 from rowtide.merge.session.pairing import Pairing
+from rowtide.merge.session.purge import is_due, purge
 from rowtide.merge.session.spool_transfer import in_session, known_rows, read_changes
 from rowtide.merge.session.spooling import Spool
 

@@ -29,7 +29,7 @@ from rowtide.merge.nodes.rows import Refusal
 from rowtide.merge.progress import list_subscriptions, read_purge
 from rowtide.merge.session.device_half import DeviceHalf
 from rowtide.merge.session.exchange import Refused
-from rowtide.merge.session.history import Phase, Summary, is_due, purge
+from rowtide.merge.session.history import Phase, Summary
 from rowtide.merge.session.messages import (
     Acknowledgement,
     DeviceState,
@@ -44,6 +44,7 @@ from rowtide.merge.session.messages import (
     UploadResult,
 )
 from rowtide.merge.session.pairing import HUB, fingerprint_of
+from rowtide.merge.session.purge import is_due, purge
 from rowtide.merge.session.spooling import Spool
 from rowtide.merge.session.upload_parts import ConfirmedRows, PartSize, divide, select
 from rowtide.merge.versions.changes import RowChange

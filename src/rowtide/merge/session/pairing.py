@@ -47,8 +47,8 @@ from rowtide.merge.progress import (
     read_subscription,
     select_subscriptions,
 )
-from rowtide.merge.session.history import expiry
 from rowtide.merge.session.messages import DeviceState
+from rowtide.merge.session.purge import expiry
 from rowtide.merge.session.spooling import ArticleMapping, map_articles
 
 

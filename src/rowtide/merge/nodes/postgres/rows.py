@@ -29,7 +29,7 @@ from rowtide.merge.nodes.postgres.metadata.row_metadata import (
 )
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG, OF_TABLE, TOMBSTONE
 from rowtide.merge.nodes.postgres.procedures import ask_procedure
-from rowtide.merge.nodes.postgres.query_parameters import array_of
+from rowtide.merge.nodes.postgres.sendable_texts import array_of
 from rowtide.merge.nodes.postgres.session import PostgresSession
 from rowtide.merge.nodes.postgres.stored_tables import REQUESTS, table_requests
 from rowtide.merge.nodes.rows import Holder

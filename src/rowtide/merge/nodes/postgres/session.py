@@ -34,6 +34,7 @@ from rowtide.merge.definitions import LACKS_CHARACTERS, SCHEMA
 from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.nodes.node import MOST_TRIES, ToRepeat
 from rowtide.merge.nodes.node_tables import MetadataFormat
+from rowtide.merge.nodes.postgres.compiled_queries import compile_query
 from rowtide.merge.nodes.postgres.default_schema import TableSchemas
 from rowtide.merge.nodes.postgres.execution import (
     AGENT_SETTING,
@@ -51,7 +52,6 @@ from rowtide.merge.nodes.postgres.metadata.generations import (
 )
 from rowtide.merge.nodes.postgres.metadata.row_metadata import apply_statements, emptying, stamps_of, tidy
 from rowtide.merge.nodes.postgres.metadata.system_tables import LOG
-from rowtide.merge.nodes.postgres.query_parameters import compile_query
 from rowtide.merge.nodes.postgres.stored_tables import StoredTable, StoredTables, table_requests
 from rowtide.merge.nodes.untyped_values import server_type
 from rowtide.merge.progress import SELECT_NODE

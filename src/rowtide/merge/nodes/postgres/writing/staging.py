@@ -22,7 +22,7 @@ from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.nodes.postgres.execution import LOCKED, NO_RIGHT, OF_ROWS, OUTSIDE, Execution
 from rowtide.merge.nodes.postgres.key_moves import FOLLOWING, MOVE_TABLES, MOVED, OWN
 from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of, uuid_array
-from rowtide.merge.nodes.postgres.query_parameters import array_of
+from rowtide.merge.nodes.postgres.sendable_texts import array_of
 from rowtide.merge.nodes.postgres.stored_tables import StoredColumn, StoredTable
 from rowtide.merge.nodes.untyped_values import rows_as_stored_by_server
 from rowtide.merge.partitions.filters import RowFilter

@@ -22,7 +22,7 @@ from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefused
 from rowtide.merge.nodes.postgres.execution import LOCKED, NO_RIGHT, OF_ROWS, OUTSIDE, Execution
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of, uuid_array
-from rowtide.merge.nodes.postgres.query_parameters import are_sendable, array_of, require_sendable
+from rowtide.merge.nodes.postgres.sendable_texts import are_sendable, array_of, require_sendable
 from rowtide.merge.nodes.postgres.session import PostgresSession
 from rowtide.merge.nodes.postgres.stored_tables import StoredColumn, read_table, table_requests
 from rowtide.merge.nodes.postgres.writing.staging import (
