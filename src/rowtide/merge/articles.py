@@ -205,17 +205,16 @@ class Article:
     before their children; `resolver` is the text given to `--resolver`, `subset_filter` the text given to `--where`;
     `table_in_files` is its name in SQLite files if a table of another schema has its own there. `last_number` is the
     last number given to a column; `table_id` and `fingerprint` are what the hub's catalogue said of the table when the
-    definition was made, `shape` the parts of its columns and its checks (`table_changes`). `is_dropped`: it has been
+    definition was made, `shape` the parts of its columns and its checks (see `TableChange`). `is_dropped`: it has been
     dropped, and stays until each subscriber has uploaded what it had changed. `vertical_partition`: the table has
     columns that are not published. `is_tracked` is false in the definition that a client subscriber stores of an
     article whose `subscriber_upload_options` let it upload nothing: it has no metadata of the rows.
-    `record_conflict_detection` and `record_conflict_resolution` are those of the
-    logical records that it is the top of. `references` are its foreign keys to articles of the same
-    publication; with `renumber` a row that loses its key gets a new one. `identity_range` is the number of keys in each
-    of a node's ranges, 0 without ranges, `publisher_identity_range` the same for a subscriber's own subscribers; a node
-    gets new ranges once it has used `threshold` percent. `on_unseen_children` is about deletes of its
-    rows. `place` is the schema in which a PostgreSQL node has the table of an article that names none; it is not part
-    of the definition.
+    `record_conflict_detection` and `record_conflict_resolution` are those of the logical records that it is the top of.
+    `references` are its foreign keys to articles of the same publication; with `renumber` a row that loses its key gets
+    a new one. `identity_range` is the number of keys in each of a node's ranges, 0 without ranges,
+    `publisher_identity_range` the same for a subscriber's own subscribers; a node gets new ranges once it has used
+    `threshold` percent. `on_unseen_children` is about deletes of its rows. `place` is the schema in which a PostgreSQL
+    node has the table of an article that names none; it is not part of the definition.
     """
 
     name: str

@@ -1,10 +1,9 @@
 """Synchronise all subscriptions of a hub, several at a time; a failure concerns its own subscription alone.
 
-In threads: a process for each subscriber costs more, in connections and interpreters, than the interpreter's lock,
-which reading does not hold. Or with Spark, whose executors may be other machines. `NodeBusy` alone is repeated, which
-is cheap, since what was exchanged stays.
-
-What is pending for all subscribers of a publication, also for those that cannot be reached.
+They run in threads: reading does not hold the interpreter's lock, and a process for each subscriber would cost more, in
+connections and interpreters. Or they run as Spark tasks, on executors that may be other machines. Only `NodeBusy` is
+retried, which is cheap, since what was exchanged stays. What is pending for all subscribers is listed in the same way,
+also for those that cannot be reached.
 """
 
 from __future__ import annotations

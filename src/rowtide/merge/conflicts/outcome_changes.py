@@ -1,7 +1,4 @@
-"""Change the outcome of stored conflicts afterwards.
-
-What a resolution writes of a row that may have changed since its conflict was decided.
-"""
+"""Change the outcome of stored conflicts afterwards, also of rows that were changed since they were decided."""
 
 from __future__ import annotations
 

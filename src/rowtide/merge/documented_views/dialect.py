@@ -1,7 +1,4 @@
-"""The SQL of the documented tables that differs between databases.
-
-Names of the tables that SQL Server documents, which are views here, and of the tables below them.
-"""
+"""The documented tables: their names, those of the tables below them, and the SQL that differs between databases."""
 
 from __future__ import annotations
 

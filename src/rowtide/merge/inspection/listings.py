@@ -1,7 +1,7 @@
 """Lists of publications, articles and filters (SQL Server: sp_helpmergepublication, sp_helpmergearticle).
 
-The tables that SQL Server documents, read at any node; see `documented`. List the identity ranges that a node knows
-(SQL Server: MSmerge_identity_range). History of synchronisations (SQL Server: Replication Monitor).
+Also lists of identity ranges (MSmerge_identity_range), past synchronisations (Replication Monitor), and the rows of any
+documented table; see `rowtide.merge.documented_views`.
 """
 
 from __future__ import annotations

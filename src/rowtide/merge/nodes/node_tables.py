@@ -185,7 +185,7 @@ class NodeTables(Protocol):
     def read_documented(
         self, name: str, rowguids: Sequence[str] | None = None
     ) -> tuple[tuple[str, ...], Sequence[Sequence[object]]]:
-        """Return the columns of a documented table, and its rows, or those of some rowguids; see `documented`.
+        """Return the columns of a documented table, and its rows, or those of some rowguids; see `documented_views`.
 
         A rowguid is a text.
         """

@@ -203,10 +203,6 @@ def read_known(
     }
 
 
-# Rows and their metadata written to a node. The numbers of new rows at a node: automatic identity ranges, and keys
-# that are changed. Temporary values for rows that swap unique keys, which no other row has.
-
-
 @frozen
 class Refusal:
     """Why a row was not written: `holder` is the local row with its primary key, `is_locked`: it may be taken later."""

@@ -1,7 +1,4 @@
-"""Definitions of a node's tables: their parts beside columns and keys, and what distinguishes two of them.
-
-Checks that another kind of database would evaluate otherwise, and refuse rows that the publisher has.
-"""
+"""Definitions of a node's tables: their parts beside columns and keys, and what distinguishes two of them. Pure."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """Conditions of the rows that belong to a partition or to a logical record.
 
 Where no article follows itself, a condition is nested once for each level; in a circle of articles it is a recursive
-query over the rows that a row follows.
-
-Chains of parents by which a subscriber has rows.
+query over the rows that a row follows. A subscriber has a row by a chain of parents, of which the nearest is stored.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Only the hub's database evaluates a filter, as SQL written from the parsed expression. The values of `host_name()` and
 `suser_name()` are literals in it, from the subscription: where the agent runs, and under which user, does not matter.
-
-Filters whose columns were renamed: the same conditions with the new names.
+Columns that are renamed in the table are renamed in the filters.
 """
 
 from __future__ import annotations

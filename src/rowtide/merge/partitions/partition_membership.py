@@ -1,7 +1,5 @@
-"""Partition membership: the rows of filtered articles that each subscriber has; in the caller's transaction.
-
-Which rows are in a partition, and which a subscriber has: what the documented mapping tables show. Rows that a
-subscriber moved to another partition, though it promised not to (SQL Server: @partition_options).
+"""Partition membership: the rows of filtered articles that each subscriber has; in the caller's transaction.  The
+documented mapping tables show which rows are in a partition, and which a subscriber has.
 """
 
 from __future__ import annotations
@@ -229,7 +227,7 @@ class MappedRows:
     def query(self, row_filter: RowFilter, pubid: str, partition_id: str) -> str:
         """Return the query of an article's rows that are in a partition, or were sent to it.
 
-        `pubid` and `partition_id` are SQL. See `documented.dialect.Dialect.members` for the columns.
+        `pubid` and `partition_id` are SQL. See `DocumentedDialect.members` for the columns.
         """
         article = row_filter.article
         mappings, subscribed = self.name(partition_mappings.name), self.name(subscriptions.name)

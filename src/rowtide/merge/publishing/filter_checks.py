@@ -1,7 +1,4 @@
-"""What a filter has to fulfil before it is stored, at the hub.
-
-Conditions on the links of logical records, checked at the hub.
-"""
+"""Checks of filters and of links of logical records, at the hub, before they are stored."""
 
 from __future__ import annotations
 

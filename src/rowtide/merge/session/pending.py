@@ -1,9 +1,6 @@
-"""What a synchronisation would send, and what the hub has not got.
-
-Nothing is written. Both ends are read as a synchronisation reads them; what would conflict or be refused is found by
-an upload that the hub undoes.
-
-An upload in a transaction of the hub that is rolled back: what would conflict, and what the hub would refuse.
+"""What a synchronisation would send, and what the hub does not have yet.  Nothing is written. Both ends are read as a
+synchronisation reads them. What would conflict or be refused is found by an upload in a transaction of the hub that is
+rolled back.
 """
 
 from __future__ import annotations

@@ -33,11 +33,11 @@ class RowChange(NamedTuple):
     """A row as its sender has it, or its tombstone.
 
     `lineage`, `last` and `columns` are encoded; `columns` is None without column tracking. `row` is None for a
-    tombstone, whose type is `tombstone`. `bases` are earlier values of the additive column; see `composition`.
+    tombstone, whose type is `tombstone`. `bases` are earlier values of the additive column; see `stored_metadata`.
     `parents` are the rowguids of the rows that its foreign keys referenced at the sender, in the order of
-    `Article.references`; None where there was none, and empty if the sender did not look. `priority` is the
-    version's weight in conflicts, None for the sender's own. `overrules` is set where the sender has refused the
-    receiver's version: the receiver's last generation that it had seen by then.
+    `Article.references`; None where there was none, and empty if the sender did not look. `priority` is the version's
+    weight in conflicts, None for the sender's own. `overrules` is set where the sender has refused the receiver's
+    version: the receiver's last generation that it had seen by then.
     """
 
     rowguid: str

@@ -1,9 +1,8 @@
 """Metadata of rows as it is stored: read with every length checked, and composed. Pure.
 
 A tombstone counts only while no row has its rowguid, a row's metadata only while the row exists. So a trigger need not
-maintain both, and changes that bypass triggers are still reported correctly.
-
-Earlier values of an additive column, from which the changes of two nodes can be added up.
+maintain both, and changes that bypass triggers are still reported correctly. Of an additive column earlier values are
+stored, from which the changes of two nodes can be added up.
 """
 
 from __future__ import annotations
@@ -265,7 +264,7 @@ def read_own_columns(text: object) -> dict[int, int]:
 
 
 def read_bases(text: object) -> str | None:
-    """Return the values that an additive column was sent with; see `composition`."""
+    """Return the values that an additive column was sent with; see `append`."""
     if text is None:
         return None
     if not isinstance(text, str):

@@ -1,4 +1,5 @@
-"""Readers of the log store: kept for a new subscription, and paused with it.
+"""Readers of the log store, by which it keeps what a subscription needs: registered with a new one, paused with it.
+How delivery finds and advances its reader is in `distribution.reader_entry`.
 
 Preparing a subscriber takes a while, during which other readers advance and the log store removes what lies behind
 them. Therefore a subscription's reader is registered first, and removed if the subscription fails. The next run removes

@@ -1,9 +1,8 @@
 """Deletes whose foreign keys' actions reach rows at the hub, and rows that take a deleted row's key.
 
-The sender deleted a row with what it knew to belong to it. What it did not know is another node's work: the delete is
-refused as a whole, or each row lost becomes a conflict.
-
-Rows of the hub that an uploading subscriber does not have: it may neither write to them nor take their keys.
+The sender deleted a row with the rows that it knew to reference it. Others are another node's work: the delete is
+refused as a whole, or each row lost becomes a conflict. A subscriber may neither write to rows of the hub that it does
+not have, nor take their keys.
 """
 
 from __future__ import annotations

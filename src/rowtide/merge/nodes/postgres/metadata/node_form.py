@@ -1,9 +1,8 @@
 """The views and functions of a PostgreSQL node, which are this build's: those of another one are replaced.
 
-A comment on the schema says which form they have. It is read with the format of the metadata, with the first query that
-is made in any case: a node which is complete costs no round trip.
-
-The documented tables of a PostgreSQL node; see `rowtide.merge.documented_views`.
+Most are the documented tables; see `rowtide.merge.documented_views`. A comment on the schema says which form they have.
+It is read together with the format of the metadata, by the first query, which is made in any case: a node that has this
+build's form costs no further round trip.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ Session = psycopg.Connection[tuple[Any, ...]]
 
 
 def move_columns_of(session: Session, before: Article, after: Article) -> None:
-    """Move what is known of rows' columns to the places of another definition; see `Node.redefine`."""
+    """Move what is known of rows' columns to the places of another definition; see `RowVersions.redefine`."""
     kept = after.indexes_in(before)
     of_table = f"where tablenick = {after.nickname}"
     if not before.column_tracking:
@@ -192,8 +192,7 @@ def _seen(nickname: int, snapshot: str) -> str:
     return f"tablenick = {nickname} and not {unseen_by('stamp', snapshot)}"
 
 
-# Apply the log of users' changes to the metadata of rows, on PostgreSQL; see `rowtide.merge.versions.apply`. Log
-# changes of a PostgreSQL node that no trigger logs.
+# Application of the log of users' changes; see `rowtide.merge.versions.apply`.
 
 _COLUMNS = (
     "tablenick int, rowguid uuid, is_buried boolean, has_contents boolean, has_tombstone boolean, c_stamp bigint, "

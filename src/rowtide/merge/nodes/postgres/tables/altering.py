@@ -205,7 +205,7 @@ _LATER = "rowtide_later_"
 
 
 class PostgresTableAlteration:
-    """See `PostgresTableAlteration` of `nodes.node`."""
+    """See `TableAlteration`."""
 
     def __init__(
         self, connection: Connection, session: BatchingConnection, change: TableChange, execution: Execution

@@ -2,9 +2,8 @@
 
 Each fires once per statement and appends all of the statement's rows to the log. It reads no other table, takes no row
 lock and waits for nothing. The triggers fire in every session_replication_role, but not for the agent's own writes.
-What a trigger of the user's or a foreign key action does in the agent's transaction is logged like any other change.
-
-Triggers of programs that change the row they fire for; see `RewritingTrigger`.
+What a user's trigger or a foreign key action does in the agent's transaction is logged like any other change. Triggers
+of programs that change the row they fire for are found here, too (`RewritingTrigger`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The views, guards and triggers of a SQLite node, which are this build's: those of another one are replaced.
 
-A view that nobody asks says which form they have.
-
-The documented tables of a SQLite file; see `rowtide.merge.documented_views`.
+Most views are the documented tables; see `rowtide.merge.documented_views`. The definition of one more view, which
+nobody reads, says which form they have.
 """
 
 from __future__ import annotations

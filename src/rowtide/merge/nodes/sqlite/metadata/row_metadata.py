@@ -26,9 +26,8 @@ from rowtide.merge.versions.changes import Row
 from rowtide.merge.versions.comparison import in_all_columns, move_columns
 from rowtide.merge.versions.stored_metadata import Contents, Tombstone
 
-# Apply the log of users' changes to the metadata of rows, on SQLite; see `rowtide.merge.versions.apply`. Log changes
-# of a SQLite node that no trigger logs. Stamps of the columns changed in a SQLite file, as one text of 16 hexadecimal
-# digits per column, in column order.
+# Application of the log of users' changes; see `rowtide.merge.versions.apply`. The stamps of a row's columns are one
+# text: 16 hexadecimal digits per column, in column order.
 
 _HEX = 16
 _NONE = "0" * _HEX
@@ -225,7 +224,7 @@ _TABLES = (CONTENTS, TOMBSTONE)
 
 
 def move_columns_of(session: sqlite3.Connection, before: Article, after: Article) -> None:
-    """Move what is known of rows' columns to the places of another definition; see `Node.redefine`."""
+    """Move what is known of rows' columns to the places of another definition; see `RowVersions.redefine`."""
     kept = after.indexes_in(before)
     of_table = f"where tablenick = {after.nickname}"
     if not before.column_tracking:

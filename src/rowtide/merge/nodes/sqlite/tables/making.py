@@ -1,7 +1,4 @@
-"""Create merged tables in a SQLite file with all parts that SQLite has, such as defaults, checks and indexes.
-
-Fill tables and columns of a SQLite node, without metadata.
-"""
+"""Create merged tables in a SQLite file with all parts that SQLite has, such as defaults and indexes; fill them."""
 
 from __future__ import annotations
 

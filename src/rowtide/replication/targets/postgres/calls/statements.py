@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 # Procedures that apply many calls of one article and operation at once. Pure. They take one array per parameter, and
 # change all rows with one statement. The result is that of single calls as long as each is about a different row and
-# none changes its key, which `distribution.calls.batches` ensures. Otherwise the number of rows differs from that of
-# the calls, or a constraint is violated; the batch is then rolled back and delivered call by call.
+# none changes its key, which `distribution.calls.runs` ensures. Otherwise the number of rows differs from that of the
+# calls, or a constraint is violated; the batch is then rolled back and delivered call by call.
 
 _PREFIX_BYTES = len("sp_MSins_")
 _PREFIXES = {
