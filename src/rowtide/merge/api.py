@@ -22,8 +22,8 @@ from rowtide.merge.conflicts.outcome_changes import (
     preview_resolution,
     resolve_conflict,
 )
-from rowtide.merge.conflicts.records import ConflictNote, add_note, get_conflict, list_notes
 from rowtide.merge.conflicts.resolvers import Winner
+from rowtide.merge.conflicts.stored_conflicts import ConflictNote, add_note, get_conflict, list_notes
 from rowtide.merge.devices.credentials import is_behind_gateway
 from rowtide.merge.devices.handle import MergeDevices
 from rowtide.merge.errors.publishing import ArticleTableNotFound

@@ -97,7 +97,7 @@ def conflicts(
 
     NULL stands for a deleted row.
     """
-    from rowtide.merge.conflicts.records import MergeConflict
+    from rowtide.merge.conflicts.stored_conflicts import MergeConflict
 
     return MergeConflict, connect(db).merge.list_conflicts(publication, article)
 

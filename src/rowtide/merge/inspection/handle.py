@@ -14,7 +14,7 @@ from sqlalchemy import select
 from rowtide.core.values import frozen
 from rowtide.merge.articles import DEFAULT_LIMITS, Article
 from rowtide.merge.catalogue import find_article, read_nickname
-from rowtide.merge.conflicts.records import DescribedConflict, MergeConflict, describe_conflict, list_conflicts
+from rowtide.merge.conflicts.stored_conflicts import DescribedConflict, MergeConflict, describe_conflict, list_conflicts
 from rowtide.merge.definitions import genhistory
 from rowtide.merge.documented_views.dialect import CONTENTS_VIEW, TOMBSTONE_VIEW
 from rowtide.merge.errors.publishing import ArticleTableNotFound

@@ -36,8 +36,8 @@ from rowtide.merge.progress import (
     set_subscription,
 )
 from rowtide.merge.session.history import RUNNING, Phase
-from rowtide.merge.session.hub.parent_keys import SELECT_GENERATIONS, read_generations
-from rowtide.merge.session.hub.uploading import UploadReceipt, check_lineages
+from rowtide.merge.session.hub.lineage_checks import SELECT_GENERATIONS, check_lineages, read_generations
+from rowtide.merge.session.hub.uploading import UploadReceipt
 from rowtide.merge.session.identity_ranges import renew_ranges
 from rowtide.merge.session.messages import (
     Acknowledgement,

@@ -29,7 +29,7 @@ from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.belonging import find_record_types
 from rowtide.merge.progress import read_purge, set_exchanged
 from rowtide.merge.session.history import History, Summary, recorded
-from rowtide.merge.session.hub.parent_keys import SELECT_GENERATIONS, read_generations
+from rowtide.merge.session.hub.lineage_checks import SELECT_GENERATIONS, read_generations
 from rowtide.merge.session.hub_half import HubHalf
 from rowtide.merge.session.identity_ranges import require_given
 from rowtide.merge.session.messages import (

@@ -29,11 +29,11 @@ from rowtide.merge.session.exchange import Attempt, Part, Received, Refused, cou
 from rowtide.merge.session.hub.cascading_deletes import Cascades, Judged, defer_bequests, find_others, is_news
 from rowtide.merge.session.hub.decisions import Decided, HubDecisions, instead
 from rowtide.merge.session.hub.key_contests import KeyContest, KeyContests
+from rowtide.merge.session.hub.lineage_checks import LineageChecks
 from rowtide.merge.session.hub.parent_keys import (
     Families,
     KeyColumns,
     Keys,
-    LineageChecks,
     defer_orphans,
     find_absent,
     find_families,
