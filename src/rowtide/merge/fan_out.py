@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
 
 DEFAULT_WORKERS = 4
-"""Synchronisations at a time, unless the caller says."""
+"""Synchronisations at a time, by default."""
 _MOST_TRIES = 8
 _FIRST_PAUSE_S = 0.05
-"""Of retries of a busy hub; pauses double, and are random, so that those who met do not meet again."""
+"""Pauses of retries of a busy hub double, and are random, so that sessions that collided do not collide again."""
 
 
 @frozen
@@ -88,7 +88,7 @@ class FanOutTarget:
 
 
 def list_targets(hub: Node, publication: str | None) -> tuple[FanOutTarget, ...]:
-    """Return the subscribers of a publication of this hub, or of all, but those that come by a gateway themselves.
+    """Return the subscribers of a publication of this hub, or of all, without devices behind a gateway.
 
     Raises `MergePublicationUnknown`.
     """
@@ -117,7 +117,7 @@ def synchronise_named(
     exchange: ExchangeType = ExchangeType.BOTH,
     limits: DeviceLimits = DEFAULT_LIMITS,
 ) -> Summary:
-    """Synchronise a subscriber over connections of their own."""
+    """Synchronise a subscriber over connections that are opened for it."""
     with (
         scope(parse_url(hub_url).name, "merge"),
         open_node(hub_url) as hub,
@@ -175,7 +175,7 @@ def synchronise_in_threads(
 
 def synchronise_target(hub_url: str, target: FanOutTarget, limits: DeviceLimits) -> list[SyncOutcome]:
     """Synchronise a subscriber's publications, one after the other."""
-    # Not at a time: publications of one subscriber lock the same database, a SQLite file as a whole.
+    # Not in parallel: publications of one subscriber lock the same database, a SQLite file as a whole.
     return [_synchronise_one(hub_url, publication, target.subscriber, limits) for publication in target.publications]
 
 
@@ -201,7 +201,7 @@ def _synchronise_one(hub_url: str, publication: str, subscriber: str, limits: De
 
 
 def _retried(work: Callable[[], Summary]) -> Summary:
-    """Synchronise again where others were faster, after a pause: what was exchanged stays."""
+    """Synchronise, and retry after a pause where other sessions were faster: what was exchanged stays."""
     for pause_s in _pauses():
         try:
             return work()
@@ -231,7 +231,7 @@ def list_pending_of(
 def list_pending_of_all(
     hub_url: str, publication: str, *, finds_conflicts: bool, on_unreachable: Unreachable
 ) -> list[PendingChanges]:
-    """Return what is pending for all subscribers; of those that cannot be asked, what the hub has for them."""
+    """Return what is pending for all subscribers; for those that cannot be reached, what the hub has."""
     with open_node(hub_url) as hub:
         pubid = get_publication(hub.connection, publication).pubid
         subscribers = [subscription.subscriber for subscription in list_subscriptions(hub.connection, pubid)]

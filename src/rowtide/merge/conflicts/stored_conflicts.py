@@ -120,7 +120,7 @@ def describe_conflict(node: Node, conflict_id: str) -> DescribedConflict:
 
 
 def find_writers(node: Node, kept: MergeConflict) -> tuple[VersionWriter | None, VersionWriter | None]:
-    """Return who wrote the losing and the winning version, and when, as far as the node still knows the generations.
+    """Return who wrote the losing and the winning version, and when, if the node still has the generations.
 
     A conflict's id is a digest of both versions' last changes: of the known generations, the winner's is the one that
     gives the id.

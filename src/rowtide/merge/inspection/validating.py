@@ -130,13 +130,13 @@ class _NodeRows:
             self._hash.update(repr((self.rowguid, self.row)).encode())
 
 
-# Of a device that reaches its hub by requests: each end makes digests of its rows, in buckets by rowguid; the device
-# names the first rows of the buckets that differ.
+# Validation of a device that reaches its hub by requests: each end makes digests of its rows, in buckets by rowguid;
+# the device names the first rows of the buckets that differ.
 
 BUCKETS = 256
 _DIGEST_BYTES = 16
 _MOST_BUCKETS = 3
-"""Whose rows are compared one by one: more rows than are named differ in them."""
+"""Number of buckets whose rows are compared one by one: more rows differ in them than are named."""
 
 
 @frozen
@@ -280,7 +280,7 @@ def _digest(article: Article, rowguid: str, row: Row) -> bytes:
 class RowReplica:
     """What this node knows of a row at one node; `version` is the last change of that node that the row includes.
 
-    `rowversion_table` is the table that says so: contents or tombstone; None if the row has no metadata.
+    `rowversion_table` is the table that has the version: contents or tombstone; None if the row has no metadata.
     """
 
     publication: str
@@ -316,7 +316,7 @@ def _explain(node: Node, publication: Publication, article: Article, rowguid: st
     )
     for other in others:
         reason = list_retry_reasons(node.connection, other.nickname, article.nickname).get(rowguid)
-        comment = f"its row was refused here and is asked for again: {reason}" if reason else _sent(known, other)
+        comment = f"its row was refused here and is requested again: {reason}" if reason else _sent(known, other)
         state = "unknown" if known is None else ("pending" if _is_pending(known, other) else _state(known))
         nickname = f"{other.nickname:012x}"
         version = _version(known, other.nickname)

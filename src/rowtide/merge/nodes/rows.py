@@ -216,9 +216,10 @@ class RowWriter(Protocol):
     """Writes received rows and their metadata to a node."""
 
     def spare(self, articles: Collection[Article]) -> None:
-        """Let no delete take rows of these articles along by foreign keys' actions from now on.
+        """Let no delete reach rows of these articles by foreign keys' actions from now on.
 
-        What was deleted with a row comes by itself. Otherwise a node that publishes acts as its programs' deletes do.
+        Rows that were deleted with another one at their publisher arrive as deletes of their own. Otherwise a node that
+        publishes acts as its programs' deletes do.
         """
 
     def receive(self, parts: Sequence[tuple[Article, Sequence[RowChange]]]) -> None:

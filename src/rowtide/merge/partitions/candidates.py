@@ -162,7 +162,7 @@ class CandidateMemberships:
                 self._link(candidate, candidate.parents[0] if candidate.parents else None)
 
     def link(self, chosen: Mapping[str, str]) -> None:
-        """Take the parents of the rows that follow others of their circle."""
+        """Set the parents of the rows that follow others of their circle."""
         for rowguid, candidate in self.following.items():
             self._link(candidate, chosen[rowguid])
         self.following.clear()

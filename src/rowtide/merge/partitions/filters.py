@@ -34,7 +34,7 @@ from rowtide.merge.partitions.expressions import (
 )
 
 PARENT = "parent"
-"""What a join condition calls the parent's table if its name is the child's too, as where a table follows itself."""
+"""The name of the parent's table in a join condition if it is the child's, too, as in a table that follows itself."""
 _OPTIONS = {SubscriberValue.HOST_NAME: "--host-name", SubscriberValue.SUSER_NAME: "--login"}
 
 
@@ -209,7 +209,7 @@ def scope_of(*tables: tuple[str, Article]) -> NameScope:
     return NameScope(tuple(scope))
 
 
-# A gateway needs them several times for each request.
+# Cached: a gateway needs them several times for each request.
 @lru_cache(maxsize=512)
 def _read(article: Article, condition: str, *tables: tuple[str, Article]) -> Expression:
     try:

@@ -76,7 +76,7 @@ def mark(
 
 
 def put_others_rows(connection: Connection, subscriber: int, article: Article, rowguids: Sequence[str]) -> None:
-    """Store that a subscriber wrote to rows that it does not have: it is sent them, or that they are not there."""
+    """Store that a subscriber wrote to rows that it does not have: it is sent the rows, or their absence."""
     remove_members(connection, subscriber, article, rowguids)
     add_members(connection, subscriber, article, ((rowguid, None) for rowguid in rowguids), OF_OTHERS)
     mark(connection, subscriber, article, CandidateMemberships(leaving=list(rowguids)), OF_OTHERS)
@@ -238,7 +238,7 @@ class MappedRows:
             f"on s.replnickname = m.replnickname and s.partition_id = {partition_id} "
             f"where m.tablenick = {article.nickname} and m.generation >= {FROM_THERE}"
         )
-        # A uuid has no greatest: one of its texts does.
+        # There is no `max` of uuids, only of their texts.
         known = (
             f"select rowguid, cast(max(cast(parent as text)) as {self.rowguid_type}) as parent, "
             f"max(is_held) as is_held, max(is_changed) as is_changed from ({listed}) l group by rowguid"

@@ -134,7 +134,7 @@ def _of_articles(child: Article, parent: Article, join: JoinFilter) -> str | Non
 
 
 def _of_ancestors(child: Article, named: dict[str, Article]) -> str | None:
-    """Say that an article is above itself, if it is."""
+    """Describe the cycle if an article is above itself."""
     above, seen = child, {child.name}
     while link := next((join for join in above.join_filters if join.is_link), None):
         above = named[link.parent]

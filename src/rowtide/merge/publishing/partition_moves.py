@@ -31,11 +31,11 @@ def require_partition(pairing: Pairing, given: Partition) -> Partition:
 
 
 def move(hub: Node, pairing: Pairing, partition: Partition) -> None:
-    """Give a subscription another partition; its next synchronisation brings the rows there. Idempotent.
+    """Give a subscription another partition; its next synchronisation delivers the rows. Idempotent.
 
-    One transaction at the hub marks what leaves and what enters. A marked row is judged by each synchronisation until
-    the subscriber has confirmed it, so the rest of the move may be cut off anywhere. A synchronisation that is running
-    ends with `SessionReplaced`. Raises `SessionReplaced`.
+    One transaction at the hub marks what leaves and what enters. Each synchronisation evaluates marked rows until the
+    subscriber has confirmed them, so the rest of the move may be interrupted anywhere. A synchronisation that is
+    running ends with `SessionReplaced`. Raises `SessionReplaced`.
     """
     subscription = pairing.at_hub
     filtered = [article for article in pairing.articles if article.is_filtered]
@@ -78,7 +78,7 @@ def _mark(hub: Node, subscriber: int, article: Article, belonging: Parents, gene
         leaving=[rowguid for rowguid in known if rowguid not in belonging],
     )
     mark(hub.connection, subscriber, article, marks, generation)
-    # A row that is marked is judged by the next synchronisation, whether it was changed or not.
+    # The next synchronisation evaluates marked rows, whether they were changed or not.
     mark(
         hub.connection,
         subscriber,

@@ -1,4 +1,4 @@
-"""A subscriber follows the schema changes of its publisher, after it has uploaded, before it synchronises.
+"""Apply the publisher's schema changes at a subscriber, once it has uploaded, before it synchronises.
 
 All is one transaction at the subscriber: its tables, the publisher's values of new columns, its definitions, and the
 version of the schema. Killed at any point, it has all of it or nothing, and the next synchronisation repeats it.
@@ -88,7 +88,7 @@ class _Following:
             self.on_omission(omission)
 
     def _change(self, schema: HubSchema, before: Article, after: Article, described: TableDescription) -> None:
-        """Bring an article's table and definition to what the publisher has."""
+        """Alter an article's table and definition to match the publisher's."""
         subscriber, publication = self.subscriber, self.publication
         if described.fingerprint != after.fingerprint:
             raise DefinitionsDiffer(self.subscription.subscriber, after.qualified_name)
@@ -144,7 +144,7 @@ class _Following:
         return found
 
     def _hash_again(self, article: Article, known: row_hashes.Hashes, unchanged: set[str]) -> None:
-        """Replace the hashes of rows by those of the columns that they have now."""
+        """Replace the hashes of rows by hashes of the columns that they have now."""
         connection, batch = self.subscriber.connection, row_hashes.HashBatch(article)
         row_hashes.drop_hashes(connection, article.nickname)
         batch.add([(row_hashes.rowguid_of(key), None) for key, value in known.items() if value == row_hashes.GONE])
@@ -173,7 +173,7 @@ def follow(
     *,
     on_omission: Callable[[Omission], None] = lambda _omission: None,
 ) -> None:
-    """Bring a subscriber's tables and definitions to the publisher's. Idempotent.
+    """Alter a subscriber's tables and definitions to match the publisher's. Idempotent.
 
     `on_omission` is called with each part of the publisher's tables that the subscriber's database does not have.
     Raises `ColumnsCollide`, `SchemaChangeRefused`, `DefinitionsDiffer`, `NodeBusy`.
@@ -206,7 +206,7 @@ def follow_sent(
     *,
     on_omission: Callable[[Omission], None] = lambda _omission: None,
 ) -> None:
-    """Bring a device's tables and definitions to those of a message. Idempotent; raises as `follow` does."""
+    """Alter a device's tables and definitions to match a message. Idempotent; raises as `follow` does."""
     node, own = device.node, device.subscription
     publication = get_publication(node.connection, device.publication)
     schema = SentSchema(step, own.pubid, own.subscriber_type)
@@ -220,7 +220,7 @@ def _is_hashed_otherwise(before: Article, after: Article) -> bool:
 
 
 _MOST_CHANGES = 5
-"""How often the schema may change while it is followed."""
+"""How often the schema may change during one synchronisation."""
 
 
 def synchronise_following(
@@ -307,7 +307,7 @@ def prepare_again(
     *,
     absent_is_delete: bool,
 ) -> tuple[Summary | None, Pairing]:
-    """Bring a subscriber to the publisher's schema before its tables are filled again.
+    """Apply the publisher's schema at a subscriber before its tables are filled again.
 
     With `on_upload`, it uploads what it changed before, tracked or not: see `recover`. Return the result of that, and
     the pairing.

@@ -56,7 +56,7 @@ def upload_request(
     *,
     names_parents: bool,
 ) -> ChangesRequest:
-    """Return what a device is asked for, whose definitions may be earlier than the hub's."""
+    """Return the request for a device's changes, by definitions that may be earlier than the hub's."""
     # The hub's references, by whose places the parents are read there.
     sent = [
         replace(each.sender, references=each.receiver.references) for each in map_articles(known, definitions).values()
@@ -243,7 +243,7 @@ class DeviceHalf:
 
     @property
     def is_overtaken(self) -> bool:
-        """Whether keys above the device's ranges have come, so that its programs would get no numbers."""
+        """Whether the device has received keys above its ranges, so that its programs would get no numbers."""
         return are_overtaken(self.node, self.known, self.subscription)
 
     def receive(
@@ -330,7 +330,7 @@ class DeviceHalf:
     def propose(self) -> str:
         """Store the mark that the device proposes for a session by requests, and return it.
 
-        It is the same until the session is confirmed, whatever is lost. Raises `SessionReplaced`.
+        It stays the same until the session is confirmed, whichever messages are lost. Raises `SessionReplaced`.
         """
         own = self.subscription
         known = find_proposal(own)

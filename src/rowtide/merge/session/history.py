@@ -34,7 +34,7 @@ class Phase:
     seconds: float = 0.0
     articles: dict[str, Counts] = field(default_factory=dict)
     refused: list[Refused] = field(default_factory=list)
-    """The rows that are asked for again."""
+    """The rows that are requested again."""
     refusals: list[Refused] = field(default_factory=list)
     """All rows that the node refused, also those whose conflict was settled."""
 
@@ -144,7 +144,7 @@ def recorded(
     try:
         yield history
     except BaseException as error:
-        # The hub may be what failed: that is said, not that it cannot be recorded.
+        # The hub may be what failed: its error is raised, not the one of recording it.
         with suppress(Retryable), hub.transaction():
             history.put(FAILED, describe(error))
         raise
@@ -186,5 +186,5 @@ def _record(hub: Node, subid: str, summary: Summary, began: datetime, status: in
 
 _SESSION = insert(sessions).inline()
 _LAST = select(func.max(sessions.c.session_id)).where(sessions.c.subid == bindparam("of_subid")).scalar_subquery()
-"""Asked for within the statement: a number that came back would be a round trip."""
+"""A subquery: to read the number first would be a round trip."""
 _ARTICLE = insert(article_history).inline().values(session_id=_LAST)

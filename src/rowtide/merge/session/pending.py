@@ -123,7 +123,7 @@ class PendingChanges:
 
 
 def list_downloads(hub: Node, publication_name: str, subscriber: str | None = None) -> list[PendingChanges]:
-    """Return what a hub has for its subscribers, or for one, as far as the hub alone can tell.
+    """Return what a hub has for its subscribers, or for one, by the hub's own data alone.
 
     Raises `MergePublicationUnknown`, `MergedTableAltered`.
     """

@@ -169,7 +169,7 @@ class NodeReceiver:
         self.keep(article, change, conflict_type, error.code, error.reason, known=known, winning_row=present)
 
     def ask_no_more(self, refused: Sequence[Refused]) -> None:
-        """Do not request refused rows again: what becomes of them is decided."""
+        """Do not request refused rows again: their outcome is decided."""
         for article, changes in by_article(refused):
             rowguids = [change.rowguid for change in changes]
             if not self.asking.isdisjoint((article.nickname, rowguid) for rowguid in rowguids):

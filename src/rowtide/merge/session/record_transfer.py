@@ -164,7 +164,7 @@ class _Groups:
         self._above: dict[_Member, _Member] = {}
 
     def of(self, member: _Member) -> _Member:
-        """Return the one that stands for a member's set."""
+        """Return the representative of a member's set."""
         path = []
         while (above := self._above.get(member, member)) != member:
             path.append(member)
@@ -326,7 +326,7 @@ class RecordTransfer:
         return left
 
     def retry(self) -> None:
-        """Write what waits: as before, then each with deferred constraints, then all together."""
+        """Write what is deferred: as before, then each with deferred constraints, then all together."""
         for record, _ in self._waiting:
             for article, _ in record.rows:
                 self.count(article, Counts(retried=1))
@@ -336,7 +336,7 @@ class RecordTransfer:
             self._waiting = []
 
     def finish(self, *, is_retried: bool) -> None:
-        """Give up what still waits; with `is_retried` once it is refused again, as other rows have come since."""
+        """Reject what is still deferred; with `is_retried` after another attempt, as other rows have arrived since."""
         if is_retried:
             self._retry_each()
         if self._waiting:
@@ -356,7 +356,7 @@ class RecordTransfer:
             return self._reject(waiting, attempt + 1)
 
     def _retry_each(self) -> None:
-        """Write what waits until no more is taken: as before, then each alone, with deferred constraints."""
+        """Write what is deferred until no more is accepted: as before, then each alone, with deferred constraints."""
         waiting = -1
         while self._waiting and waiting != len(self._waiting):
             waiting = len(self._waiting)

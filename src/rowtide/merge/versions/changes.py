@@ -100,8 +100,8 @@ def overruling(
 ) -> tuple[Sequence[RowChange], KnownVersion | None]:
     """Return changes of the same version, and what a receiver knows of their rows, as they are to be compared.
 
-    A version that the sender has refused counts for nothing, whatever nodes made it. The lineage includes it then: so
-    do those take the sender's version from whom the receiver has it.
+    A version that the sender has refused is ignored, whichever nodes made it. The lineage includes it then, so that the
+    nodes from which the receiver has it accept the sender's version, too.
     """
     last_seen = changes[0].overrules
     if last_seen is None or known is None or known.generation is None or known.generation > last_seen:

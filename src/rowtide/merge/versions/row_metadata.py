@@ -169,7 +169,7 @@ class MetadataReader:
                 changes.append(made)
         found = make_changes(changes)
         if not are_rowguids([change.rowguid for change in found]):
-            # No other node can have had such a row, so that it is reported to none as deleted.
+            # No other node can have had such a row, so its delete is sent to none.
             found = [change for change in found if change.row is not None or are_rowguids([change.rowguid])]
             require_rowguids(self.article, self.node, [change.rowguid for change in found])
         for index, reference in enumerate(self.article.references if self.parents else ()):

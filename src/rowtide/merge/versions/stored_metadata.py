@@ -191,7 +191,7 @@ def read_rowguid(value: object) -> str:
 
 
 def are_rowguids(values: Sequence[object]) -> bool:
-    """Whether all values are rowguids: thousands are looked at together."""
+    """Whether all values are rowguids: thousands are checked together."""
     lines = "".join([f"{value}\n" for value in values])
     return _UUID_LINES.fullmatch(lines) is not None and len(lines) == (_UUID_LENGTH + 1) * len(values)
 

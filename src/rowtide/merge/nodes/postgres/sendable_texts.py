@@ -13,7 +13,7 @@ _ZERO = "a text has a character 0"
 
 
 def are_sendable(article: Article, writes: Sequence[Write]) -> bool:
-    """Whether no row has a text that no server takes; all texts together are looked at faster than each."""
+    """Whether a server accepts all texts of rows; checking them together is faster than checking each."""
     rows = [one.row for one in writes if one.row is not None]
     for index in range(len(article.columns)):
         texts = "".join([row[index] or "" for row in rows])
@@ -31,7 +31,7 @@ def _is_encodable(texts: str) -> bool:
 
 
 def require_sendable(article: Article, one: Write) -> None:
-    """Raise `ValueError` if a row has a text that no server takes: with a character 0, or not UTF-8."""
+    """Raise `ValueError` if a row has a text that no server accepts: with a character 0, or not UTF-8."""
     for value in () if one.row is None else as_stored_by_server(article, one.row):
         if value is not None and not value.isascii():
             value.encode()

@@ -70,7 +70,7 @@ _MERGED = select_articles(true())
 class Staging:
     """What a session writes by: the number of its transaction once it is known, and the articles with staging tables.
 
-    0 stands for the tables that all share, a negative number for an owner who may use these.
+    0 is the tables that all articles share, a negative number an owner who may use these.
     """
 
     stamp: int | None = None

@@ -27,7 +27,7 @@ _OPERATION = (
     f"case when not gone and not live then {Logged.INSERTED.value} when not gone then {Logged.UPDATED.value} "
     f"when live then {Logged.DELETED.value} end"
 )
-"""What the log calls that which is done to a row; null for nothing."""
+"""The kind of log entry for a change of a row; null for none."""
 _METADATA = ("gone", "live", "type", "origin", "priority", "lineage", "last", "colv", "own_columns")
 """What is to be known of rows, and done to them."""
 

@@ -149,7 +149,7 @@ TYPES: Mapping[str, str] = {
     "date": "date",
     "uuid": "uuid",
 }
-"""The types that filters may name, and the type that each stands for."""
+"""The types that filters may name, and the type that each means."""
 _LARGEST = 2**63
 _OF_COLUMNS = {
     "smallint": ("bigint", "text"),

@@ -47,7 +47,7 @@ class HubRecordDecisions:
 
     `sent` is the hub's generation that the subscriber has, `unreceived` what it refused of that; `buried` are the rows
     that the hub deleted since, by the top row of the record that they are in at the subscriber. `lost` are rows that
-    deletes may take along, by the delete. `wanted` are rows to request now, `requested` those that were.
+    deletes may reach, by the delete. `wanted` are rows to request now, `requested` those that were.
     """
 
     receiver: HubReceiver
@@ -129,7 +129,7 @@ class HubRecordDecisions:
             self.receiver.forget_retries(article, taken)
 
     def _keep_lost(self, one: LogicalRecord, outcome: RecordOutcome) -> None:
-        """Record what a record's deletes have taken along."""
+        """Record the rows that a record's deletes have reached."""
         deleted = [(article.nickname, change.rowguid) for article, change in one.rows if change.row is None]
         lost = [each for place in deleted for each in self.lost.pop(place, ())]
         if lost and self.receiver.cascades is not None:

@@ -122,7 +122,7 @@ class HubRecords(HubRecordDecisions):
 
     @property
     def wants_more(self) -> bool:
-        """Whether rows are to be requested in this synchronisation; not for ever, as programs keep changing them."""
+        """Whether rows are to be requested in this synchronisation; limited, as programs keep changing them."""
         return bool(self.wanted) and self.requests < _MOST_REQUESTS
 
     def request(self) -> dict[int, list[str]]:

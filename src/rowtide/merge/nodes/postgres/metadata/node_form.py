@@ -31,7 +31,7 @@ from rowtide.merge.partitions.partition_membership import MappedRows, mapped_fil
 _PENDING = f"{SCHEMA}.pending_changes"
 _MEMBERS = f"{SCHEMA}.partition_members"
 _HOST_NAME, _LOGIN = "rowtide host_name()", "rowtide suser_name()"
-"""What stands for a partition's values in the queries of `partition_members`."""
+"""Placeholders for a partition's values in the queries of `partition_members`."""
 _PINNED = "set search_path = pg_catalog, pg_temp set standard_conforming_strings = on"
 """The settings of the functions: any session that reads the tables calls them, under any path."""
 _PARTITION_ID, _PUBID = "rowtide_partition", "rowtide_pubid"
@@ -183,7 +183,7 @@ _MADE = (
     "exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace "
     f"where n.nspname = '{SCHEMA}' and c.relname in ({_NAMES_MADE}))"
 )
-"""One of them may have been dropped since: then a query of it says so."""
+"""Either may have been dropped since: a query of it then fails with its name."""
 STATE = f"select {_MADE}, {_WRITTEN}"
 """The query of whether a node has metadata, and of what `FORM` asks."""
 _LOCK = int.from_bytes(b"rtform")

@@ -148,7 +148,7 @@ _METADATA = {
 }
 """What is to be known of rows, and done to them, once for all rows with the same."""
 _ORDINAL = "rowtide_ordinal"
-"""The place of a row among those that a statement brings, from 1."""
+"""The place of a row among those that a statement is given, from 1."""
 _BETWEEN, _NULL = "\x1f", "\x02"
 """What separates the texts of a row in its checksum, and what stands there for NULL."""
 

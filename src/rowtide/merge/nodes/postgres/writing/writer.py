@@ -243,7 +243,7 @@ class PostgresWriter:
     def _find_unsendable(self, article: Article, writes: Sequence[Write]) -> dict[str, Refusal]:
         """Return the rows that have texts which no server takes."""
         found: dict[str, Refusal] = {}
-        # All are checked at once first: hardly ever does one fail, and then each is checked alone.
+        # All are checked together first: if any fails, which is rare, each is checked alone.
         for one in () if are_sendable(article, writes) else writes:
             try:
                 with self._node.refusing(article.name):

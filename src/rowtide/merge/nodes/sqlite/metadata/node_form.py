@@ -153,7 +153,7 @@ def is_there(session: sqlite3.Connection) -> bool:
 
 
 def is_prepared(session: sqlite3.Connection) -> bool:
-    """Whether a file has the tables that say what is merged; one may be dropped since: a query of it then says so."""
+    """Whether a file has one of the tables that say what is merged; if the other was dropped, a query of it fails."""
     found = "select 1 from main.sqlite_schema where type = 'table' and name in (?, ?)"
     return session.execute(found, (replinfo.name, publications.name)).fetchone() is not None
 

@@ -194,7 +194,7 @@ class SqliteReader:
                 for value, kind in zip(values, types, strict=True)
             ]
         )
-        # All texts together are looked at faster than each.
+        # Checking all texts together is faster than checking each.
         if OF_ANOTHER_CLASS not in "".join(filter(None, row)):
             return row
         return tuple([to_text(value, kind or TEXT) for value, kind in zip(values, types, strict=True)])

@@ -107,7 +107,7 @@ def make_table(
         ]
     else:
         omissions = _compose(session, article, description, tables)
-    # A table that a program renamed has taken its index along.
+    # A table that a program renamed has kept its index.
     session.execute(f"drop index if exists {index_name(article)}")
     session.execute(f"create unique index {index_name(article)} on {quote(article.file_table)} ({ROWGUID})")
     for part in description.parts:
