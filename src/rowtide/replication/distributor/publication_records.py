@@ -255,8 +255,8 @@ def list_procedures(connection: Connection) -> Sequence[str]:
 
 PATIENCE_S = 10.0
 _PAUSE_S = 0.1
-_CLASS = 0x726F7776
-"""The first key of advisory locks: "rowv"; the second is made of the publication's name."""
+_CLASS = 0x726F7778
+"""The first key of advisory locks: "rowx"; the second is made of the publication's name. "rowv" is of subscriptions."""
 
 
 def keep_articles(connection: Connection, publication: str) -> None:
