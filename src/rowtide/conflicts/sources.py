@@ -36,10 +36,10 @@ from rowtide.merge.conflicts.stored_conflicts import (
 )
 from rowtide.merge.errors.rows import ConflictUnknown
 from rowtide.merge.nodes.connecting import open_node
-from rowtide.replication.conflicts import ConflictWinner, Row
+from rowtide.replication.conflict_decisions import ConflictWinner, Row
 
 if TYPE_CHECKING:
-    from rowtide.replication.conflicts import ConflictOutcome, KeptConflict as DeliveryConflict
+    from rowtide.replication.conflict_decisions import ConflictOutcome, KeptConflict as DeliveryConflict
     from rowtide.replication.kept_conflicts import KeptConflicts, UnreadSubscriber
 
 _PUBLISHERS = (DatabaseKind.POSTGRESQL,)

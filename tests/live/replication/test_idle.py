@@ -12,7 +12,7 @@ from builders.replication.replicated_databases import (
     publish_alone,
 )
 from builders.replication.replicated_files import ReplicatedFile
-from rowtide.replication.distribution.calls.ordered import BatchLimits
+from rowtide.replication.distribution.calls.batch_limits import BatchLimits
 from rowtide.replication.distribution.run_context import DeliveryReport, Watchers
 from rowtide.replication.errors.delivery import SubscriberBehind
 

@@ -20,8 +20,8 @@ from builders.replication.replication_runs import ORDERS, running, wait_rows
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.replication.distributor.claims import list_claims
 from rowtide.replication.distributor.publication_records import begin_dropping
-from rowtide.replication.distributor.subscription_records import list_claims
 
 
 @pytest.fixture

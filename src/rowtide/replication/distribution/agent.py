@@ -27,9 +27,11 @@ from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropp
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution import delivery_interface, log_events, run_context
 from rowtide.replication.distribution.calls import from_log
-from rowtide.replication.distribution.calls.ordered import ONE_BY_ONE, BatchLimits, Cutter, OrderedCalls, ProcedureCall
+from rowtide.replication.distribution.calls.batch_limits import ONE_BY_ONE, BatchLimits, Cutter
+from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
 from rowtide.replication.distribution.early_delivery import EarlyDelivery
-from rowtide.replication.distribution.reader_entry import ReaderEntry, require_intact, require_same_history
+from rowtide.replication.distribution.lost_identities import require_intact
+from rowtide.replication.distribution.reader_entry import ReaderEntry, require_same_history
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.distributor.tracers import record_arrival
 from rowtide.replication.errors import delivery as errors

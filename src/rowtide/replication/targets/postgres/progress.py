@@ -37,7 +37,7 @@ from rowtide.replication.errors.subscribing import SubscriberUnprepared
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.postgres import delivery_marks, restorations
 from rowtide.replication.targets.postgres.calls.procedures import OWN_SETTINGS, RAISE_ERROR, REQUIRE_ROWS, SCHEMA
-from rowtide.replication.targets.postgres.conflicts import former_values, versions
+from rowtide.replication.targets.postgres.conflicts import former_values, released_values, versions
 from rowtide.replication.targets.subscriber_kind import Originators
 
 _TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")
@@ -86,7 +86,7 @@ create table if not exists {SCHEMA}."MSrepairs" (
     restorations.CREATION,
     *versions.OBJECTS,
     *former_values.DELETED_OBJECTS,
-    *former_values.RELEASED_OBJECTS,
+    *released_values.RELEASED_OBJECTS,
     RAISE_ERROR,
     REQUIRE_ROWS,
     f"""

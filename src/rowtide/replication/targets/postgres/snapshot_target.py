@@ -29,7 +29,7 @@ from rowtide.replication.snapshot.target import SnapshotStatus, SubscriptionSnap
 from rowtide.replication.targets.postgres import delivery_marks, progress, restorations
 from rowtide.replication.targets.postgres.calls import procedures, statements
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
-from rowtide.replication.targets.postgres.conflicts import former_values
+from rowtide.replication.targets.postgres.conflicts import released_values
 from rowtide.replication.targets.postgres.connecting import closed_on_error, connect_agent
 from rowtide.replication.targets.postgres.delivery.streams.several_connections import deliver_over
 from rowtide.replication.targets.postgres.new_snapshot import renew_constraints
@@ -225,7 +225,7 @@ class PostgresSnapshotTarget:
                 if self._subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME:
                     # The unique indexes are there now.
                     for article in self._delivered:
-                        former_values.make_trigger(self._connection, article)
+                        released_values.make_trigger(self._connection, article)
                 restorations.restore(self._connection, self._guid, Until.COPIED)
                 with translated():
                     for forgetting in _FORGET:

@@ -32,7 +32,8 @@ from rowtide.replication.targets.postgres import delivery_marks
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.replication.targets.postgres.calls.procedures import parameters_of
 from rowtide.replication.targets.postgres.connecting import connect_agent
-from rowtide.replication.targets.postgres.delivery.pipeline import DeadlockWatch, FailedStatement
+from rowtide.replication.targets.postgres.delivery.deadlock_watch import DeadlockWatch
+from rowtide.replication.targets.postgres.delivery.pipeline import FailedStatement
 from rowtide.replication.targets.postgres.delivery.sender import Sender
 from rowtide.replication.targets.postgres.delivery.table_relations import SubscriberTables, find_edited, plan_sets
 from rowtide.replication.targets.postgres.recovery import TakenOver
