@@ -41,7 +41,8 @@ if TYPE_CHECKING:
         MergePublication,
         MergeSession,
     )
-    from rowtide.merge.inspection.validating import ArticleValidation, RowReplica
+    from rowtide.merge.inspection.row_replicas import RowReplica
+    from rowtide.merge.inspection.validating import ArticleValidation
     from rowtide.merge.nodes.node_tables import RewritingTrigger, UnsentColumn
     from rowtide.merge.nodes.rows import Refusal
     from rowtide.merge.nodes.table_definitions import Omission, Part, PartKind
@@ -219,7 +220,7 @@ _HOMES = {
     "Row": "rowtide.merge.versions.changes",
     "RowChange": "rowtide.merge.versions.changes",
     "RowMetadata": "rowtide.merge.inspection.handle",
-    "RowReplica": "rowtide.merge.inspection.validating",
+    "RowReplica": "rowtide.merge.inspection.row_replicas",
     "RunAs": "rowtide.databases.source_table",
     "SchemaChange": "rowtide.merge.publishing.schema_changes",
     "SchemaStatus": "rowtide.merge.publishing.schema_changes",

@@ -302,7 +302,7 @@ class MergeReplication(MergePublishing, MergeDevices, MergeInspection):
         found, on_outcome = list[SyncOutcome](), counting(targets, on_progress)
         here = targets
         if spark is not None:
-            from rowtide.merge.fan_out import can_be_a_task, synchronise_in_tasks
+            from rowtide.merge.spark_tasks import can_be_a_task, synchronise_in_tasks
 
             tasks = [target for target in targets if can_be_a_task(self.url, target)]
             here = tuple(target for target in targets if target not in tasks)

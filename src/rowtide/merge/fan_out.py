@@ -9,7 +9,6 @@ also for those that cannot be reached.
 from __future__ import annotations
 
 import itertools
-import pickle
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,13 +17,10 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from rowtide.core.errors import RowtideError
-from rowtide.core.redaction import hiding_alike
 from rowtide.core.values import frozen
 from rowtide.databases.urls import parse_url
 from rowtide.events.catalogue import RowRefused, SynchronisationFailed, Synchronised
 from rowtide.events.event import emit, scope
-from rowtide.lake.jars import lack_named
-from rowtide.lake.session import pinned, spark_watched
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Progress, Publication
 from rowtide.merge.catalogue import get_publication, list_publications, read_nickname
 from rowtide.merge.devices.credentials import is_behind_gateway
@@ -38,7 +34,7 @@ from rowtide.merge.session.pairing import pair
 from rowtide.merge.session.pending import PendingChanges, list_downloads, list_pending
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 
 DEFAULT_WORKERS = 4
@@ -243,40 +239,3 @@ def list_pending_of_all(
                 on_unreachable(subscriber, error)
                 found += list_downloads(hub, publication, subscriber)
         return found
-
-
-# Synchronise subscriptions as Spark's tasks: a cluster's workers are the agents of a hub's servers. A task is the
-# Merge Agent of one subscriber. If Spark runs a task again, or twice, the later synchronisation replaces the earlier
-# one, and what was exchanged stays.
-
-
-def can_be_a_task(hub_url: str, target: FanOutTarget) -> bool:
-    """Whether a worker reaches both ends: a file is on this machine alone."""
-    return not any(parse_url(url).kind.is_file for url in (hub_url, target.subscriber))
-
-
-def synchronise_in_tasks(
-    spark: SparkSession,
-    hub_url: str,
-    targets: Sequence[FanOutTarget],
-    limits: DeviceLimits,
-    *,
-    on_outcome: Callable[[SyncOutcome], None],
-) -> list[SyncOutcome]:
-    """Synchronise each target in a task of its own; return the results.
-
-    Workers reach the hub and the subscribers by the same names, and with the same password files. Raises `SparkLost`.
-    """
-    from pyspark.sql.functions import udf
-
-    if not targets:
-        return []
-    synchronise = hiding_alike(lambda place: synchronise_target(hub_url, targets[place], limits))
-    task = udf(lambda place: pickle.dumps(synchronise(place)), "binary").asNondeterministic()
-    count = len(targets)
-    with spark_watched(), lack_named():
-        rows = pinned(spark).range(0, count, 1, count).select(task("id")).collect()
-    found = [outcome for (outcomes,) in rows for outcome in pickle.loads(outcomes)]  # noqa: S301 - our own task wrote it
-    for outcome in found:
-        on_outcome(outcome)
-    return found

@@ -34,7 +34,7 @@ from rowtide.merge.inspection.listings import (
     read_rows,
     read_table,
 )
-from rowtide.merge.inspection.validating import RowReplica, explain
+from rowtide.merge.inspection.row_replicas import RowReplica, explain
 from rowtide.merge.nodes.connecting import MergeHandle, address, knows, open_node
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.sending import ChangesRequest, EnumeratedSending, Enumeration

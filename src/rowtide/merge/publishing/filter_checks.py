@@ -10,7 +10,6 @@ from rowtide.merge.conflicts.resolvers import is_for_records
 from rowtide.merge.errors.publishing import JoinFilterRefused, RecordLinkRefused, RecordOptionsRefused
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableDescription, TableReference
-from rowtide.merge.partitions.belonging import column_pairs
 from rowtide.merge.partitions.expressions import (
     ColumnExpression,
     Expression,
@@ -19,6 +18,7 @@ from rowtide.merge.partitions.expressions import (
     functions_of,
 )
 from rowtide.merge.partitions.filters import PARENT, bind, parent_name, read_filter, read_join
+from rowtide.merge.partitions.logical_records import column_pairs
 
 
 def check_filter(hub: Node, article: Article) -> None:

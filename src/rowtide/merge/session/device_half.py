@@ -13,7 +13,7 @@ from rowtide.merge.conflicts.records import ConflictRecord
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import Examination
 from rowtide.merge.nodes.sending import ChangesRequest
-from rowtide.merge.partitions.belonging import find_record_types
+from rowtide.merge.partitions.logical_records import find_record_types
 from rowtide.merge.progress import list_retries, put_awaited, set_subscription
 from rowtide.merge.row_hashes import HashBatch
 from rowtide.merge.session.history import Phase
@@ -34,8 +34,8 @@ from rowtide.merge.session.messages import (
     UploadResult,
 )
 from rowtide.merge.session.pairing import OWED, find_damages, find_proposal, propose_mark, require_original_of
-from rowtide.merge.session.receiving import SubscriberReceiver, SubscriberRecords
-from rowtide.merge.session.record_transfer import find_tops
+from rowtide.merge.session.receiving import SubscriberReceiver
+from rowtide.merge.session.record_groups import find_tops
 from rowtide.merge.session.spool_transfer import (
     in_session,
     known_rows,
@@ -44,6 +44,7 @@ from rowtide.merge.session.spool_transfer import (
     transfer,
 )
 from rowtide.merge.session.spooling import Outgoing, Spool, map_articles
+from rowtide.merge.session.subscriber_records import SubscriberRecords
 from rowtide.merge.versions.changes import RowChange
 
 

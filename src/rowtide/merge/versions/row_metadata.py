@@ -20,15 +20,9 @@ from rowtide.merge.versions.apply import (
     select_known,
 )
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, make_changes
+from rowtide.merge.versions.checked_metadata import are_rowguids, read_rowguid, require_complete
 from rowtide.merge.versions.comparison import Malformed, decode_columns
-from rowtide.merge.versions.stored_metadata import (
-    Composer,
-    Contents,
-    Tombstone,
-    are_rowguids,
-    read_rowguid,
-    require_complete,
-)
+from rowtide.merge.versions.stored_metadata import Composer, Contents, Tombstone
 
 _ROWGUID = 0
 METADATA_WIDTH = 1 + len(CONTENTS_COLUMNS) + len(TOMBSTONE_COLUMNS)

@@ -15,8 +15,8 @@ from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.sending import ChangesRequest
 from rowtide.merge.nodes.table_definitions import TableChange
-from rowtide.merge.partitions.belonging import Link
 from rowtide.merge.partitions.filters import ArticleGroup, BoundJoin, FilterLevel, RowFilter
+from rowtide.merge.partitions.logical_records import Link
 
 Given = TypeVar("Given")
 Arguments = ParamSpec("Arguments")

@@ -16,14 +16,15 @@ from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_con
 from rowtide.merge.conflicts.records import AS_WON, ConflictRecord, ConflictType, identify, names_lost, reason_of
 from rowtide.merge.conflicts.resolvers import Winner
 from rowtide.merge.nodes.rows import Place, Refusal, by_nickname
-from rowtide.merge.partitions.belonging import RecordType
+from rowtide.merge.partitions.logical_records import RecordType
 from rowtide.merge.session.exchange import Part, count_writes, transact
 from rowtide.merge.session.hub.decisions import instead
 from rowtide.merge.session.hub.parent_keys import Families, defer_orphans, find_families
 from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.messages import Counts
 from rowtide.merge.session.receiving import rowguids_of
-from rowtide.merge.session.record_transfer import LogicalRecord, RecordOutcome, RecordRowRefused, find_members
+from rowtide.merge.session.record_groups import LogicalRecord, find_members
+from rowtide.merge.session.record_transfer import RecordOutcome, RecordRowRefused
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
 from rowtide.merge.versions.comparison import NodeChange
 

@@ -16,7 +16,7 @@ from rowtide.merge.nodes.postgres.metadata.generations import Generations
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG, TABLES, TOMBSTONE
 from rowtide.merge.nodes.untyped_values import as_read_from_server, untyped_indexes
 from rowtide.merge.partitions.belonging import FilterDialect
-from rowtide.merge.versions import stored_metadata
+from rowtide.merge.versions import checked_metadata
 from rowtide.merge.versions.apply import APPLIED, CONTENTS_COLUMNS, TOMBSTONE_COLUMNS, Logged, Tables, apply_lines, keep
 from rowtide.merge.versions.changes import Row
 from rowtide.merge.versions.comparison import in_all_columns, move_columns
@@ -71,25 +71,25 @@ class PostgresReader:
     def contents(self, values: Sequence[str | None]) -> Contents:
         stamp, origin, priority, lineage, last, columns, own_columns, bases = values
         return Contents(
-            stored_metadata.read_version(self.generations.number_of(int(stamp or 0))),
-            stored_metadata.read_origin(_integer(origin)),
-            stored_metadata.read_priority(_real(priority)),
-            stored_metadata.read_lineage(_bytes(lineage)),
-            stored_metadata.read_last(_bytes(last)),
-            stored_metadata.read_columns(_bytes(columns)),
+            checked_metadata.read_version(self.generations.number_of(int(stamp or 0))),
+            checked_metadata.read_origin(_integer(origin)),
+            checked_metadata.read_priority(_real(priority)),
+            checked_metadata.read_lineage(_bytes(lineage)),
+            checked_metadata.read_last(_bytes(last)),
+            checked_metadata.read_columns(_bytes(columns)),
             self._own_columns(own_columns),
-            stored_metadata.read_bases(bases),
+            checked_metadata.read_bases(bases),
         )
 
     def tombstone(self, values: Sequence[str | None]) -> Tombstone:
         stamp, origin, priority, lineage, last, kind = values
         return Tombstone(
-            stored_metadata.read_version(self.generations.number_of(int(stamp or 0))),
-            stored_metadata.read_origin(_integer(origin)),
-            stored_metadata.read_priority(_real(priority)),
-            stored_metadata.read_lineage(_bytes(lineage)),
-            stored_metadata.read_last(_bytes(last)),
-            stored_metadata.read_tombstone_type(int(kind or 0)),
+            checked_metadata.read_version(self.generations.number_of(int(stamp or 0))),
+            checked_metadata.read_origin(_integer(origin)),
+            checked_metadata.read_priority(_real(priority)),
+            checked_metadata.read_lineage(_bytes(lineage)),
+            checked_metadata.read_last(_bytes(last)),
+            checked_metadata.read_tombstone_type(int(kind or 0)),
         )
 
     def values(self, article: Article, values: Sequence[str | None]) -> Row:

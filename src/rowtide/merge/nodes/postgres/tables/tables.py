@@ -49,6 +49,7 @@ from rowtide.merge.nodes.postgres.tables.description import (
     read_damages,
     read_description,
 )
+from rowtide.merge.nodes.postgres.tables.identity_triggers import unbounding
 from rowtide.merge.nodes.postgres.tables.rebuilt_tables import attach_partitions
 from rowtide.merge.nodes.postgres.tables.triggers import (
     find_rewriting,
@@ -56,7 +57,6 @@ from rowtide.merge.nodes.postgres.tables.triggers import (
     function_statements,
     removal_statements,
     trigger_statements,
-    unbounding,
 )
 from rowtide.merge.nodes.postgres.writing.writer import load
 from rowtide.merge.nodes.table_definitions import Omission, TableChange

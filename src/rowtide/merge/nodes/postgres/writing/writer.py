@@ -25,9 +25,8 @@ from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of, uuid_ar
 from rowtide.merge.nodes.postgres.sendable_texts import are_sendable, array_of, require_sendable
 from rowtide.merge.nodes.postgres.session import PostgresSession
 from rowtide.merge.nodes.postgres.stored_tables import StoredColumn, read_table, table_requests
+from rowtide.merge.nodes.postgres.writing.retry_block import INVALID, REFUSED
 from rowtide.merge.nodes.postgres.writing.staging import (
-    INVALID,
-    REFUSED,
     ReceivedRows,
     Staged,
     make_lists,

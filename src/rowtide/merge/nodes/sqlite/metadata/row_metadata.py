@@ -20,7 +20,7 @@ from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
 from rowtide.merge.nodes.sqlite.metadata.replaced import is_settled, settle, settled_copy
 from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, LOG, TABLES, TOMBSTONE
 from rowtide.merge.partitions.belonging import FilterDialect
-from rowtide.merge.versions import stored_metadata
+from rowtide.merge.versions import checked_metadata
 from rowtide.merge.versions.apply import APPLIED, CONTENTS_COLUMNS, TOMBSTONE_COLUMNS, Logged, Tables, apply_lines, keep
 from rowtide.merge.versions.changes import Row
 from rowtide.merge.versions.comparison import in_all_columns, move_columns
@@ -165,25 +165,25 @@ class SqliteReader:
     def contents(self, values: Sequence[Any]) -> Contents:
         stamp, origin, priority, lineage, last, columns, own_columns, bases = values
         return Contents(
-            stored_metadata.read_version(stamp),
-            stored_metadata.read_origin(origin),
-            stored_metadata.read_priority(priority),
-            stored_metadata.read_lineage(lineage),
-            stored_metadata.read_last(last),
-            stored_metadata.read_columns(columns),
-            stored_metadata.read_own_columns(own_columns),
-            stored_metadata.read_bases(bases),
+            checked_metadata.read_version(stamp),
+            checked_metadata.read_origin(origin),
+            checked_metadata.read_priority(priority),
+            checked_metadata.read_lineage(lineage),
+            checked_metadata.read_last(last),
+            checked_metadata.read_columns(columns),
+            checked_metadata.read_own_columns(own_columns),
+            checked_metadata.read_bases(bases),
         )
 
     def tombstone(self, values: Sequence[Any]) -> Tombstone:
         stamp, origin, priority, lineage, last, kind = values
         return Tombstone(
-            stored_metadata.read_version(stamp),
-            stored_metadata.read_origin(origin),
-            stored_metadata.read_priority(priority),
-            stored_metadata.read_lineage(lineage),
-            stored_metadata.read_last(last),
-            stored_metadata.read_tombstone_type(kind),
+            checked_metadata.read_version(stamp),
+            checked_metadata.read_origin(origin),
+            checked_metadata.read_priority(priority),
+            checked_metadata.read_lineage(lineage),
+            checked_metadata.read_last(last),
+            checked_metadata.read_tombstone_type(kind),
         )
 
     def values(self, article: Article, values: Sequence[SqliteValue]) -> Row:

@@ -14,6 +14,7 @@ from rowtide.databases.types.value_type import TypeKind
 from rowtide.databases.urls import DatabaseKind
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.errors.rows import NOT_UTF_8, RowsRefused
+from rowtide.merge.nodes.check_differences import differs_in_files
 from rowtide.merge.nodes.node_tables import TableDescription, TableReference
 from rowtide.merge.nodes.sqlite.exact_numbers import keep_exact
 from rowtide.merge.nodes.sqlite.rows import values_of
@@ -24,7 +25,6 @@ from rowtide.merge.nodes.table_definitions import (
     Omission,
     Part,
     PartKind,
-    differs_in_files,
     for_sqlite,
 )
 from rowtide.merge.nodes.untyped_values import declaration_of, untyped_indexes, with_classes_of
