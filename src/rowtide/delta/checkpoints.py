@@ -196,7 +196,7 @@ def removed_for(properties: Mapping[str, str]) -> timedelta:
 def forget_versions(location: Location, age: timedelta, now: datetime) -> None:
     """Delete the log below the last checkpoint whose version is older than `age`, with its checksums.
 
-    What is younger than `freshness.KEPT_FOR` stays in any case. Raises `LakeWriteFailed`, `LakeReadFailed`.
+    What is younger than `KEPT_FOR` stays in any case. Raises `LakeWriteFailed`, `LakeReadFailed`.
     """
     paths = location.store.list(LOG)
     # A writer that stood still finds its number taken only while that commit's file is there: see `put_commit`.

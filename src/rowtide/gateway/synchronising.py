@@ -25,11 +25,11 @@ from rowtide.merge.definitions import conflicts_info, partition_groups, partitio
 from rowtide.merge.devices.registered import KnownDevice, bind_subscription, note_claims, require_publication
 from rowtide.merge.errors.devices import DeviceFileDiffers
 from rowtide.merge.errors.subscribing import DownloadLost, MergeSubscriptionUnknown, UploadMalformed
-from rowtide.merge.inspection.validating import ValidateAnswer, ValidateRequest, serve_validation
+from rowtide.merge.inspection.device_validation import ValidateAnswer, ValidateRequest, serve_validation
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.filters import bind_articles, require_values
 from rowtide.merge.publishing.device_requests import serve_device, serve_schema
-from rowtide.merge.publishing.following import move
+from rowtide.merge.publishing.partition_moves import move
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncRequest
 from rowtide.merge.session.pairing import Pairing, read_hub, require_met

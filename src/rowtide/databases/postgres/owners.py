@@ -8,8 +8,8 @@ The functions are in a schema that rowtide's role alone may use. An owner could 
 invoker` again; each function compares the current role for that case.
 
 An owner's code can change the settings of the session it runs in, for longer than its call. Therefore the statement
-that calls such a function names everything by schema and has its values as parameters, and before the next statement
-of rowtide's own the settings are pinned again (`connect.pin_again`).
+that calls such a function names everything by schema and has its values as parameters, and before the next statement of
+rowtide's own the settings are pinned again (`session_settings.pin_again`).
 
 Up to PostgreSQL 17 deferred triggers run at commit with the rights of the session, even those whose events come from
 such a function. A transaction is therefore refused, before it commits, if the database has one that could run so
@@ -218,7 +218,7 @@ def called_by_plans(table: str) -> str:
     These are functions, operators, and domains with their checks, in expressions of indexes, checks and statistics, of
     which the server evaluates what is constant with the planning role's rights. `table` is an expression of its oid; a
     table of the session's role, or of a superuser, is omitted. It asks by SQL alone, which triggers can, and unlike
-    `planned_code.find_planned` includes functions that have a column for an argument.
+    `find_planned` includes functions that have a column for an argument.
     """
     return _CALLED_BY_PLANS.replace("{table}", table)
 

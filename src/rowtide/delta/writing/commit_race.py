@@ -120,7 +120,7 @@ def load_nameable(location: Location) -> Snapshot:
 
 def require_writable(snapshot: Snapshot) -> None:
     """Raise `TableUnreadable`, `TableUnwritable` if a version has features that our commits do not honour, `LakeFenced`
-    if it is another process's to write, `LakeReadFailed` if it is not yet ours; and as `formats.require_writable`.
+    if it is another process's to write, `LakeReadFailed` if it is not yet ours; and as `features.require_writable`.
     """
     snapshot.require_readable()
     _require_ours(snapshot)
@@ -250,8 +250,8 @@ def fence_all(
     """Commit a holder's number, or a higher one, to those of some tables that are there; return it.
 
     It is above all that the tables have: a process that took one with a clock that was ahead is a former holder.
-    `pass_over` is given the path of each table that cannot be read, and thus not be fenced: see `held_lakes.hold`.
-    Without it, raises `LakeReadFailed`, `TableUnreadable`.
+    `pass_over` is given the path of each table that cannot be read, and thus not be fenced: see `hold`. Without it,
+    raises `LakeReadFailed`, `TableUnreadable`.
     """
     listed = list(locations)
     with ThreadPoolExecutor(at_once, "rowtide-fence") as pool:

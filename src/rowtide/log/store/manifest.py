@@ -58,8 +58,8 @@ def find_format(found: Any) -> StoredFormat | None:
 
 ENTRIES_PER_CHECKPOINT = 100
 KEPT_FOR = timedelta(hours=1)
-"""How long an entry is kept after the checkpoint that replaces it: `freshness` says why. Clocks of this machine and of
-the store may differ by half of it.
+"""How long an entry is kept after the checkpoint that replaces it: `storage.store` says why. Clocks of this machine and
+of the store may differ by half of it.
 """
 
 _MOST_AT_ONCE = 16

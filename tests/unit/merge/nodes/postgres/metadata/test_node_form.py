@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rowtide.merge.nodes.postgres.metadata import completing
+from rowtide.merge.nodes.postgres.metadata import node_form
 
 
 def test_the_form_is_the_digest_of_its_statements() -> None:
-    assert completing.digest_form() == completing.OWN_FORM
+    assert node_form.digest_form() == node_form.OWN_FORM

@@ -1,9 +1,8 @@
 """The views and functions of a PostgreSQL node, which are this build's: those of another one are replaced.
 
-A comment on the schema says which form they have. It is read with the format of the metadata, with the first query that
-is made in any case: a node which is complete costs no round trip.
-
-The documented tables of a PostgreSQL node; see `rowtide.merge.documented`.
+Most are the documented tables; see `rowtide.merge.documented_views`. A comment on the schema says which form they have.
+It is read together with the format of the metadata, by the first query, which is made in any case: a node that has this
+build's form costs no further round trip.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_
 from rowtide.merge.articles import Article, Partition
 from rowtide.merge.catalogue import list_articles, list_publications
 from rowtide.merge.definitions import SCHEMA, articles, genhistory, partition_groups, publications, replinfo
-from rowtide.merge.documented.dialect import view_names
-from rowtide.merge.documented.queries import documented_queries
+from rowtide.merge.documented_views.dialect import view_names
+from rowtide.merge.documented_views.queries import documented_queries
 from rowtide.merge.nodes.postgres.metadata import system_tables
 from rowtide.merge.nodes.postgres.metadata.row_metadata import FILTERING
 from rowtide.merge.nodes.postgres.metadata.system_tables import LOG
@@ -32,7 +31,7 @@ from rowtide.merge.partitions.partition_membership import MappedRows, mapped_fil
 _PENDING = f"{SCHEMA}.pending_changes"
 _MEMBERS = f"{SCHEMA}.partition_members"
 _HOST_NAME, _LOGIN = "rowtide host_name()", "rowtide suser_name()"
-"""What stands for a partition's values in the queries of `partition_members`."""
+"""Placeholders for a partition's values in the queries of `partition_members`."""
 _PINNED = "set search_path = pg_catalog, pg_temp set standard_conforming_strings = on"
 """The settings of the functions: any session that reads the tables calls them, under any path."""
 _PARTITION_ID, _PUBID = "rowtide_partition", "rowtide_pubid"
@@ -184,7 +183,7 @@ _MADE = (
     "exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace "
     f"where n.nspname = '{SCHEMA}' and c.relname in ({_NAMES_MADE}))"
 )
-"""One of them may have been dropped since: then a query of it says so."""
+"""Either may have been dropped since: a query of it then fails with its name."""
 STATE = f"select {_MADE}, {_WRITTEN}"
 """The query of whether a node has metadata, and of what `FORM` asks."""
 _LOCK = int.from_bytes(b"rtform")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rowtide.merge.articles import Article, ArticleColumn
-from rowtide.merge.nodes.rows import temporary_values
+from rowtide.merge.nodes.temporary_values import temporary_values
 
 ROWS = ["3f2a0000-0000-0000-0000-000000000001", "3f2a0000-0000-0000-0000-000000000002"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowtide.merge.nodes.table_definitions import differs_in_files, differs_on_servers
+from rowtide.merge.nodes.check_differences import differs_in_files, differs_on_servers
 
 TYPES = {
     "qty": "integer",

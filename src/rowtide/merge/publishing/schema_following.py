@@ -1,14 +1,12 @@
-"""A subscriber follows the schema changes of its publisher, after it has uploaded, before it synchronises.
+"""Apply the publisher's schema changes at a subscriber, once it has uploaded, before it synchronises.
 
 All is one transaction at the subscriber: its tables, the publisher's values of new columns, its definitions, and the
 version of the schema. Killed at any point, it has all of it or nothing, and the next synchronisation repeats it.
-
-Move a subscriber to another partition (SQL Server: sp_changemergesubscription, hostname).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
@@ -17,26 +15,22 @@ from sqlalchemy import delete, insert
 from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
 from rowtide.merge import row_hashes
-from rowtide.merge.articles import Article, ExchangeType, Partition, Progress, Publication, Subscription
+from rowtide.merge.articles import Article, ExchangeType, Progress, Publication, Subscription
 from rowtide.merge.catalogue import get_publication, list_articles, list_publications, set_definition
 from rowtide.merge.definitions import schema_changes
 from rowtide.merge.errors.publishing import DefinitionsDiffer
-from rowtide.merge.errors.subscribing import PartitionUnused, SubscriberHasTable
+from rowtide.merge.errors.subscribing import SubscriberHasTable
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import NOT_THERE, TableAlteration, TableDescription
 from rowtide.merge.nodes.table_definitions import Omission, TableChange
-from rowtide.merge.partitions.belonging import link_members
-from rowtide.merge.partitions.candidates import CandidateMemberships
-from rowtide.merge.partitions.filters import bind_articles, require_values
-from rowtide.merge.partitions.partition_membership import add_members, drop_unused_partitions, list_members, mark
 from rowtide.merge.progress import set_subscription
 from rowtide.merge.publishing.exchange_requests import Recovered
+from rowtide.merge.publishing.partition_moves import follow_filters
 from rowtide.merge.publishing.publications import drop_from, finish_drops
 from rowtide.merge.publishing.recovering import recover
 from rowtide.merge.publishing.schema_changes import notice
 from rowtide.merge.publishing.schema_steps import HubSchema, SchemaStep, SentSchema, reading_schema
 from rowtide.merge.publishing.snapshots import fill_articles
-from rowtide.merge.publishing.subscriptions import take_partition
 from rowtide.merge.publishing.vertical_partitions import restrict
 from rowtide.merge.session.device_half import DeviceHalf
 from rowtide.merge.session.history import Summary
@@ -50,74 +44,6 @@ from rowtide.merge.session.pairing import (
     require_tracked,
 )
 from rowtide.merge.session.synchronisation import synchronise, upload
-
-Parents = Mapping[str, str | None]
-"""Rows of an article, each with its parent's rowguid."""
-
-
-def require_partition(pairing: Pairing, given: Partition) -> Partition:
-    """Return the given values that the filters use. Raises `PartitionUnused`, `PartitionValueMissing`."""
-    if not any(article.is_filtered for article in pairing.articles):
-        raise PartitionUnused(pairing.publication.name)
-    return require_values(pairing.publication, pairing.articles, given)
-
-
-def move(hub: Node, pairing: Pairing, partition: Partition) -> None:
-    """Give a subscription another partition; its next synchronisation brings the rows there. Idempotent.
-
-    One transaction at the hub marks what leaves and what enters. A marked row is judged by each synchronisation until
-    the subscriber has confirmed it, so the rest of the move may be cut off anywhere. A synchronisation that is running
-    ends with `SessionReplaced`. Raises `SessionReplaced`.
-    """
-    subscription = pairing.at_hub
-    filtered = [article for article in pairing.articles if article.is_filtered]
-    filters = bind_articles(pairing.articles, partition)
-    with hub.changes.enumerating() as enumeration:
-        generation = enumeration.generation
-        belonging = link_members(
-            {
-                article: [pair for batch in enumeration.members(filters[article.nickname]) for pair in batch]
-                for article in filtered
-            }
-        )
-    with hub.transaction():
-        # Partition, members and session number change together: a synchronisation that still uses the former filters
-        # finds itself replaced.
-        hub.require_session(subscription)
-        number = take_partition(hub, pairing.articles, subscription, partition)
-        set_subscription(hub.connection, subscription.subid, partition_id=number, session=subscription.session + 1)
-        for article, rows in belonging.items():
-            _mark(hub, subscription.nickname, article, dict(rows), generation)
-        drop_unused_partitions(hub.connection, pairing.publication.pubid)
-
-
-def store_all_memberships(hub: Node, pairing: Pairing, articles: Iterable[Article]) -> None:
-    """Store that a subscriber has all rows of articles, as it had while they had no filter. Idempotent."""
-    for article in articles:
-        with hub.changes.enumerating() as enumeration:
-            rows = [(rowguid, None) for batch in enumeration.rows(replace(article, columns=())) for rowguid, _ in batch]
-            generation = enumeration.generation
-        with hub.transaction():
-            add_members(hub.connection, pairing.at_hub.nickname, article, rows, generation)
-
-
-def _mark(hub: Node, subscriber: int, article: Article, belonging: Parents, generation: int) -> None:
-    known = list_members(hub.connection, subscriber, article)
-    entering = [(rowguid, parent) for rowguid, parent in belonging.items() if rowguid not in known]
-    marks = CandidateMemberships(
-        entering=entering,
-        relinked=[pair for pair in belonging.items() if known.get(pair[0], pair[1]) != pair[1]],
-        leaving=[rowguid for rowguid in known if rowguid not in belonging],
-    )
-    mark(hub.connection, subscriber, article, marks, generation)
-    # A row that is marked is judged by the next synchronisation, whether it was changed or not.
-    mark(
-        hub.connection,
-        subscriber,
-        article,
-        CandidateMemberships(leaving=[rowguid for rowguid, _ in entering]),
-        generation,
-    )
 
 
 @frozen
@@ -162,7 +88,7 @@ class _Following:
             self.on_omission(omission)
 
     def _change(self, schema: HubSchema, before: Article, after: Article, described: TableDescription) -> None:
-        """Bring an article's table and definition to what the publisher has."""
+        """Alter an article's table and definition to match the publisher's."""
         subscriber, publication = self.subscriber, self.publication
         if described.fingerprint != after.fingerprint:
             raise DefinitionsDiffer(self.subscription.subscriber, after.qualified_name)
@@ -218,7 +144,7 @@ class _Following:
         return found
 
     def _hash_again(self, article: Article, known: row_hashes.Hashes, unchanged: set[str]) -> None:
-        """Replace the hashes of rows by those of the columns that they have now."""
+        """Replace the hashes of rows by hashes of the columns that they have now."""
         connection, batch = self.subscriber.connection, row_hashes.HashBatch(article)
         row_hashes.drop_hashes(connection, article.nickname)
         batch.add([(row_hashes.rowguid_of(key), None) for key, value in known.items() if value == row_hashes.GONE])
@@ -247,7 +173,7 @@ def follow(
     *,
     on_omission: Callable[[Omission], None] = lambda _omission: None,
 ) -> None:
-    """Bring a subscriber's tables and definitions to the publisher's. Idempotent.
+    """Alter a subscriber's tables and definitions to match the publisher's. Idempotent.
 
     `on_omission` is called with each part of the publisher's tables that the subscriber's database does not have.
     Raises `ColumnsCollide`, `SchemaChangeRefused`, `DefinitionsDiffer`, `NodeBusy`.
@@ -280,7 +206,7 @@ def follow_sent(
     *,
     on_omission: Callable[[Omission], None] = lambda _omission: None,
 ) -> None:
-    """Bring a device's tables and definitions to those of a message. Idempotent; raises as `follow` does."""
+    """Alter a device's tables and definitions to match a message. Idempotent; raises as `follow` does."""
     node, own = device.node, device.subscription
     publication = get_publication(node.connection, device.publication)
     schema = SentSchema(step, own.pubid, own.subscriber_type)
@@ -289,26 +215,12 @@ def follow_sent(
     following.follow(nullcontext(schema))
 
 
-def follow_filters(hub: Node, pairing: Pairing) -> None:
-    """Move a subscriber to what the filters of its publisher select now, if they were changed; its rows come later."""
-    known = {article.nickname: article for article in pairing.known}
-    refiltered = [each for each in pairing.articles if each.nickname in known and not _is_filtered_alike(each, known)]
-    if refiltered:
-        # Before the subscriber has the new filters: until then a repeat does it again.
-        store_all_memberships(hub, pairing, [each for each in refiltered if not known[each.nickname].is_filtered])
-        move(hub, pairing, pairing.at_hub.partition or Partition())
-
-
-def _is_filtered_alike(article: Article, known: Mapping[int, Article]) -> bool:
-    return article.is_filtered_as(known[article.nickname])
-
-
 def _is_hashed_otherwise(before: Article, after: Article) -> bool:
     return [column.name for column in before.columns] != [column.name for column in after.columns]
 
 
 _MOST_CHANGES = 5
-"""How often the schema may change while it is followed."""
+"""How often the schema may change during one synchronisation."""
 
 
 def synchronise_following(
@@ -395,7 +307,7 @@ def prepare_again(
     *,
     absent_is_delete: bool,
 ) -> tuple[Summary | None, Pairing]:
-    """Bring a subscriber to the publisher's schema before its tables are filled again.
+    """Apply the publisher's schema at a subscriber before its tables are filled again.
 
     With `on_upload`, it uploads what it changed before, tracked or not: see `recover`. Return the result of that, and
     the pairing.

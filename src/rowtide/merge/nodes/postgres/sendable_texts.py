@@ -1,18 +1,11 @@
-"""What the driver sends: texts as arrays, and queries of metadata several at once."""
+"""Texts that a PostgreSQL server takes as values: UTF-8, without the character 0; and arrays of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
-from typing import Any, cast
+from collections.abc import Iterable, Sequence
+from typing import cast
 
-from sqlalchemy import Select
-from sqlalchemy.engine import Dialect
-from sqlalchemy.sql.compiler import SQLCompiler
-
-from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
-from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.nodes.untyped_values import as_stored_by_server
 from rowtide.merge.versions.changes import Write
 
@@ -20,7 +13,7 @@ _ZERO = "a text has a character 0"
 
 
 def are_sendable(article: Article, writes: Sequence[Write]) -> bool:
-    """Whether no row has a text that no server takes; all texts together are looked at faster than each."""
+    """Whether a server accepts all texts of rows; checking them together is faster than checking each."""
     rows = [one.row for one in writes if one.row is not None]
     for index in range(len(article.columns)):
         texts = "".join([row[index] or "" for row in rows])
@@ -38,7 +31,7 @@ def _is_encodable(texts: str) -> bool:
 
 
 def require_sendable(article: Article, one: Write) -> None:
-    """Raise `ValueError` if a row has a text that no server takes: with a character 0, or not UTF-8."""
+    """Raise `ValueError` if a row has a text that no server accepts: with a character 0, or not UTF-8."""
     for value in () if one.row is None else as_stored_by_server(article, one.row):
         if value is not None and not value.isascii():
             value.encode()
@@ -71,23 +64,3 @@ def _quoted(value: str) -> str:
     if "\\" in value or '"' in value:
         value = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{value}"'
-
-
-@frozen
-class Compiled:
-    """A query with the names of its columns."""
-
-    query: SQLCompiler
-    columns: tuple[str, ...]
-
-    def request(self, values: Mapping[str, object]) -> tuple[str, Mapping[str, Any]]:
-        """Return its text and those of its parameters' values."""
-        return str(self.query), self.query.construct_params(values)
-
-
-@lru_cache(maxsize=100)
-def compile_query(dialect: Dialect, query: Select[Any]) -> Compiled:
-    """Compile a query, once if it is a constant: SQLAlchemy's own cache is for what it executes."""
-    compiled = query.compile(dialect=dialect, schema_translate_map={None: SCHEMA}, render_schema_translate=True)
-    assert isinstance(compiled, SQLCompiler)
-    return Compiled(compiled, tuple(str(column.key) for column in query.selected_columns))

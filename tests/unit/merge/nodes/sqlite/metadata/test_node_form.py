@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from rowtide.merge.nodes.connecting import open_node, open_subscriber
-from rowtide.merge.nodes.sqlite.metadata import completing
+from rowtide.merge.nodes.sqlite.metadata import node_form
 
 
 def test_the_form_is_the_digest_of_its_statements() -> None:
-    assert completing.digest_form() == completing.FORM_DIGEST
+    assert node_form.digest_form() == node_form.FORM_DIGEST
 
 
 def test_opening_a_file_builds_no_documented_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,7 +19,7 @@ def test_opening_a_file_builds_no_documented_view(tmp_path: Path, monkeypatch: p
     with open_subscriber(url) as node:
         node.tables.prepare()
     built: list[object] = []
-    monkeypatch.setattr(completing, "documented_queries", built.append)
+    monkeypatch.setattr(node_form, "documented_queries", built.append)
     with open_node(url) as node:
         assert node.tables.is_prepared()
     assert built == []

@@ -1,11 +1,7 @@
 """The tables that SQL Server documents, as views with its columns (specification 3.6). Pure.
 
-They show the present state, with changes that the agent has yet to look at: a generation that is open has the number
-that it will probably be closed with. What merge has no counterpart for is null. The views cost nothing but when read.
-
-Queries of the documented tables of changed rows and of generations. Queries of the documented tables of publications,
-articles, filters and subscriptions. Queries of the documented tables of partitions, and of the rows and generations in
-them.
+They show the present state, with changes that the agent has not applied yet: an open generation has the number that it
+will probably be closed with. What merge has no counterpart for is null. The views cost nothing unless they are read.
 """
 
 from __future__ import annotations
@@ -22,7 +18,7 @@ from rowtide.merge.definitions import (
     replinfo,
     subscriptions,
 )
-from rowtide.merge.documented.dialect import (
+from rowtide.merge.documented_views.dialect import (
     CONTENTS_VIEW,
     CURRENT_MAPPINGS,
     GENERATION_MAPPINGS,

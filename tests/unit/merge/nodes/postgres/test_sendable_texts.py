@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowtide.merge.nodes.postgres.query_parameters import array_of
+from rowtide.merge.nodes.postgres.sendable_texts import array_of
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,4 @@
-"""The SQL of the documented tables that differs between databases.
-
-Names of the tables that SQL Server documents, which are views here, and of the tables below them.
-"""
+"""The documented tables: their names, those of the tables below them, and the SQL that differs between databases."""
 
 from __future__ import annotations
 
@@ -53,7 +50,7 @@ class DocumentedDialect(Protocol):
         """Return the quoted name of a table or view."""
 
     def join_generation(self, stamp: str) -> str:
-        """Return what to join, so that `generation_of` can be asked of a stamp; each stamp is looked up once."""
+        """Return the join that `generation_of` of a stamp needs; each stamp is looked up once."""
 
     def generation_of(self, stamp: str) -> str:
         """Return the generation of a stamp: a closed one, or the open one."""
@@ -71,14 +68,14 @@ class DocumentedDialect(Protocol):
         """Return an expression: the names of the objects of a JSON array, separated by commas."""
 
     def elements(self, document: str, key: str) -> str:
-        """Return what to join, to have the elements of a JSON array as `e.value`."""
+        """Return the join that has the elements of a JSON array as `e.value`."""
 
     def object_id(self, owner: str, table: str) -> str:
         """Return the number that the database gives a table; null if it gives none."""
 
 
 def publication_number(dialect: DocumentedDialect, pubid: str) -> str:
-    """Return the number of a publication: its place by pubid."""
+    """Return the number of a publication: its rank by pubid."""
     return f"(select count(*) from {dialect.name(publications.name)} q where q.pubid <= {pubid})"
 
 

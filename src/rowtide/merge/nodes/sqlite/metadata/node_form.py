@@ -1,8 +1,7 @@
 """The views, guards and triggers of a SQLite node, which are this build's: those of another one are replaced.
 
-A view that nobody asks says which form they have.
-
-The documented tables of a SQLite file; see `rowtide.merge.documented`.
+Most views are the documented tables; see `rowtide.merge.documented_views`. The definition of one more view, which
+nobody reads, says which form they have.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import Article, Partition
 from rowtide.merge.catalogue import list_articles, list_merged
 from rowtide.merge.definitions import genhistory, metadata, partition_groups, publications, replinfo, subscriptions
-from rowtide.merge.documented.dialect import MAPPINGS, view_names
-from rowtide.merge.documented.queries import documented_queries
+from rowtide.merge.documented_views.dialect import MAPPINGS, view_names
+from rowtide.merge.documented_views.queries import documented_queries
 from rowtide.merge.nodes.sqlite import exact_numbers
 from rowtide.merge.nodes.sqlite.metadata import system_tables
 from rowtide.merge.nodes.sqlite.metadata.row_metadata import FILTERING, table_of
@@ -154,7 +153,7 @@ def is_there(session: sqlite3.Connection) -> bool:
 
 
 def is_prepared(session: sqlite3.Connection) -> bool:
-    """Whether a file has the tables that say what is merged; one may be dropped since: a query of it then says so."""
+    """Whether a file has one of the tables that say what is merged; if the other was dropped, a query of it fails."""
     found = "select 1 from main.sqlite_schema where type = 'table' and name in (?, ?)"
     return session.execute(found, (replinfo.name, publications.name)).fetchone() is not None
 
