@@ -14,7 +14,8 @@ from rowtide.databases.postgres.catalogue import find_table, read_table, read_ta
 from rowtide.databases.postgres.clock import BSN, CONTEXT_SETTING, SCHEMA
 from rowtide.databases.postgres.errors import TableNotFound
 from rowtide.databases.postgres.functions import ALL_ROWS, DEFINER, close_function
-from rowtide.databases.postgres.owners import called_by_plans, find_planned
+from rowtide.databases.postgres.owners import called_by_plans
+from rowtide.databases.postgres.planned_code import find_planned
 from rowtide.databases.postgres.quoting import EQUALS, quote, quote_body, quote_literal, quote_qualified, read_operators
 from rowtide.databases.postgres.rowguid import ROWGUID, rowguid_key
 from rowtide.databases.postgres.session_settings import PINNED_SETTINGS
