@@ -50,7 +50,7 @@ from rowtide.diagnosis.tracked_tables import (
 from rowtide.tracking.errors import TableToTrackNotFound
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType
 from rowtide.tracking.postgres.stamps import find_blocker
-from rowtide.tracking.postgres.subjects import CHANGE_BSN
+from rowtide.tracking.postgres.tracked_tables import CHANGE_BSN
 
 BIG_TABLE_BYTES = 1 << 30
 """Of smaller ones all ranges are soon read."""

@@ -16,7 +16,8 @@ from rowtide.core.values import frozen
 from rowtide.databases.sqlite.catalogue import find_table, list_relations
 from rowtide.databases.sqlite.sql_text import quote
 from rowtide.tracking.options import TrackingOptions
-from rowtide.tracking.sqlite.stamps import CHANGE_BSN, SqliteRowStamps, SqliteSubject
+from rowtide.tracking.sqlite.stamps import SqliteRowStamps
+from rowtide.tracking.sqlite.tracked_tables import CHANGE_BSN, SqliteSubject
 
 _GENERATED = (2, 3)
 OTHER_FEATURES = ("msmerge_", "sysmerge", "msreplication_", "mssnapshot_")

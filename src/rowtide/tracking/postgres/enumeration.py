@@ -32,7 +32,6 @@ from rowtide.tracking.postgres.queries import (
     written,
 )
 from rowtide.tracking.postgres.stamps import stamps_of
-from rowtide.tracking.postgres.subjects import PostgresSubject, require_own_plans
 from rowtide.tracking.postgres.system_tables import (
     STAMPED,
     TOMBSTONES,
@@ -43,6 +42,7 @@ from rowtide.tracking.postgres.system_tables import (
     set_min_valid,
     settle_truncations,
 )
+from rowtide.tracking.postgres.tracked_tables import PostgresSubject, require_own_plans
 from rowtide.tracking.postgres.verification import attach_partitions, look_at
 
 _FETCHED_ROWS = 5_000

@@ -17,15 +17,11 @@ from rowtide.databases.postgres.quoting import quote, quote_body, quote_qualifie
 from rowtide.databases.postgres.values import text_of, value_of
 from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.tracking.options import Storage, TrackingOptions
-from rowtide.tracking.postgres.subjects import (
-    CHANGE_BSN,
-    CONTEXT,
-    INSERT_BSN,
+from rowtide.tracking.postgres.tracked_tables import CHANGE_BSN, CONTEXT, INSERT_BSN, STAMPS, PostgresSubject
+from rowtide.tracking.postgres.triggers import (
     OF_OTHERS,
     ROW_CONTEXT,
-    STAMPS,
     AroundRelation,
-    PostgresSubject,
     burial,
     function,
     function_name,

@@ -41,16 +41,16 @@ from rowtide.tracking.errors import (
 from rowtide.tracking.options import PurgeType, StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingRequest
 from rowtide.tracking.postgres import enumeration, queries, system_tables
 from rowtide.tracking.postgres.stamps import find_blocker, stamps_of
-from rowtide.tracking.postgres.subjects import (
+from rowtide.tracking.postgres.system_tables import get_tracked, has_tracked_objects, list_tracked, remove_tracked
+from rowtide.tracking.postgres.tracked_tables import (
     CHANGE_BSN,
-    PREFIX,
     PostgresSubject,
     find_present,
     find_trackable,
     find_tracked,
     with_key,
 )
-from rowtide.tracking.postgres.system_tables import get_tracked, has_tracked_objects, list_tracked, remove_tracked
+from rowtide.tracking.postgres.triggers import PREFIX
 from rowtide.tracking.postgres.verification import put_as_it_is, require_sound
 
 MAKER = "rowtide change tracking"

@@ -32,7 +32,7 @@ from rowtide.tracking.sqlite.queries import (
     touched,
     written,
 )
-from rowtide.tracking.sqlite.stamps import CHANGE_BSN, SqliteSubject, stamps_of, subject_of
+from rowtide.tracking.sqlite.stamps import stamps_of
 from rowtide.tracking.sqlite.system_tables import (
     COMMIT_SEQUENCE,
     TOMBSTONES,
@@ -45,6 +45,7 @@ from rowtide.tracking.sqlite.system_tables import (
     put_tracked,
     require_tracking,
 )
+from rowtide.tracking.sqlite.tracked_tables import CHANGE_BSN, SqliteSubject, subject_of
 
 
 @contextmanager

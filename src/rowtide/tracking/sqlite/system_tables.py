@@ -16,7 +16,8 @@ from rowtide.databases.sqlite.guarding import CHANGES, WRITING, format_creation,
 from rowtide.databases.sqlite.sql_text import quote
 from rowtide.tracking.errors import NothingTracked, NotTracked, TrackedTableGone, TrackingKeyMissing, TrackingLost
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
-from rowtide.tracking.sqlite.stamps import CONTEXT, SqliteStamps, SqliteSubject, stamps_of, subject_of
+from rowtide.tracking.sqlite.stamps import SqliteStamps, stamps_of
+from rowtide.tracking.sqlite.tracked_tables import CONTEXT, SqliteSubject, subject_of
 
 TOMBSTONES = "__sysOCSDeletedRows"
 COMMIT_SEQUENCE = "__sysTxCommitSequence"

@@ -25,7 +25,7 @@ from rowtide.tracking.errors import (
 )
 from rowtide.tracking.options import PurgeType, StampIndex, Storage, TrackedTable, TrackingRequest
 from rowtide.tracking.sqlite import enumeration, queries, system_tables
-from rowtide.tracking.sqlite.stamps import SqliteSubject, get_table, removals_of_dropped, stamps_of, subject_of
+from rowtide.tracking.sqlite.stamps import removals_of_dropped, stamps_of
 from rowtide.tracking.sqlite.system_tables import (
     WITH_CHANGES,
     create_system_tables,
@@ -43,6 +43,7 @@ from rowtide.tracking.sqlite.system_tables import (
     trigger_names,
     trigger_statements,
 )
+from rowtide.tracking.sqlite.tracked_tables import SqliteSubject, get_table, subject_of
 
 _SYSTEM = "__sys"
 """Prefixes of the names of tracking's own tables."""
