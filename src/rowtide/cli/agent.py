@@ -14,7 +14,7 @@ from rowtide.agents.hangs import HangWatch, noting_events
 from rowtide.agents.signals import has_terminal
 from rowtide.agents.supervisor import Supervisor, Task, Tasks
 from rowtide.cdc.scans.pace import CaptureOptions
-from rowtide.cli.configured import configuration, label_of, load
+from rowtide.cli.active_configuration import configuration, label_of, load
 from rowtide.cli.exit_codes import ExitCode
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import ClusterOptions, HideKeys, Upgrade, upgrade_first

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
-from rowtide.cli.configured import DB_VARIABLE, configuration
+from rowtide.cli.active_configuration import DB_VARIABLE, configuration
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Listed, listing
 from rowtide.configuration.parsing import show_path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Annotated
 
-from rowtide.cli.configured import database_url
+from rowtide.cli.active_configuration import database_url
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.output.metrics import MetricsOptions, measuring
 from rowtide.cli.output.rows import notes

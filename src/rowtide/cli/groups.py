@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rowtide.cli.configured import audit_days_of, configuration, defaults_for, section_of
+from rowtide.cli.active_configuration import audit_days_of, configuration, defaults_for, section_of
 from rowtide.cli.parameters import CliOption, parameters_of, taking_options
 
 if TYPE_CHECKING:

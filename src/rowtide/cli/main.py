@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from rowtide.agents.signals import own_process
-from rowtide.cli.configured import configure, find_database_url, find_default
+from rowtide.cli.active_configuration import configure, find_database_url, find_default
 from rowtide.cli.exit_codes import ExitCode, code_of, code_of_usage, runs_on
 from rowtide.core.errors import RowtideError, describe
 from rowtide.core.exports import hide_pandas, naming_extras

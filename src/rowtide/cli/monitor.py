@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Annotated
 
-from rowtide.cli.configured import ChangingFile, configuration, database_url
+from rowtide.cli.active_configuration import ChangingFile, configuration, database_url
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import MonitoredDb
 from rowtide.cli.output.rows import notes
@@ -114,7 +114,7 @@ def alerts(
     ] = "docs",
 ) -> None:
     """Print alerts for `rule_files` of Prometheus 2.42 or newer."""
-    from rowtide.monitor.provided import read_alerts
+    from rowtide.monitor.provided_files import read_alerts
 
     print(read_alerts(docs), end="")
 
@@ -122,6 +122,6 @@ def alerts(
 @app.command(epilog="Example: rowtide monitor dashboard > rowtide.json")
 def dashboard() -> None:
     """Print a dashboard to be imported into Grafana 10 or newer, with Prometheus as its source."""
-    from rowtide.monitor.provided import read_dashboard
+    from rowtide.monitor.provided_files import read_dashboard
 
     print(read_dashboard(), end="")

@@ -21,7 +21,7 @@ from uuid import UUID
 import click
 
 from rowtide.cdc.errors.querying import InvalidBound
-from rowtide.cli.configured import database_url
+from rowtide.cli.active_configuration import database_url
 from rowtide.core.errors import InvalidLsn
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.names import parse_column_list

@@ -13,7 +13,7 @@ from typing import Annotated
 import click
 from click.shell_completion import get_completion_class
 
-from rowtide.cli.configured import configuration, database_url
+from rowtide.cli.active_configuration import configuration, database_url
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import MonitoredDb
 from rowtide.cli.output.rows import notes

@@ -48,8 +48,8 @@ from rowtide.gateway.limits import (
     RequestMeter,
     address_of,
 )
+from rowtide.gateway.long_polling import HeadWatch
 from rowtide.gateway.requests import CLAIMS_HEADER, CLIENT_HEADER, KEY_HEADER, PROTOCOL_HEADER, Wait, Waited
-from rowtide.gateway.waiting import HeadWatch
 from rowtide.gateway.wire import problems
 from rowtide.gateway.wire.envelopes import CONTENT_TYPE, VERSION, Envelope, Unfit, pack, read, unpack, write
 from rowtide.listening import read_bearer

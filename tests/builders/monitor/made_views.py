@@ -31,8 +31,8 @@ from rowtide.monitor.views import (
     SubscriptionView,
     TargetView,
 )
+from rowtide.monitor.views.hops import list_hops
 from rowtide.monitor.views.subscriptions import group_publications
-from rowtide.monitor.views.way import find_way
 
 NOW = datetime.now(UTC)
 LONG_WORD = "ä" * 31
@@ -100,7 +100,7 @@ def make_database(
         merges=tuple(merges),
         checks=tuple(make_check(one) for one in judgements),
         errors=tuple(errors),
-        way=find_way(judgements, log, capture, targets, subscriptions, merges),
+        way=list_hops(judgements, log, capture, targets, subscriptions, merges),
         publications=tuple(group_publications(["unsubscribed"] if subscriptions else [], subscriptions)),
         delivered_here=tuple(delivered_here),
         table_changes=dict.fromkeys(table_changes, 1000),

@@ -17,7 +17,7 @@ from rowtide.actions.entries import say_lost
 from rowtide.cdc.requests import RepeatedSnapshot, RowsPerSecond
 from rowtide.cdc.scans.pace import CaptureOptions, EngineOption, EngineSetting, RewritesWidened
 from rowtide.cli import options
-from rowtide.cli.configured import label_of
+from rowtide.cli.active_configuration import label_of
 from rowtide.cli.groups import CommandTable, record_done, report_done
 from rowtide.cli.output.metrics import MetricsOptions, measuring
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed, print_wait

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from rowtide.catalogs.entries import CatalogueKind
-from rowtide.cli.configured import label_of
+from rowtide.cli.active_configuration import label_of
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import ClusterOptions, Db, HideKeys, Listed, ListingFormat, SparkOptions, listing
 from rowtide.cli.output.metrics import MetricsOptions, measuring

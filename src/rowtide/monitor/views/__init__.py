@@ -35,6 +35,7 @@ from rowtide.monitor.views.database import (
     make_view,
     summarize,
 )
+from rowtide.monitor.views.hops import Hop, HopKind
 from rowtide.monitor.views.judgements import MERGE_STATES, CheckView, Judgement, worst_of
 from rowtide.monitor.views.subscriptions import (
     SUBSCRIPTION_STATES,
@@ -47,7 +48,6 @@ from rowtide.monitor.views.subscriptions import (
     count_states,
     list_worst,
 )
-from rowtide.monitor.views.way import Hop, HopKind
 
 __all__ = [
     "MERGE_STATES",

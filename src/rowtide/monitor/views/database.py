@@ -33,6 +33,7 @@ from rowtide.monitor.views.capture import (
     view_places,
     view_targets,
 )
+from rowtide.monitor.views.hops import Hop, HopKind, list_hops
 from rowtide.monitor.views.judgements import WORST_FIRST, CheckView, Judgement, judge, list_checks, worst_of
 from rowtide.monitor.views.subscriptions import (
     MergeView,
@@ -42,7 +43,6 @@ from rowtide.monitor.views.subscriptions import (
     view_merges,
     view_subscriptions,
 )
-from rowtide.monitor.views.way import Hop, HopKind, find_way
 from rowtide.replication.status import DeliveryStatus
 
 KEPT = timedelta(hours=48)
@@ -195,7 +195,7 @@ def make_view(snapshot: PolledSnapshot, *, unknown_since: datetime | None = None
         tracked=tuple(_view_tracked(snapshot, work)),
         checks=tuple(list_checks(snapshot.results)),
         errors=view_errors(figures, snapshot.at) if figures is not None else (),
-        way=find_way(judgements, log_view, capture, targets, subscriptions, merges),
+        way=list_hops(judgements, log_view, capture, targets, subscriptions, merges),
         publications=tuple(group_publications(delivery.publications, subscriptions)) if delivery is not None else (),
         job_runs=tuple(_list_runs(figures)) if figures is not None else (),
         delivered_here=_list_delivered(work),

@@ -44,7 +44,7 @@ from rowtide.monitor.web.api import to_json
 from rowtide.monitor.web.database_pages import Render
 from rowtide.monitor.web.guard import CSRF, FormProofs, is_own_site, read_body, read_form, viewer_of
 from rowtide.monitor.web.listing import list_rows
-from rowtide.monitor.web.offered import OFFERED, accepted, command_of, kind_of
+from rowtide.monitor.web.offered_actions import OFFERED, accepted, command_of, kind_of
 
 ACTION_ID, TYPED = "id", "typed"
 IDEMPOTENCY_KEY = "idempotency-key"

@@ -47,7 +47,7 @@ class Hop:
     is_running: bool | None = None
 
 
-def find_way(
+def list_hops(
     judgements: Iterable[Judgement],
     log: LogView | None,
     capture: CaptureView | None,
