@@ -154,7 +154,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "monitor": ("serve", "alerts", "dashboard"),
     },
 }
-"""By feature and module of this package."""
+"""The commands, by feature and module of this package."""
 
 
 _FEATURES = {
@@ -163,7 +163,7 @@ _FEATURES = {
     "agent": "The jobs of a database: capture all the time, cleanup daily.",
     "replication": "Transactional replication: published tables delivered to subscribers, exactly once.",
     "config": "The configuration file.",
-    "merge": "Merge replication: a hub and subscribers that all write, offline too, and come to the same rows.",
+    "merge": "Merge replication: a hub and subscribers that all write, offline too, and converge.",
     "tracking": "Change tracking: what changed since the last synchronisation.",
     "conflicts": "Conflicts of merge and of delivery in one list, and decisions about them.",
     "monitor": "Metrics of databases for Prometheus.",

@@ -37,7 +37,7 @@ ServedDb = Annotated[
 
 
 def record_deed(deed: DeviceDeed) -> None:
-    """Write what a gateway has done for a device into the audit of its hub. Raises as `recording`."""
+    """Write an action of a gateway for a device to the audit of the hub. Raises as `recording`."""
     from uuid import NAMESPACE_URL, uuid5
 
     from rowtide.actions.entries import ActionRequest, Channel, DeviceAction
@@ -48,7 +48,7 @@ def record_deed(deed: DeviceDeed) -> None:
         {"name": deed.device, "replaces": deed.replaces},
         actor=f"device {deed.device}",
         channel=Channel.GATEWAY,
-        # Of a repeated request, the same entry; the key is random, and cannot be found from it.
+        # A repeated request makes the same entry; the key is random, and cannot be recovered from its digest.
         action_id=str(uuid5(NAMESPACE_URL, f"{deed.device_id}/{deed.step}/{deed.key}")),
     )
     with recording(deed.hub.url, request):

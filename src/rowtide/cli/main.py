@@ -25,7 +25,7 @@ from rowtide.core.exports import hide_pandas, naming_extras
 from rowtide.core.redaction import MASK, are_hidden, hiding, redact
 from rowtide.events.event import Emitted, Level, log_nothing, use_log
 
-# A command as a process: its output streams, and how it ends. Standard output and error are opened again, so that a
+# A command as a process: its output streams and its end. Standard output and error are opened again, so that a
 # closed pipe or a full disk is detected at each write, whether by `print`, rich or logging. SIGPIPE stays ignored: it
 # would end the command for a closed socket, too. Nothing in a command may rely on the interpreter's finalization,
 # which the command does not reach.
@@ -185,7 +185,7 @@ def run_command(arguments: Sequence[str]) -> int:
 
 
 def _split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return what may be options, and what begins with `--`."""
+    """Return the arguments before `--`, which may be options, and those from it on."""
     at = arguments.index("--") if "--" in arguments else len(arguments)
     return arguments[:at], arguments[at:]
 
@@ -233,7 +233,7 @@ def _say(text: str) -> None:
 def run_reporting(
     run: Callable[[], None], arguments: Sequence[str], say: Callable[[str], None] = _say, *, is_debugging: bool
 ) -> int:
-    """Run what a command line asks for, say what its error is, and return the exit code."""
+    """Run a command line, print its error, and return the exit code."""
     try:
         with naming_extras():
             run()
@@ -256,13 +256,13 @@ def _print_error(error: RowtideError, say: Callable[[str], None], *, is_debuggin
 
 
 def end_when_signalled(arguments: Sequence[str]) -> None:
-    """Let a signal end the process that comes before a command that runs on has begun."""
+    """Make signals end the process at once until a long-running command has begun."""
     if runs_on(take_configuration(arguments)[1]):
         end_at_signals()
 
 
 def end_at_signals() -> None:
-    """Let a signal end the process at once, with the code of a command that was stopped.
+    """End the process at once on a signal, with the code of a command that was stopped.
 
     What it has begun until then, the log reader's process, ends with it.
     """
@@ -282,8 +282,9 @@ def main() -> None:
 
 
 def start_process(command: Callable[[], int]) -> None:
-    """Run what returns an exit code, and end the process with it."""
-    # What imports leave stays, and a batch's calls go without being looked for: a tenth of a command's time.
+    """Run a function, and end the process with the exit code that it returns."""
+    # Frozen, the objects of imports are not scanned by the garbage collector, which would take a tenth of a command's
+    # time.
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *gc.get_threshold()[1:])
     hide_pandas()
     own_process()
@@ -311,7 +312,7 @@ def begin_logging(*, is_debugging: bool) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(_Redacting("%(asctime)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.INFO if is_debugging else logging.ERROR, handlers=[handler])
-    # A JVM that ends is an error of ours; py4j logs a traceback besides for each call that was under way.
+    # The end of a JVM is one of our errors; py4j also logs a traceback for each call in progress.
     logging.getLogger("py4j").setLevel(logging.NOTSET if is_debugging else logging.CRITICAL)
 
 

@@ -46,11 +46,11 @@ def serve(
     access: AccessOptions,
     log: LogOptions,
 ) -> None:
-    """Poll databases every 15 seconds, and serve what is found as pages and as metrics for Prometheus, until stopped.
+    """Poll databases every 15 seconds, and serve the results as pages and as metrics for Prometheus, until stopped.
 
     / is the first page, /metrics has the metrics, /healthz answers while the monitor works, /readyz says whether each
-    database was read within the last minute. A day of samples, and the counters, are in monitor.db in
-    $STATE_DIRECTORY, by default in ~/.local/state/rowtide. Needs no Spark, contacts no subscriber and changes nothing.
+    database was read within the last minute. A day of samples, and the counters, are in monitor.db in $STATE_DIRECTORY,
+    by default in ~/.local/state/rowtide. Needs no Spark, contacts no subscriber and changes nothing.
     """
     with naming_extras():
         # Pages say what any error means, also one that nothing here raises.

@@ -49,21 +49,21 @@ create table if not exists changes (database text not null, at real not null, ar
                                     before text, after text, message text not null);
 create index if not exists changes_at on changes (database, at);
 """
-"""What the file of an earlier build lacks, and such a build does not look at."""
+"""Tables that the file of an earlier build lacks, and which such a build ignores."""
 
 Values = Mapping[str, float]
 
 
 @frozen
 class HistoricSample:
-    """What gauges were at a time, by their names with labels."""
+    """Values of gauges at one time, by their names with labels."""
 
     at: datetime
     values: Values
 
 
 def state_folder(environment: Mapping[str, str]) -> Path:
-    """Return where the file is: in systemd's STATE_DIRECTORY, else in the user's folder of states.
+    """Return the folder of the file: systemd's STATE_DIRECTORY, else the user's state folder.
 
     Raises `StateFolderUnknown`.
     """
@@ -79,7 +79,7 @@ def state_folder(environment: Mapping[str, str]) -> Path:
 
 
 class Ring:
-    """The open file; its methods may be called by several threads."""
+    """The open file; thread-safe."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, lock: int) -> None:
         self.path = path
@@ -247,7 +247,7 @@ def _state(value: str | None) -> State | None:
 
 def _lock(lock_path: Path, path: Path) -> int:
     """Return the descriptor that holds the lock, with this process's number in the file. Raises `MonitorRuns`."""
-    # Not truncated before the lock is had: another monitor's number is read from the file.
+    # Not truncated before the lock is taken: the process number of another monitor is read from the file.
     descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -265,12 +265,12 @@ def _open(path: Path) -> sqlite3.Connection:
         return _connect(path)
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError):
-            # It cannot be opened or written; that does not make it a damaged one.
+            # It cannot be opened or written; it need not be damaged.
             raise FileNotWritable(str(path), str(error)) from error
         aside = path.with_name(f"{path.name}.damaged")
         os.replace(path, aside)
         emit(SamplesReplaced(str(path), str(aside), str(error)))
-        # These belong to the file that was moved. SQLite would take them for the new one's.
+        # These belong to the moved file; SQLite would apply them to the new one.
         for name in (f"{path.name}-wal", f"{path.name}-shm"):
             path.with_name(name).unlink(missing_ok=True)
         return _connect(path)
@@ -283,7 +283,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     try:
         _require_own(path, connection)
         connection.execute("pragma journal_mode = wal")
-        # With write-ahead log a power cut may lose the last polls, and damages nothing.
+        # With a write-ahead log, a power failure may lose the last polls, and damages nothing.
         connection.execute("pragma synchronous = normal")
         connection.execute(f"pragma max_page_count = {MOST_BYTES // _PAGE_BYTES}")
     except BaseException:

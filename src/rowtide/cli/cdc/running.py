@@ -229,7 +229,7 @@ class FollowFormat(StrEnum):
 
 @frozen(kw_only=True)
 class EventOutput:
-    """Where the events of a stream go: to an address, into files, or to standard output."""
+    """The destination of the events of a stream: an address, files, or standard output."""
 
     post: Annotated[str | None, Option(metavar="URL", help="POST the events, instead of printing them.")] = None
     header_env: Annotated[
@@ -243,14 +243,14 @@ class EventOutput:
     file_seconds: Annotated[int, Option(min=1, help="... or at this age.")] = 60
 
     def require_one(self) -> None:
-        """Refuse two places at once, and an address that cannot be one."""
+        """Refuse two destinations at once, and an invalid address."""
         if self.post is not None and self.out is not None:
             raise click.BadParameter("events go to --post or to --out", param_hint="--out")
         if self.post is not None:
             _require_address(self.post)
 
     def open(self, form: EventFormat, headers: dict[str, str], stop: threading.Event) -> Sink:
-        """Open what takes the events."""
+        """Open the destination of the events."""
         from rowtide.cdc.following.sinks import EventEndpoint, Filing, Posting, Printing, Rotation
 
         if self.post is not None:

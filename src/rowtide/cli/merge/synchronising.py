@@ -59,7 +59,7 @@ _PENDING = {
 
 
 class SyncEngine(StrEnum):
-    """What synchronises many subscribers."""
+    """What runs the synchronisations of many subscribers."""
 
     THREADS = "threads"
     SPARK = "spark"
@@ -80,14 +80,14 @@ class AllSubscribers:
 
 @frozen(kw_only=True)
 class DeviceOptions:
-    """The gateway by which a device reaches its hub, and what it begins with there."""
+    """The gateway through which a device reaches its hub, and its first registration."""
 
     url: GatewayUrl = None
     code: DeviceCode = None
     replace_file: ReplacesFile = False
 
     def require_url(self) -> None:
-        """Refuse what goes with a gateway alone."""
+        """Refuse options that need --url."""
         if self.url is None and (self.code is not None or self.replace_file):
             raise click.BadParameter("only with --url", param_hint="--code" if self.code is not None else "--replace")
 

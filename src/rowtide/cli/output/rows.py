@@ -46,12 +46,14 @@ def is_remembered(kind: type[Any]) -> bool:
 
 
 def remember(kind: type[Any], rows: Sequence[object], db: str) -> None:
-    """Keep the names in a listing of a database in place of those that were kept. A cache that fails is left."""
+    """Store the names of a listing of a database for completion, replacing earlier ones. Errors of the cache are
+    ignored.
+    """
     feature = kind.__module__.split(".")[1]
     new = {
         f"{feature} {field}": _kept(getattr(row, field) for row in rows) for field in _FIELDS if hasattr(kind, field)
     }
-    # No home, a full disk: the listing is printed, and completion is a convenience.
+    # No home, a full disk: completion is a convenience, and the listing was printed.
     with suppress(OSError):
         path = _path_of(db)
         if path is not None:
@@ -66,7 +68,7 @@ def known_names(db: str, feature: str, field: str) -> Sequence[str]:
 
 
 def _kept(names: Iterable[str | None]) -> Sequence[str]:
-    """Return names that a shell can be given: on one line, without passwords."""
+    """Return names that can be passed to a shell: on one line, without passwords."""
     usable = (name for name in names if name and name.isprintable() and redact(name) == name)
     return list(dict.fromkeys(usable))[:_MOST_NAMES]
 
@@ -111,7 +113,7 @@ def _write(path: Path, names: Mapping[str, Any]) -> None:
 
 
 _AS_TERMINAL = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
-"""Variables by which rich takes other streams for a terminal."""
+"""Variables that make rich treat other streams as terminals."""
 _WITHOUT_CONTROLS = dict.fromkeys((7, 8, 11, 12, 13))
 """Bell, backspace, vertical tab, form feed, carriage return: rich leaves them out, too."""
 _QUOTED_IN_CSV = re.compile(r'[",\r\n]|^$|^\\\.$')
@@ -168,12 +170,12 @@ class Notes:
             self.console.print(f"{self._prefix}{redact(text)}", soft_wrap=soft_wrap)
 
     def status(self, text: str) -> Status | HiddenStatus:
-        """Return a context in which a terminal shows a status line."""
+        """Return a context during which a terminal shows a status line."""
         return self.console.status(text) if self.is_terminal and self.level is not Level.ERROR else HiddenStatus()
 
 
 class HiddenStatus:
-    """The status line of what is no terminal."""
+    """A status line without a terminal: shows nothing."""
 
     def __enter__(self) -> HiddenStatus:
         return self
@@ -336,7 +338,8 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
-    # Of two processes that write one file, each has its own: the last one to end leaves its whole.
+    # Two processes that write one file have temporary files of their own: the last one to end replaces the file as a
+    # whole.
     partial = path.with_name(f".{uuid.uuid4().hex}.partial")
     try:
         partial.touch()
@@ -362,7 +365,7 @@ def width_of(out: TextIO) -> int | None:
 
 
 class Rehearsal(Protocol):
-    """What a handle's `rehearsal` returns."""
+    """A rehearsal, as a handle's `rehearsal` returns it."""
 
     statements: list[str]
 

@@ -153,7 +153,7 @@ def _print_differences(publication: str, found: Iterable[RowDifference], form: O
 
 
 def _print_repairs(publication: str, done: Iterable[Repair], form: OutputFormat, *, wide: bool) -> None:
-    """Print what became of rows, as it is done. Raises `RowsNotRepaired`, `ArticlesNotCompared`."""
+    """Print the outcome of each repaired row, as it is repaired. Raises `RowsNotRepaired`, `ArticlesNotCompared`."""
     from rowtide.replication.errors.conflicts import RowsNotRepaired
     from rowtide.replication.repairing import LEFT, NOT_COMPARED, REFUSED, Repair
 

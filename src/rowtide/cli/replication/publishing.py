@@ -228,7 +228,7 @@ def _change(db: str, change: ArticleChange, *, dry_run: bool) -> None:
 
 
 def existing_file(path: Path) -> Path:
-    """Refuse what is no file."""
+    """Refuse a path that is not a file."""
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     return path

@@ -1,4 +1,4 @@
-"""How databases stand, as pages and metrics show it: views made of what polls have found. Pure.
+"""The states of databases as pages and metrics show them: views, made of the results of polls. Pure.
 
 `make_view` makes a `DatabaseView` of one snapshot; every page of a database is made of one, and the first page of
 `make_overview`. What could not be read is None or missing, never 0. No view has a user, a password, or the values of a

@@ -1,4 +1,4 @@
-"""How a database stands, as pages and metrics show it: made of one snapshot; and all databases in an overview. Pure.
+"""The state of a database as pages and metrics show it, made of one snapshot; and the overview of all databases. Pure.
 
 What could not be read is None or missing, never 0.
 """
@@ -94,7 +94,7 @@ def _with_prefix(code: str) -> str:
 
 
 _LEAST_SKEW_S = 1.0
-"""Clocks that differ by less are not distinguished from a poll that took its time."""
+"""Smaller differences of clocks cannot be distinguished from the duration of a poll."""
 
 
 @frozen
@@ -263,7 +263,7 @@ def _list_delivered(work: PostgresWorkFacts | None) -> tuple[str, ...]:
 
 
 def _find_skew(snapshot: PolledSnapshot, log: LogFacts | None) -> float | None:
-    """Return how far the server's clock, read during the poll, is outside of the poll by this machine's."""
+    """Return how far the server's clock, read during a poll, lies outside the poll's time by this machine's clock."""
     if log is None or isinstance(log.reading, Unread):
         return None
     ahead_s = (log.reading.status.now - snapshot.at).total_seconds()
@@ -273,7 +273,7 @@ def _find_skew(snapshot: PolledSnapshot, log: LogFacts | None) -> float | None:
 
 @frozen
 class StateChange:
-    """A subject whose state another poll found to be another; None: there was no such subject, or is none any more."""
+    """A change of a subject's state between two polls; None: the subject did not exist before, or no longer exists."""
 
     at: datetime
     database: str

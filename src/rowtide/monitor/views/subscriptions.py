@@ -37,7 +37,7 @@ class MonitorState(StrEnum):
 
     ERROR = "error"
     CRITICAL = "performance critical"
-    """Changes wait for longer than the publication's threshold of latency."""
+    """Changes have waited for longer than the publication's latency threshold."""
     EXPIRING = "expiring or expired"
     UNINITIALIZED = "uninitialized"
     RETRYING = "retrying"
@@ -247,7 +247,7 @@ def count_states(merge: MergeView) -> Mapping[str, int]:
 
 
 def list_worst(merge: MergeView, most: int | None = None) -> tuple[MergeSubscriptionView, ...]:
-    """Return subscriptions, those that want a person first, then those that expire soonest; at most so many."""
+    """Return up to `most` subscriptions, those that need a person first, then those that expire soonest."""
     order = ("failed", "expired", "rows_refused", "expiring", "never_synchronised", "healthy")
     ranked = sorted(
         merge.subscriptions,

@@ -36,7 +36,8 @@ _STEPS = 5
 
 @frozen
 class DeliveryPath:
-    """A publication that a database delivers, or merges, to another one; `to` is a database that is monitored, too.
+    """A publication that a database delivers to, or merges with, another one; `to` is that database if it is monitored,
+    too.
 
     `count` subscribers are drawn as one node.
     """
@@ -178,7 +179,7 @@ def shorten(text: str) -> str:
 
 
 def _width_of(letter: str) -> float:
-    """Return how wide a letter is about, in those of usual width; the server does not know the browser's font."""
+    """Estimate the width of a letter, in letters of usual width; the server does not know the browser's font."""
     if unicodedata.combining(letter):
         return 0.0
     if unicodedata.east_asian_width(letter) in ("W", "F"):
