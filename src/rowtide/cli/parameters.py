@@ -275,7 +275,7 @@ def _completing(field: str) -> Callable[..., Any]:
     def find(context: click.Context, _parameter: click.Parameter, incomplete: str) -> Sequence[Any]:
         from click.shell_completion import CompletionItem
 
-        from rowtide.cli.output.rows import known_names
+        from rowtide.cli.output.completion_names import known_names
 
         db = context.params.get("db") or os.environ.get("ROWTIDE_DB")
         if not db:

@@ -31,14 +31,10 @@ from rowtide.gateway.synchronising import (
     answer_schema,
     answer_sync,
     answer_validation,
-    as_claimed,
-    claimed,
-    is_to_move,
     list_own_conflicts,
-    move_device,
     require_own_state,
-    without_download,
 )
+from rowtide.gateway.user_partitions import as_claimed, claimed, is_to_move, move_device, without_download
 from rowtide.gateway.wire.envelopes import SPOKEN_TEXT, Envelope, read
 from rowtide.merge.catalogue import has_devices
 from rowtide.merge.devices.credentials import SHORTEST_KEY, read_code, read_token

@@ -1,4 +1,4 @@
-"""What is known of change tracking in a PostgreSQL database, and reading it."""
+"""Read facts about change tracking in a PostgreSQL database."""
 
 from __future__ import annotations
 

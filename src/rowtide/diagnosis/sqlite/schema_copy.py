@@ -1,4 +1,4 @@
-"""What three columns more would do to a file's own triggers and views, tried on a copy of its schema in memory.
+"""The effects of three additional columns on a file's own triggers and views, tried on a copy of its schema in memory.
 
 SQLite itself says which statements it would refuse, and which triggers an update asks: nothing is read out of texts.
 Statements that need what the copy cannot have, such as functions or modules of the program, are refused with and

@@ -73,7 +73,7 @@ class SqliteRowStamps:
             for name, type_text in STAMPS.items()
             if self.subject.table.find_column(name) is None
         ]
-        # Rows that were there before have no stamp, and need no place in the index.
+        # Rows from before tracking have no stamp, and are not indexed.
         index = (
             f"create index if not exists {self._index} on {self.subject.quoted} ({CHANGE_BSN}) "
             f"where {CHANGE_BSN} is not null"
@@ -156,7 +156,7 @@ class SqliteSideStamps:
     def of_update(self) -> list[str]:
         values = f"(select __sysBsn, {_context_after(self._side)} from {CLOCK_TABLE})"
         # A row from before the table was tracked has no stamps yet: then the update, the statement before, found none.
-        # To look for them first would cost each update another way down the table.
+        # Looking for them first would cost each update another lookup.
         stamps = f"{self._keys()}, {CHANGE_BSN}, {CONTEXT}"
         first = f"select {self._keys('new.')}, __sysBsn, __sysContext from {CLOCK_TABLE} where changes() = 0"
         return [

@@ -1,4 +1,4 @@
-"""What tracking makes in a SQLite file: tables of tombstones and commits, triggers, and the check of these."""
+"""The objects of tracking in a SQLite file: tables of tombstones and commits, triggers, and their verification."""
 
 from __future__ import annotations
 
@@ -315,7 +315,7 @@ def changed_triggers(connection: sqlite3.Connection, tracked: TrackedTable) -> d
 
 
 def mend(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
-    """Include added columns, and forget dropped ones, in the caller's write transaction.
+    """Adapt triggers to added and dropped columns, in the caller's write transaction.
 
     A row whose added column is not at its default counts as changed.
     """
@@ -330,7 +330,7 @@ def mend(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
 
 
 def _stamp_columns(connection: sqlite3.Connection, subject: SqliteSubject, added: Set[str]) -> None:
-    """Let the trigger of updates stamp the rows with a value in an added column."""
+    """Stamp the rows with a value in an added column, through the trigger of updates."""
     for column in subject.user_columns:
         name = quote(column.name)
         if name in added:

@@ -72,8 +72,8 @@ def enable(connection: sqlite3.Connection, asked: TrackingRequest) -> TrackedTab
     csn = clock.read(connection)
     tracked = TrackedTable(table.name, asked.key_type, asked.options, asked.storage, index, csn)
     if _has_trigger(connection, tracked):
-        # Somebody dropped tracking's own tables: by its triggers all writes fail, and the old stamps are above the new
-        # clock's.
+        # A program dropped tracking's own tables: its triggers make all writes fail, and the old stamps are above the
+        # new clock's.
         _take_down(connection, tracked)
     _set_up(connection, tracked)
     return tracked
@@ -245,7 +245,7 @@ class SqliteTracking:
 
 
 class RehearsedSqliteTracking(SqliteTracking):
-    """The same, of which enabling, disabling and resuming take no effect."""
+    """Tracking whose enabling, disabling and resuming are rolled back."""
 
     def __init__(self, connection: sqlite3.Connection, statements: list[str]) -> None:
         super().__init__(connection)
