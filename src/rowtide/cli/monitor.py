@@ -41,7 +41,7 @@ def serve(
     ] = None,
     *,
     device_series: Annotated[
-        bool, Option("--device-series", help="A series for each subscriber of a merge, also for ten thousand.")
+        bool, Option("--device-series", help="A series for each subscriber of a merge, however many there are.")
     ] = False,
     access: AccessOptions,
     log: LogOptions,

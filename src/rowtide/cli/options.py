@@ -62,7 +62,7 @@ ListingFormat = Annotated[OutputFormat, Option("--format", help="How rows are pr
 IgnoreSubscriber = Annotated[bool, Option("--ignore-subscriber", help="The subscriber is gone: change nothing there.")]
 HideKeys = Annotated[
     bool,
-    Option("--hide-keys", help="Print and store *** in place of rows' keys and values, also in what databases say."),
+    Option("--hide-keys", help="Print and store *** in place of rows' keys and values, also in messages of databases."),
 ]
 """Read before the command line is parsed: see `run_command`."""
 Wide = Annotated[bool, Option("--wide", help="Show all columns of a table.")]

@@ -152,7 +152,7 @@ class GatewayApp:
         Raises `GatewayAddressUnknown`.
         """
         hub = self._find_hub(request)
-        asked = _asked(request, hub, b"")
+        asked = _asked(request, hub)
         request.state.hub, request.state.step, request.state.device = hub.name, step, asked.who
         return asked
 
@@ -300,10 +300,10 @@ def _respond(request: Request, envelope: Envelope) -> Response:
     return Response(body, 200, headers, CONTENT_TYPE)
 
 
-def _asked(request: Request, hub: Hub, body: bytes) -> DeviceRequest:
+def _asked(request: Request, hub: Hub) -> DeviceRequest:
     return DeviceRequest(
         hub=hub,
-        body=body,
+        body=b"",
         token=_bearer(request),
         key=request.headers.get(KEY_HEADER, ""),
         claims=request.headers.get(CLAIMS_HEADER),

@@ -30,8 +30,8 @@ from rowtide.events.catalogue import (
     TracerArrived,
 )
 from rowtide.events.event import Emitted
+from rowtide.monitor.counters import Histogram
 from rowtide.monitor.labels import without_users
-from rowtide.monitor.tallies import Histogram
 
 AgentSeries = tuple[str, tuple[str, ...]]
 """A metric's name, and the values of its labels in their order, the database first."""

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from rowtide.core.values import frozen
 from rowtide.monitor.agent_figures import AgentFigures
 from rowtide.monitor.catalogue import ACTIONS, AGENT_METRICS, BUILD_INFO, METRICS, Metric, MetricType
-from rowtide.monitor.tallies import BUCKETS, Histogram, Tallies
+from rowtide.monitor.counters import BUCKETS, DatabaseCounters, Histogram
 from rowtide.monitor.views import DatabaseView, StateChange
 
 
@@ -29,7 +29,7 @@ class Polled:
     """
 
     view: DatabaseView
-    tallies: Tallies
+    counted: DatabaseCounters
     last_read: DatabaseView | None = None
     changes: tuple[StateChange, ...] = ()
 
@@ -133,7 +133,7 @@ def _gauges(metric: Metric, databases: Iterable[Polled]) -> Family:
 def _counters(metric: Metric, databases: Iterable[Polled]) -> Family:
     family = CounterMetricFamily(metric.name, metric.help, labels=("database", *metric.labels))
     for polled in databases:
-        for (name, labels), value in polled.tallies.counters.items():
+        for (name, labels), value in polled.counted.counters.items():
             if name == metric.name and polled.view.is_up:
                 known = dict(labels)
                 family.add_metric((polled.view.name, *(known.get(label, "") for label in metric.labels)), value)
@@ -143,7 +143,7 @@ def _counters(metric: Metric, databases: Iterable[Polled]) -> Family:
 def _histograms(metric: Metric, databases: Iterable[Polled]) -> Family:
     family = HistogramMetricFamily(metric.name, metric.help, labels=("database", *metric.labels))
     for polled in databases:
-        for (name, labels), histogram in polled.tallies.histograms.items():
+        for (name, labels), histogram in polled.counted.histograms.items():
             if name == metric.name and polled.view.is_up:
                 known = dict(labels)
                 values = (polled.view.name, *(known.get(label, "") for label in metric.labels))

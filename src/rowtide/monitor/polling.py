@@ -19,6 +19,7 @@ from rowtide.diagnosis.result import Unread, of_error
 from rowtide.events.catalogue import DatabaseNotPolled, DatabasePolledAgain, PollBroken
 from rowtide.events.event import emit, format_places, scope
 from rowtide.monitor.catalogue import METRICS
+from rowtide.monitor.counters import CountedEvent, DatabaseCounters, Durations, Events, Observation, Present, Total
 from rowtide.monitor.databases import NamedUrl
 from rowtide.monitor.errors import PollFailed
 from rowtide.monitor.exposition import Polled
@@ -35,7 +36,6 @@ from rowtide.monitor.snapshot import (
     PolledSnapshot,
     TokenArrival,
 )
-from rowtide.monitor.tallies import CountedEvent, Durations, Events, Observation, Present, Tallies, Total
 from rowtide.monitor.views import DatabaseView, StateChange, find_changes, make_view
 
 _MICROSECONDS = 1_000_000
@@ -186,7 +186,7 @@ class DatabasePoller:
         self._read_at: float | None = None
         self._unknown_since = datetime.now(UTC)
         self._system: str | None = None
-        self._tallies = Tallies()
+        self._counted = DatabaseCounters()
         self._told: str | None = None
         self._last_read: DatabaseView | None = None
         since = datetime.now(UTC) - CHANGES_KEPT
@@ -246,9 +246,9 @@ class DatabasePoller:
     def _count(self, snapshot: PolledSnapshot, view: DatabaseView, identity: Identity) -> None:
         if identity.system != self._system:
             self._system = identity.system
-            self._tallies = self._ring.load_tallies(view.name, identity.system)
-        self._tallies.take(observe(snapshot, view), timeline=identity.timeline, is_standby=identity.is_standby)
-        self._ring.save(view.name, identity.system, self._tallies, snapshot.at, gauges_of(view))
+            self._counted = self._ring.load_counters(view.name, identity.system)
+        self._counted.take(observe(snapshot, view), timeline=identity.timeline, is_standby=identity.is_standby)
+        self._ring.save(view.name, identity.system, self._counted, snapshot.at, gauges_of(view))
 
     def _note_failure(self, error: RowtideError, at: datetime, duration_s: float) -> None:
         self._tell(error)
@@ -273,7 +273,7 @@ class DatabasePoller:
         self._changes = (*kept, *found)[-_MOST_CHANGES:]
         if view.is_up:
             self._last_read = view
-        self.last = Polled(view, self._tallies.copy(), self._last_read, self._changes)
+        self.last = Polled(view, self._counted.copy(), self._last_read, self._changes)
 
 
 def gauges_of(view: DatabaseView) -> Values:

@@ -25,9 +25,9 @@ from rowtide.databases.file_access import PRIVATE_FILE, make_place
 from rowtide.diagnosis import State
 from rowtide.events.catalogue import CountersReset, SampleNotKept, SamplesReplaced
 from rowtide.events.event import emit, scope
+from rowtide.monitor.counters import DatabaseCounters
 from rowtide.monitor.errors import MonitorRuns, SamplesForeign, SamplesNewer, StateFolderUnknown
 from rowtide.monitor.series import GaugeSeries, Point
-from rowtide.monitor.tallies import Tallies
 from rowtide.monitor.views import StateChange
 
 KEPT = timedelta(hours=24)
@@ -117,21 +117,21 @@ class Ring:
             self._connection.close()
             os.close(self._lock)
 
-    def load_tallies(self, database: str, system: str) -> Tallies:
+    def load_counters(self, database: str, system: str) -> DatabaseCounters:
         """Return the counters of a database of a server; new ones where there are none, or they cannot be read."""
         with self._using:
             query = "select tallies from tallies where database = ? and system = ?"
             row = self._connection.execute(query, (database, system)).fetchone()
         try:
-            return Tallies.decode(row[0]) if row is not None else Tallies()
+            return DatabaseCounters.decode(row[0]) if row is not None else DatabaseCounters()
         except (ValueError, KeyError, TypeError) as error:
             with scope(database):
                 emit(CountersReset(type(error).__name__))
-            return Tallies()
+            return DatabaseCounters()
 
-    def save(self, database: str, system: str, tallies: Tallies, at: datetime, values: Values) -> None:
+    def save(self, database: str, system: str, counted: DatabaseCounters, at: datetime, values: Values) -> None:
         """Keep a poll: its samples, and the counters after it. If the disk is full, polls continue without."""
-        self._keep(database, lambda: self._put(database, system, tallies, at, values))
+        self._keep(database, lambda: self._put(database, system, counted, at, values))
 
     def add_changes(self, database: str, changes: Sequence[StateChange]) -> None:
         """Keep changes of the states of a database's subjects, which `list_changes` returns for an hour.
@@ -208,9 +208,9 @@ class Ring:
             ],
         )
 
-    def _put(self, database: str, system: str, tallies: Tallies, at: datetime, values: Values) -> None:
+    def _put(self, database: str, system: str, counted: DatabaseCounters, at: datetime, values: Values) -> None:
         run, now = self._connection.execute, at.timestamp()
-        run("insert or replace into tallies values (?, ?, ?)", (database, system, tallies.encode()))
+        run("insert or replace into tallies values (?, ?, ?)", (database, system, counted.encode()))
         found = zlib.compress(json.dumps(values).encode())
         run("insert or replace into samples values (?, ?, ?)", (database, now, found))
         run("delete from samples where database = ? and at < ?", (database, now - KEPT.total_seconds()))

@@ -55,8 +55,7 @@ def command():
 run_as_process(command)
 """
 PRINTS = (
-    "from rowtide.cli.process import run_as_process; "
-    "run_as_process(lambda: print('\\u6771\\u4eac B\\xfccher') or 0)"
+    "from rowtide.cli.process import run_as_process; run_as_process(lambda: print('\\u6771\\u4eac B\\xfccher') or 0)"
 )
 ASCII = {"PYTHONUTF8": "0", "LC_ALL": "C"}
 FAILS = "from rowtide.cli.process import run_as_process; run_as_process(lambda: 1 / 0)"

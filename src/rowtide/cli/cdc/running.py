@@ -182,7 +182,7 @@ def snapshots(
     resume: Named = None,
     cancel: Named = None,
     limit: Annotated[
-        str | None, Option(metavar="TABLE", help="Change the rate to --rows-per-second, or to none.")
+        str | None, Option(metavar="TABLE", help="Set the rate to --rows-per-second; without that, remove the limit.")
     ] = None,
     rows_per_second: RowsPerSecond = None,
     form: options.ListingFormat = OutputFormat.TABLE,

@@ -66,7 +66,7 @@ class MetricsOptions(MetricsFile):
         bool,
         Option(
             "--metrics-open",
-            help="--metrics-listen: also on an address that other machines reach; nobody is asked who they are.",
+            help="--metrics-listen: also on an address that other machines reach, without authentication.",
         ),
     ] = False
 

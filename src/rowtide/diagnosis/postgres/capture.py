@@ -59,7 +59,7 @@ _BLOCKED: dict[type[RowtideError], tuple[str, Code]] = {
     errors.ServerPromoted: ("server", Code.SERVER_PROMOTED),
     DefinitionsIncomplete: ("schema cdc", Code.DEFINITIONS_INCOMPLETE),
 }
-"""What else is verified is the log store."""
+"""Other errors of the verification are about the log store."""
 
 
 _READERS = {CAPTURE: "instance ", REPLICATION: "article "}

@@ -89,7 +89,7 @@ class Histogram:
 
 
 @dataclass
-class Tallies:
+class DatabaseCounters:
     """The counters of a database, of one server; mutable."""
 
     timeline: int = 0
@@ -173,9 +173,9 @@ class Tallies:
         new = [(event, event.amount) for event in events if event.id > last_id]
         return [*((event, amount) for event, amount in grown if amount > 0), *new]
 
-    def copy(self) -> Tallies:
+    def copy(self) -> DatabaseCounters:
         """Return a copy of the counters for other threads."""
-        return Tallies(self.timeline, dict(self.counters), dict(self.histograms))
+        return DatabaseCounters(self.timeline, dict(self.counters), dict(self.histograms))
 
     def encode(self) -> str:
         """Return it as JSON."""
@@ -194,7 +194,7 @@ class Tallies:
         )
 
     @classmethod
-    def decode(cls, text: str) -> Tallies:
+    def decode(cls, text: str) -> DatabaseCounters:
         """Decode the output of `encode`. Raises `ValueError`, `KeyError`, `TypeError`."""
         found = json.loads(text)
         return cls(
