@@ -89,6 +89,7 @@ def serve(
         notes.print(status, soft_wrap=True)
         manager.report_status(status)
         while not stop.wait(_BEAT_S):
+            # A monitor whose polls have ended is restarted: its pages would stay as they were.
             if served.is_alive():
                 manager.beat()
             found = _read_again(changing)

@@ -57,7 +57,8 @@ from rowtide.merge.devices.credentials import read_token
 from rowtide.merge.session.messages import SyncAnswer
 
 Result = TypeVar("Result")
-_LARGEST_OF_STRANGERS = 65_536
+_MOST_BYTES_WITHOUT_TOKEN = 65_536
+"""Limit of a body without a token, as of a registration: its sender is not known, and it fits."""
 _GONE = 499
 """Status of a request whose client disconnected, as in nginx; it is only logged."""
 _PUBLIC = ("/healthz", "/readyz")
@@ -90,7 +91,8 @@ class GatewayApp:
         self._refusals = Refusals(RequestMeter(served.limits.refusals_per_minute, "refused tokens of its address"))
         served.answering.note_known = self._refusals.note_known
         self._device_places = DevicePlaces(served.limits.device_requests)
-        # As many requests again may queue for a thread; further ones get GatewayBusy.
+        # One request runs in each thread, and three wait for it; further ones get GatewayBusy, so that a device does
+        # not wait behind a queue for longer than it would pause before another attempt.
         self._places = Places(4 * served.limits.sessions, "requests")
         self._watches: dict[str, HeadWatch] = {}
         self._waiting = waiting or Places(served.limits.waiting, "waiting devices")
@@ -214,7 +216,7 @@ class GatewayApp:
         return unpacked
 
     async def _receive(self, request: Request) -> bytes:
-        most = self._served.limits.body_bytes if read_token(_bearer(request)) is not None else _LARGEST_OF_STRANGERS
+        most = self._served.limits.body_bytes if read_token(_bearer(request)) is not None else _MOST_BYTES_WITHOUT_TOKEN
         declared = request.headers.get("content-length", "")
         if declared.isascii() and declared.isdigit() and int(declared[:20]) > most:
             raise BodyTooLarge(f"{most:,} bytes")

@@ -39,10 +39,12 @@ ANSWER_S = 330.0
 """Longer than a gateway's timeout for a request, and than the longest long poll."""
 MOST_ATTEMPTS = 6
 _MOST_OF_LOST = 2
+"""Attempts after a gateway lost the state of a session, as after a restart: more would not bring it back."""
 _MOST_ANSWER = 1 << 30
 _MOST_PROBLEM = 1 << 16
 _PIECE = 1 << 18
 _SHOWN = 60
+"""Characters that are shown of an answer that is no gateway's."""
 
 
 def read_gateway_url(url: str) -> SplitResult:

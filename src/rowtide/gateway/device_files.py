@@ -50,6 +50,7 @@ from rowtide.merge.session.messages import DeviceState, RowBatch
 KEPT_S = 7 * 86_400.0
 _NAME = re.compile(r"[0-9A-Z]{10}-[0-9a-f]{24}\.db\.gz")
 _AFTER_S = 5.0
+"""Retry-After while a file is made, which takes seconds to minutes."""
 
 
 @dataclass(slots=True)

@@ -32,13 +32,16 @@ from rowtide.merge.articles import Partition
 from rowtide.merge.devices.registered import KnownDevice, NamedDevice
 
 SKEW_S = 60.0
+"""Tolerated difference between the clocks of issuer and gateway."""
 _READ_AGAIN_S = 10.0
 """The least time between two reads of a key set, whatever keys tokens name."""
 _OLDEST_S = 3600.0
 """A key set that is older is read again before use, so that withdrawn keys stop being accepted."""
 _TIMEOUT_S = 5.0
 _MOST_BYTES = 1 << 20
+"""What is read of a key set: the address may answer with anything."""
 _LONGEST_TOKEN = 16_384
+"""Longer tokens are refused before they are parsed, which happens before they are known to be valid."""
 
 
 @frozen

@@ -30,10 +30,13 @@ from rowtide.merge.partitions.filters import RowFilter, bind_articles, fits, rea
 from rowtide.merge.progress import list_subscriptions
 
 _EVERY_S = 0.5
+"""Interval of the query, and so the delay of a change to a waiting device."""
 _CLOSED_EVERY_S = 1.0
+"""Least interval of closing generations: each that is closed is a row of the history of generations."""
 _MOST_ROWS = 200
 """Limit of changed rows of an article that are compared with partitions; more concern all of its subscribers."""
 _MOST_STEPS = 200
+"""Limit of remembered steps: minutes of a hub that is written to all the time. Devices from before just synchronise."""
 _KEPT_S = 600.0
 """How long earlier changes are remembered while no device waits; the metadata are kept for longer."""
 _NOBODY = 0

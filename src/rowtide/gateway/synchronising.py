@@ -37,6 +37,7 @@ ROWS_EACH = 20_000
 """The number of rows with which an answer is full; the device requests the rest."""
 _KEPT_S = 600.0
 _MOST_KEPT = 500
+"""Rests hold batches in memory; a device whose rest was discarded starts its download over."""
 
 
 @dataclass(slots=True)

@@ -121,7 +121,7 @@ class DatabaseCounters:
                 case Durations(metric, stream, events):
                     for event, amount in self._find_new(f"{metric} {stream}", events, is_standby=is_standby):
                         if amount != event.amount:
-                            # It was counted with its amount at that time.
+                            # Counted before, with its duration at that time: a histogram cannot take it back.
                             continue
                         known = self.histograms.get((metric, event.labels), Histogram())
                         self.histograms[metric, event.labels] = known.add(event.amount)

@@ -142,7 +142,9 @@ EVERY_S = 15.0
 READY_S = 60.0
 """The age of the last poll after which the monitor counts as not watching a database."""
 _ENDING_S = 3.0
+"""How long polls in progress are waited for at the end: a command ends within five seconds after SIGTERM."""
 _MOST_CHANGES = 500
+"""Limit of the changes of an hour that are remembered: subjects may change their states at every poll."""
 
 
 class DatabasePoll(Protocol):

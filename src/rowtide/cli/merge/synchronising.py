@@ -145,6 +145,7 @@ def sync(
         with requesting(spark.request), logging_beside(log):
             outcomes = _sync_all(db, publication, all_subscribers, limits)
         _print_outcomes(outcomes, form)
+        # Within the block: metrics of the command count it as failed.
         if any(outcome.error is not None for outcome in outcomes):
             raise click.exceptions.Exit(_FAILED)
     if any(outcome.refused for outcome in outcomes):
