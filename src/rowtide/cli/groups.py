@@ -27,9 +27,9 @@ _AUDITED = frozenset(
         *("conflicts decide", "conflicts comment"),
     }
 )
-"""The values of `ActionKind`, which few commands import."""
+"""The values of `ActionKind`, which few commands import; a test compares them."""
 _OF_DEVICES = frozenset({"merge add-device", "merge revoke-device", "merge rotate-token"})
-"""The values of `DeviceAction` that are commands."""
+"""The values of `DeviceAction` that are commands; a test compares them."""
 _DONE = "rowtide.done"
 """The key of a command's context under which the audit entry's text is stored."""
 _NOT_ARGUMENTS = frozenset({"db", "form", "wide", "yes", "dry_run", "hide_keys", "_hide_keys"})

@@ -79,7 +79,7 @@ class DeviceRequest:
 
 
 @frozen
-class DeviceDeed:
+class AuditedStep:
     """An entry for the audit of a hub, named after a step.
 
     `key` is the key of the request: a repeated request makes the same entry. `replaces`: the device had a file before,
@@ -105,7 +105,7 @@ class Answering:
     downloads: Downloads = field(default_factory=Downloads)
     publications: frozenset[str] = frozenset()
     """The publications that are served; empty: all."""
-    record: Callable[[DeviceDeed], None] = lambda _deed: None
+    record: Callable[[AuditedStep], None] = lambda _step: None
     """Writes an entry to the audit, before the device gets its answer."""
     note_known: Callable[[str], None] = lambda _token: None
     """Called with each valid token."""
@@ -155,7 +155,7 @@ class Answering:
             raise CodeRefused("it is unknown, or was used")
         token, device = register(node, code, asked.key, asked.client)
         self._require_served(device)
-        self.record(DeviceDeed(asked.hub, "register", device.device_id, device.name, asked.key))
+        self.record(AuditedStep(asked.hub, "register", device.device_id, device.name, asked.key))
         return Envelope(RegisteredDevice(token, device.name, device.publication))
 
     def _register_named(self, node: Node, asked: DeviceRequest) -> Envelope:
@@ -167,7 +167,7 @@ class Answering:
         claims = self.issuer.read(asked.claims)
         token, device = register_named(node, self.issuer.name_device(claims), claims.issued, asked.key, asked.client)
         self._require_served(device)
-        self.record(DeviceDeed(asked.hub, "register", device.device_id, device.name, asked.key))
+        self.record(AuditedStep(asked.hub, "register", device.device_id, device.name, asked.key))
         return Envelope(RegisteredDevice(token, device.name, device.publication))
 
     def _logout(self, node: Node, asked: DeviceRequest) -> Envelope:
@@ -187,7 +187,7 @@ class Answering:
             device = as_claimed(node, device, claims, claims.issued)
         made = self.files.make(node, device, wanted, asked.key, partial(require_own_state, node, device))
         replaces = wanted.replaces and device.subid is not None
-        self.record(DeviceDeed(asked.hub, "file", device.device_id, device.name, asked.key, replaces=replaces))
+        self.record(AuditedStep(asked.hub, "file", device.device_id, device.name, asked.key, replaces=replaces))
         return Envelope(made)
 
     async def find_file(self, asked: DeviceRequest, name: str) -> Path:

@@ -115,7 +115,7 @@ class GatewayApp:
                 Exception: _as_fault,
             },
         )
-        return Door(app, self._served.origins)
+        return EdgeMiddleware(app, self._served.origins)
 
     def _healthz(self, _request: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -228,7 +228,7 @@ class GatewayApp:
         return bytes(pieces)
 
 
-class Door:
+class EdgeMiddleware:
     """Middleware for every request: the origin check (CORS), and the request log."""
 
     def __init__(self, app: ASGIApp, origins: frozenset[str]) -> None:

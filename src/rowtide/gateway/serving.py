@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from rowtide.core.addresses import Address
 from rowtide.core.errors import FileNotWritable
-from rowtide.gateway.answering import Answering, DeviceDeed
+from rowtide.gateway.answering import Answering, AuditedStep
 from rowtide.gateway.app import GatewayApp, ServedHubs
 from rowtide.gateway.device_files import DeviceFiles
 from rowtide.gateway.errors import CertificateNotRead, GatewayOpen
@@ -36,7 +36,7 @@ def serving_gateway(
     issuer: Issuer | None = None,
     waiting: Places | None = None,
     publications: Collection[str] = (),
-    record: Callable[[DeviceDeed], None] = lambda _deed: None,
+    record: Callable[[AuditedStep], None] = lambda _step: None,
 ) -> Iterator[Address]:
     """Serve hubs until the block ends; yield the address.
 
