@@ -30,7 +30,7 @@ def adopt(
         bool,
         Option(
             "--abandon-original",
-            help="Take log store and lake also from an original that is still on this server: it stops.",
+            help="Take over log store and lake even if the original is still on this server: its capture stops.",
         ),
     ] = False,
     reason: Reason = "adopted",

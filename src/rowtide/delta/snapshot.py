@@ -237,7 +237,7 @@ def open_snapshot(location: Location, version: int | None = None) -> Snapshot | 
     """Return a version of a table, by default the current one; None if there is no table.
 
     Raises `LakeReadFailed` if the log is damaged or no longer has the version, and `TableUnreadable` if only a newer
-    form of checkpoint has it; of the current version as `formats.require_readable`.
+    form of checkpoint has it; of the current version as `features.require_readable`.
     """
     found = open_tail(location, version)
     return found[0] if found is not None else None

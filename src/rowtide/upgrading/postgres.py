@@ -30,9 +30,10 @@ from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.location import open_store, require_own
 from rowtide.log.store.manifest import LOG_STORE, Manifest
 from rowtide.merge import definitions as merge_definitions
-from rowtide.merge.nodes.postgres.metadata import completing as merge
+from rowtide.merge.nodes.postgres.metadata import node_form as merge
 from rowtide.merge.progress import SELECT_SUBSCRIBERS
 from rowtide.replication.distributor import definitions as distribution
+from rowtide.replication.distributor.location import SCHEMA as DISTRIBUTION_SCHEMA, distributor, find_place
 from rowtide.replication.targets.postgres import progress as delivery
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.targets.definitions import Target, list_targets
@@ -81,7 +82,7 @@ def _find_subscribers(url: str, stores: Collection[PresentStore]) -> Iterator[st
     with open_engine(url).connect() as connection:
         if distribution.FORMAT in known:
             query = select(distribution.agents.c.subscriber).distinct().order_by(distribution.agents.c.subscriber)
-            yield from distribution.distributor(connection).execute(query).scalars()
+            yield from distributor(connection).execute(query).scalars()
         if merge.FORMAT in known:
             placed = connection.execution_options(schema_translate_map={None: merge_definitions.SCHEMA})
             yield from placed.execute(SELECT_SUBSCRIBERS).scalars()
@@ -123,9 +124,9 @@ def _find_schemas(url: str) -> Iterator[_Schema]:
     for schema, own in _OWN.items():
         yield _find_schema(engine, schema, own)
     with engine.connect() as connection:
-        place = distribution.find_place(connection)
+        place = find_place(connection)
     if place is None:
-        yield _find_schema(engine, distribution.SCHEMA, _DISTRIBUTION)
+        yield _find_schema(engine, DISTRIBUTION_SCHEMA, _DISTRIBUTION)
     else:
         yield _find_schema(open_engine(place.url), place.schema, _DISTRIBUTION)
 

@@ -1,4 +1,4 @@
-"""`rowtide cdc`: changes, and what they are queried by: LSNs and their times, update masks, DDL."""
+"""`rowtide cdc`: queries of changes, with LSNs and their times, update masks, and DDL."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def changes(
     form: Annotated[ChangesFormat, Option("--format", help="parquet: typed, with --out.")] = ChangesFormat.TABLE,
     out: Annotated[Path | None, Option(help="Write a file instead.")] = None,
     *,
-    net: Annotated[bool, Option("--net", help="One change per key: what the range amounts to.")] = False,
+    net: Annotated[bool, Option("--net", help="One change per key: the net effect of the range.")] = False,
 ) -> None:
     """Print changes in commit order (SQL Server: fn_cdc_get_all_changes_<instance>, ..._net_changes_...).
 

@@ -56,7 +56,7 @@ def enable_all(
     *,
     with_new_tables: bool,
 ) -> None:
-    """Enable the tables, and list what became of them. Raises the first table's error, after all were tried."""
+    """Enable the tables, and list the outcomes. Raises the first error, after all tables were tried."""
     from rowtide.cdc.enabling.table_sets import Outcome, TableOutcome
 
     try:

@@ -217,7 +217,7 @@ def called_by_plans(table: str) -> str:
     These are functions, operators, and domains with their checks, in expressions of indexes, checks and statistics, of
     which the server evaluates what is constant with the planning role's rights. `table` is an expression of its oid; a
     table of the session's role, or of a superuser, is omitted. It asks by SQL alone, which triggers can, and unlike
-    `planned_code.find_planned` includes functions that have a column for an argument.
+    `find_planned` includes functions that have a column for an argument.
     """
     return _CALLED_BY_PLANS.replace("{table}", table)
 

@@ -35,7 +35,8 @@ from rowtide.log.store.manifest import Manifest
 from rowtide.replication.articles.articles import FEATURE, Article, as_member
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.distributor import publication_records, subscription_records
-from rowtide.replication.distributor.definitions import distributor, is_elsewhere, read_source
+from rowtide.replication.distributor.location import distributor, is_elsewhere
+from rowtide.replication.distributor.publisher import read_source
 from rowtide.replication.errors.publishing import CaptureReadsLog, LogStoreElsewhere, NothingReadsLog
 from rowtide.storage.places import absolute_lake
 

@@ -19,7 +19,7 @@ from rowtide.replication.articles.articles import Article, ArticleType
 
 if TYPE_CHECKING:
     # A subscriber in a file is read without psycopg.
-    from rowtide.replication.distributor.publication_records import SchemaArticle
+    from rowtide.replication.distributor.schema_article_records import SchemaArticle
 
 
 class NeedKind(StrEnum):

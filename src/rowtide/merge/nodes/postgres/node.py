@@ -23,9 +23,9 @@ from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of
 from rowtide.merge.nodes.postgres.rows import PostgresRows, PostgresVersions
 from rowtide.merge.nodes.postgres.session import PostgresSession
 from rowtide.merge.nodes.postgres.stored_tables import advance_sequences, find_sequences, highest_in_table, next_values
+from rowtide.merge.nodes.postgres.tables.identity_triggers import bounding, numbering_request
 from rowtide.merge.nodes.postgres.tables.rebuilt_tables import PostgresRebuiltTables
 from rowtide.merge.nodes.postgres.tables.tables import PostgresTables
-from rowtide.merge.nodes.postgres.tables.triggers import bounding, numbering_request
 from rowtide.merge.nodes.postgres.writing.writer import PostgresWriter
 
 
