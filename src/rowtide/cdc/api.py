@@ -236,10 +236,10 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         With `hide_keys`, `***` replaces rows' keys and values in what is stored, logged and raised. Raises `LeaseHeld`
         if another process captures, `SparkLost`, and every error that is not retryable.
         """
-        from rowtide.cdc.running.capture_run import all_at_once, as_the_job_says, run_capture
+        from rowtide.cdc.running.capture_run import job_limits, one_poll_limits, run_capture
 
         with hiding(wanted=hide_keys), scope(parse_url(self._url).name, "capture"):
-            run_capture(self._context(options, spark, stop, watchers), all_at_once if once else as_the_job_says)
+            run_capture(self._context(options, spark, stop, watchers), one_poll_limits if once else job_limits)
 
     def scan(
         self,

@@ -78,7 +78,7 @@ class LakeLease:
             hold(lake, number, unfenced)
         return cls(manifest, token, lease.verify)
 
-    def resign(self) -> None:
+    def release(self) -> None:
         """Release the lake: this process writes nothing any more, and the next holder need not fence its tables.
         Idempotent."""
         # Errors are ignored, since this may run because the store has failed: the next holder then fences the tables,

@@ -283,7 +283,7 @@ def _work_off(source: SourceDefinition, lease: AdvisoryLease, request_id: int, o
     while _find_outcome(lease.connection, request_id) is None:
         if not mending.step():
             time.sleep(_PAUSE_S)
-    lake_lease.resign()
+    lake_lease.release()
 
 
 def _request(connection: Connection, capture_instance: str) -> int:

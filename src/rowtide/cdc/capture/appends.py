@@ -314,7 +314,7 @@ class Widening:
     on_widened: Callable[[WidenedTable], None]
 
 
-AS_FITS = Widening(lambda _member_id: Widened.AUTO, lambda _table: None)
+WIDENED_BY_SIZE = Widening(lambda _member_id: Widened.AUTO, lambda _table: None)
 
 
 class InstanceTables:

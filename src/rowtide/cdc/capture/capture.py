@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.cdc.capture import change_files, planning
-from rowtide.cdc.capture.appends import AS_FITS, ChangeAppender, InstanceTables, Widening
+from rowtide.cdc.capture.appends import WIDENED_BY_SIZE, ChangeAppender, InstanceTables, Widening
 from rowtide.cdc.ddl.schema_changes import InstanceLifetime
 from rowtide.cdc.definitions import READER
 from rowtide.cdc.errors.capturing import LakeBehindLog
@@ -66,7 +66,7 @@ class CycleOptions:
     engine: EngineSetting = EngineSetting.AUTO
     maxtrans: int | None = None
     most_row_bytes: int | None = None
-    widening: Widening = AS_FITS
+    widening: Widening = WIDENED_BY_SIZE
 
 
 _USUAL = CycleOptions()
@@ -267,7 +267,7 @@ class Capture:
             recording = pool.submit(self._record, plan, cycle)
             # Tables are created and altered only for a recorded range: another process may have recorded one that needs
             # other columns.
-            if (plan.begun or plan.altered) and not self._is_recorded(recording):
+            if (plan.begun or plan.altered) and not self._wait_for_record(recording):
                 return
             self._phase = ScanPhase.SECOND_SCAN
             self._tables.carry_types(plan)
@@ -277,7 +277,7 @@ class Capture:
             # Files are written before it is known whether this process's record won: without a commit they are part of
             # no table.
             prepared = self._appender.prepare(plan, cycle, segments, captured, enabled)
-            if not self._is_recorded(recording):
+            if not self._wait_for_record(recording):
                 return
         self._phase = ScanPhase.SECOND_SCAN
         # In this order, `lsn_time_mapping` last: its row makes all rows and instances of the cycle visible at the same
@@ -305,8 +305,11 @@ class Capture:
         recorded = RecordedCycle(cycle, plan.from_position, plan.to_position)
         return self._system_tables.record(recorded, self._lease.token)
 
-    def _is_recorded(self, recording: Future[bool]) -> bool:
-        """Return False if what another process has recorded for the cycle is to be redone."""
+    def _wait_for_record(self, recording: Future[bool]) -> bool:
+        """Wait for the record of a cycle; return False if another process has recorded one, which is then redone.
+
+        In that case the lake's state and the position are read again.
+        """
         self._phase = ScanPhase.FIRST_SCAN
         if recording.result():
             return True

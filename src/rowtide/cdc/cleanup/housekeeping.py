@@ -177,7 +177,7 @@ def _work_off(
         on_progress(f"Cleaning up, tables left: {housekeeping.remaining or 'all'} ...")
         if not housekeeping.step():
             time.sleep(_PAUSE_S)
-    lake_lease.resign()
+    lake_lease.release()
 
 
 def _insert_request(connection: Connection, order: CleanupOrder) -> int:

@@ -182,7 +182,7 @@ def _publish_rest(
     # be published a second time.
     while capture.position < lake_lease.manifest.refresh().position:
         capture.step()
-    lake_lease.resign()
+    lake_lease.release()
     return _enabled(system_tables.read().instances), capture.position
 
 

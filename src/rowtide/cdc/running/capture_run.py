@@ -98,12 +98,12 @@ def scan(context: CaptureContext, maxtrans: int | None, maxscans: int | None) ->
         raise ScanRunning(error.holder) from error
 
 
-def as_the_job_says(of_job: ScanLimits) -> ScanLimits:
+def job_limits(of_job: ScanLimits) -> ScanLimits:
     """Return the limits of a run of the capture job."""
     return of_job
 
 
-def all_at_once(of_job: ScanLimits) -> ScanLimits:
+def one_poll_limits(of_job: ScanLimits) -> ScanLimits:
     """Return the limits of a run that ends when all that was committed before is published."""
     return ScanLimits(maxtrans=of_job.maxtrans, is_continuous=False)
 
@@ -145,7 +145,7 @@ class _Run:
             store = open_store(source.log_store)
             lake_lease = LakeLease.take(store, lease, source.lake, list_table_paths)
             lake_lease.manifest.attach(reader.exchange)
-            stack.push(partial(_resign, lake_lease))
+            stack.push(partial(_release, lake_lease))
             upkeep = stack.enter_context(LakeUpkeep(lake_lease.for_thread(lease.verifier())).running())
             system_tables = SystemTables(
                 source.lake, source.source_id, self._context.make_spark, maintain=upkeep.maintain_log
@@ -277,11 +277,11 @@ class _Supervisor:
             self._snapshots.verify()
         self._ask_when_due()
         has_scanned = self._is_due() and self._scan()
-        has_kept_house = self._housekeeping.step() or self._mending.step()
+        did_maintenance = self._housekeeping.step() or self._mending.step()
         self._run.recorder.step()
         if has_scanned:
             self._rest()
-        return has_scanned or has_kept_house
+        return has_scanned or did_maintenance
 
     def _rest(self) -> None:
         """Pause until the next scan is due, or until its batch of the log has to be requested."""
@@ -359,10 +359,10 @@ class _Supervisor:
         return not self._snapshots.was_idle_since(since) or self._capture.is_awaited
 
 
-def _resign(lake_lease: LakeLease, kind: type[BaseException] | None, *_error: object) -> None:
+def _release(lake_lease: LakeLease, kind: type[BaseException] | None, *_error: object) -> None:
     """Release the lake; after an error the next holder fences it."""
     if kind is None:
-        lake_lease.resign()
+        lake_lease.release()
 
 
 def find_widened(connection: Connection, member_id: str) -> Widened:

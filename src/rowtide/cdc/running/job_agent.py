@@ -34,7 +34,7 @@ from rowtide.cdc.jobs import definitions as job_history
 from rowtide.cdc.jobs.administration import AGENT, take_requests
 from rowtide.cdc.jobs.definitions import RETENTION_MINUTES, Job, JobType, read_jobs
 from rowtide.cdc.requests import CleanupOrder
-from rowtide.cdc.running.capture_run import as_the_job_says, run_capture
+from rowtide.cdc.running.capture_run import job_limits, run_capture
 from rowtide.cdc.running.context import CaptureContext
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
@@ -82,7 +82,7 @@ def _capture(context: CaptureContext, run: JobRun) -> str:
         context.watchers.on_cycle(report)
 
     watchers = replace(context.watchers, on_cycle=on_cycle, on_retry=_retry_watcher(context, run))
-    run_capture(replace(context, stop=run.stop, watchers=watchers, has_run=True), as_the_job_says)
+    run_capture(replace(context, stop=run.stop, watchers=watchers, has_run=True), job_limits)
     return f"cycles {cycles[0]} to {cycles[1]}" if cycles else "nothing to capture"
 
 
