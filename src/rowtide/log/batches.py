@@ -97,6 +97,7 @@ class Messages(Sequence[bytes]):
         return window
 
 
+# A batch is in memory as messages, then as log records, and up to three are queued behind the one that is received
 MAX_BATCH_BYTES = 32 * 1024 * 1024
 MAX_BATCH_MESSAGES = 100_000
 WHOLE_BATCH_MESSAGES = 20_000
@@ -105,6 +106,7 @@ read."""
 LARGE_MESSAGE_BYTES = MAX_BATCH_BYTES
 """A message of this size is a cut of its own: it fills a batch by itself, and PostgreSQL sends messages of up to 1
 GB."""
+# A commit waits at most this long for its batch: the first for large batches, the second for small ones.
 MAX_BATCH_AGE_S = 0.5
 SMALL_BATCH_AGE_S = 0.1
 SMALL_BATCH_AGE_AT_BUCKET_S = 0.25
@@ -112,6 +114,7 @@ SMALL_BATCH_AGE_AT_BUCKET_S = 0.25
 SMALL_BATCH_MESSAGES = 20_000
 """A batch of fewer messages is handed on sooner: the fixed cost of a batch matters little while there is little to
 do."""
+# A pause of the stream of this length ends a batch: its last commit may be what some process waits for.
 QUIET_S = 0.1
 
 

@@ -241,6 +241,7 @@ _DECIDING = (f"{TABLES}instances", f"{TABLES}cleanups")
 _LOOKS = 5
 """The number of surveys: one is repeated if something was committed to these tables meanwhile."""
 _ERRORS = StoreErrors(CopyReadFailed, CopyWriteFailed)
+# A request to an object store is mostly waiting.
 _AT_ONCE = 16
 
 _Item = TypeVar("_Item")

@@ -70,6 +70,7 @@ SPARK_ROWS = 4_000_000
 (docs/decisions/0009).
 """
 
+# One part is converted while the files of the other are written.
 _PARTS_AT_ONCE = 2
 
 

@@ -206,6 +206,7 @@ order by c.oid
 
 
 POLL_S = 2.0
+# Lost keys are looked for at every fifth poll, that is, every ten seconds.
 _POLLS_PER_KEYS = 5
 _THREAD = "rowtide-joining"
 

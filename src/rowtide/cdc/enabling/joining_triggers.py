@@ -35,6 +35,8 @@ from rowtide.log.postgres.membership import SERIALIZE
 from rowtide.log.postgres.slot import GENERATED_PUBLISHED_FROM, publication_options
 
 _NOT_SUPPORTED = "0A000"
+# Below `deadlock_timeout`, so that the trigger gives up before a deadlock is detected, which would end the user's
+# transaction.
 _LONGEST_WAIT = "100ms"
 _TAGS = "'CREATE TABLE', 'CREATE TABLE AS', 'SELECT INTO', 'CREATE SCHEMA', 'ALTER TABLE'"
 

@@ -29,6 +29,7 @@ MASK, ABSENT = "__$update_mask", "__$absent_mask"
 MASK_PART = 8
 """The number of a mask's bytes that are one number."""
 
+# Operations are 1 to 6. A number of a row takes the other 60 bits.
 _OPERATION_BITS = 3
 _STANDING = (change_columns.DELETE, change_columns.INSERT, change_columns.UPDATE_AFTER)
 _SLICE_BYTES = 64 * 1024 * 1024

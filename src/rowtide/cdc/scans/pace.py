@@ -21,6 +21,7 @@ SHORTEST_PERIOD_S = 0.4
 REQUESTS_A_SECOND = 20.0
 """The limit of requests to an object store, as far as the maximum latency allows: 20 a second are 52 million a
 month."""
+# As counted for docs/decisions/0010. They decide only on pauses, so they need not be exact.
 REQUESTS_A_CYCLE, REQUESTS_A_TABLE = 9, 2
 USUAL_LATENCY_S = 60.0
 MANY_ROWS = 100_000

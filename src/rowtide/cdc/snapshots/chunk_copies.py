@@ -312,6 +312,7 @@ def _snapshot_of(file: AddFile) -> str | None:
     return (file.tags or {}).get(SNAPSHOT_TAG)
 
 
+# Few, because each is a session of the source whose transaction snapshot holds back vacuum.
 WORKERS = 2
 LEAST_CHUNK_BYTES, MOST_CHUNK_BYTES = 64 * 1024 * 1024, 512 * 1024 * 1024
 """The size of a chunk, as the server stores the table: at most this is repeated after a kill."""

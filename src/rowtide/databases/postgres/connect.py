@@ -54,6 +54,7 @@ _DEAD_AFTER = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives
 _UNANSWERED_MS = "60000"
 _CONNECT_S = "30"
 """How long a server may take to accept a connection."""
+# Each keeps what it learned of its server, so the number is limited.
 _MOST_ENGINES = 32
 
 

@@ -28,6 +28,7 @@ from rowtide.log.membership import SCHEMA
 from rowtide.log.postgres.session_keepalive import SessionKeepalive
 from rowtide.log.source_definition import FORMAT
 
+# "rowt" in ASCII, so that nobody else's advisory locks have the class; the next class is "rowu".
 _CLASS = 0x726F7774
 _KEYS = {"log": 1, "lake": 2, "agent": 4, "source": 5}
 """Number 3 of this class is used by `membership`."""

@@ -77,6 +77,8 @@ left join pg_namespace n on n.oid = c.relnamespace
 _SECRET = f"select secret from {TABLE} where subscription_guid = :guid"  # noqa: S608 - of constants
 
 
+# How long the walsender is silent before it is looked at, and between two looks: each is a query of its session's
+# state.
 _LOOK_S = 5.0
 _SENDER_NAME = "rowtide log reader"
 # The walsender is working, for example on a large transaction, unless it waits for messages or for more WAL. Server

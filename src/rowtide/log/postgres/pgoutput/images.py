@@ -99,6 +99,7 @@ def _explain(frames: Frames, message: int, offset: int, column: int, *, allowed:
 # NumPy arrays import it at first use: importing it here does so once for both processes of a run.
 
 
+# Offsets of Arrow's strings have 32 bits.
 MAX_TEXT_BYTES = (1 << 31) - 1
 _TEXT_LIST = pa.list_(pa.string())
 _ABSENT = pa.binary()

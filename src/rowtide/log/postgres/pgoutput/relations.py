@@ -212,6 +212,7 @@ _YEARS_US = (-62_135_596_800_000_000 - _EPOCH_2000_US, 253_402_300_800_000_000 -
 """From the year 1 to the year 10000, exclusive, in the log's time scale."""
 _NEEDS_TRANSACTION = np.zeros(256, np.bool_)
 _NEEDS_TRANSACTION[list(b"COIUDT")] = True
+# Transaction ids in use at a server are never further apart than this, so a signed difference orders them.
 _HALF_RANGE = 1 << 31
 _XID_MASK = (1 << 32) - 1
 

@@ -34,7 +34,9 @@ _UNSENDABLE = ("22", "54", "XX")
 """SQLSTATE classes of errors that recur with the same change: a character that UTF-8 lacks, a text beyond the
 server's limits, damaged data.
 """
+# undefined_object: up to PostgreSQL 17 a missing publication is an error of the stream.
 _UNKNOWN_PUBLICATION = "42704"
+# object_not_in_prerequisite_state: from 18 on it is a warning, and the stream continues without the publication.
 _SKIPPED_PUBLICATION = "55000"
 _EPOCH_2000 = datetime(2000, 1, 1, tzinfo=UTC)
 
