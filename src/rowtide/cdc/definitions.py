@@ -368,7 +368,8 @@ _columns = widened_columns.c
 
 def read_widened(connection: sa.Connection, member_id: str | None = None) -> Widened:
     """Return the setting in force for an instance; without an instance, that for instances without a setting of their
-    own."""
+    own.
+    """
     own = read_own(connection, member_id) if member_id is not None else None
     of_database = connection.execute(sa.select(_columns.setting).where(_columns.member_id.is_(None))).scalar()
     return own or Widened(of_database or Widened.AUTO)

@@ -80,7 +80,8 @@ class LakeLease:
 
     def release(self) -> None:
         """Release the lake: this process writes nothing any more, and the next holder need not fence its tables.
-        Idempotent."""
+        Idempotent.
+        """
         # Errors are ignored, since this may run because the store has failed: the next holder then fences the tables,
         # which is always correct.
         with suppress(RowtideError):

@@ -82,7 +82,8 @@ class Position(_PackedLsn):
 
     def covers(self, lsn: CommitLsn) -> bool:
         """Return whether a transaction is below this position: such a transaction is dropped if the server sends it
-        again."""
+        again.
+        """
         return lsn.value < self.value
 
 

@@ -206,7 +206,8 @@ STATUS_INTERVAL_S = 5.0
 _KEEPALIVE_INTERVAL_S = 1.0
 _REST_AT_BUCKET_S = 5.0
 """The shortest time in an object store between entries that only advance the position: each is a request of the writer,
-and of every reader."""
+and of every reader.
+"""
 _MAINTENANCE_INTERVAL_S = 10.0
 _HEARTBEAT_INTERVAL_S = 10.0
 
@@ -357,7 +358,8 @@ class LogReader:
 
     def _writes_little(self) -> bool:
         """Whether at most one batch waits to become durable. If that takes long, as in an object store, batches become
-        larger."""
+        larger.
+        """
         return sum(not queued.done() for queued in self._queued) <= 1
 
     def _hand_on(self, received: ReceivedMessages) -> None:

@@ -359,7 +359,8 @@ class SetApplier:
 
     def _is_copied_later(self, consumed: ConsumedInstance, at: CommitLsn) -> bool:
         """Whether an instance's rows are still being copied, or complete only at a later LSN: a new table has to
-        wait."""
+        wait.
+        """
         if consumed.name in self._copied:
             return True
         snapshots = read_snapshots(self._lake).get(consumed.member_id, ())

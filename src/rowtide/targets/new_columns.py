@@ -143,7 +143,8 @@ def _change(
     engine: Engine, source_id: int, name: str, plan: Callable[[Connection], Sequence[Executable]]
 ) -> RowtideError | None:
     """Change the members of a table; return an error instead of raising it, because applying does not depend on
-    this."""
+    this.
+    """
     change = MembershipChange(source_id, name, LockMode.SHARE_ROW_EXCLUSIVE, plan)
     try:
         return run_membership_changes(engine, [change], _WAIT_S, lambda _rounds: None)[source_id]

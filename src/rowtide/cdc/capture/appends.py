@@ -150,7 +150,8 @@ def _run_task(
     store: Store, part: SegmentGroup, destinations: Mapping[str, Destination], cycle: int
 ) -> tuple[list[bytes], bytes | None]:
     """Convert a part in a Spark task; return its files or the error, because a failing task would lose the error's
-    number."""
+    number.
+    """
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -182,7 +183,8 @@ class _Cycle:
 @frozen
 class Prepared:
     """A cycle whose data files are durable, for the change tables that lack it. No version of a table has the files
-    yet."""
+    yet.
+    """
 
     cycle: _Cycle
     destinations: Mapping[str, Destination]

@@ -41,7 +41,8 @@ from rowtide.storage.store import Store
 _IDLE_ADVANCE_S = 10.0
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.1, 1.0
 """Seconds between reads of other processes' entries in an object store: the shortest after some were found, the longest
-after none."""
+after none.
+"""
 
 
 @frozen
@@ -299,7 +300,8 @@ class Capture:
 
     def _record(self, plan: planning.CyclePlan, cycle: int) -> bool:
         """Record a cycle's range, in a thread of its own; return False if another process has recorded one under this
-        number."""
+        number.
+        """
         if self._lake_state.open_cycle is not None:
             return True
         recorded = RecordedCycle(cycle, plan.from_position, plan.to_position)
@@ -417,7 +419,8 @@ def _begins_again(lake_state: LakeState, state: ManifestState) -> bool:
 
 def _starting_position(lake_state: LakeState, state: ManifestState) -> Position:
     """Return the lake's position, or a later one up to which the log store has recorded that nothing for capture
-    follows."""
+    follows.
+    """
     reader = state.readers.get(READER)
     # The lake's position only moves with cycles. Ranges without captured changes only move the reader's entry.
     known = [lake_state.position, reader.position if reader is not None else None]

@@ -63,7 +63,8 @@ class Cleaned:
 @frozen
 class _BaseWork:
     """Work on an instance's base: the net effect of the change rows to be deleted is added, or its layers are
-    merged."""
+    merged.
+    """
 
     name: str
     base: Base

@@ -174,7 +174,8 @@ def list_rules(connection: Connection) -> tuple[TableRule, ...]:
 
 def reconsider_steps(connection: Connection) -> list[Executable]:
     """Return the statements that mark all present tables as considered by all rules, because their oids have
-    changed."""
+    changed.
+    """
     if not has_table(connection, SCHEMA, table_rules.name):
         return []
     return [delete(ruled_tables), _consider_step(None)]

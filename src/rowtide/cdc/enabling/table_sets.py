@@ -1,5 +1,6 @@
 """Sets of tables, given by names and patterns: shell globs on schema and table, with quotes as in SQL. They are enabled
-in rounds, one transaction per table."""
+in rounds, one transaction per table.
+"""
 
 from __future__ import annotations
 

@@ -402,7 +402,8 @@ def _find_end(
     published: CommitLsn | None, starts: Mapping[str, CommitLsn], recorded: Mapping[str, RecordedInstance]
 ) -> CommitLsn | None:
     """Return the end up to which a stream is complete. A transaction whose changes are missing ends one stream, and
-    begins the next."""
+    begins the next.
+    """
     missing = [
         missing.lsn
         for name, start in starts.items()

@@ -1,5 +1,6 @@
 """Sinks of events: a folder of JSON lines, or HTTP POST. A sink reports the LSN up to which everything is durable
-there."""
+there.
+"""
 
 from __future__ import annotations
 

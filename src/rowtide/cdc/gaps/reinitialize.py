@@ -1,5 +1,6 @@
 """Continues after changes that cannot be read: after a gap, in the log's next epoch, or after one transaction that is
-skipped."""
+skipped.
+"""
 
 from __future__ import annotations
 

@@ -145,7 +145,8 @@ def _fillable(instance: Instance) -> Iterator[tuple[int, CapturedColumn]]:
 
 def _carried(instance: Instance, ordinal: int, column: CapturedColumn) -> str:
     """Return the value that a row carries, or that it is unknown if the row begins a key's history; null if the row
-    carries nothing."""
+    carries nothing.
+    """
     is_absent = mark_condition("`__$absent_mask`", ordinal, len(instance.columns))
     values = f"not {is_absent} as is_known, {quote(column.lake_name)} as value, {_exact_text(ordinal)} as exact"
     return f"if(`__$operation` = {INSERT} or not {is_absent}, struct({values}), null)"

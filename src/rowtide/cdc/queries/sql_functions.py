@@ -189,7 +189,8 @@ def _raise(message: str) -> str:
 
 _AT_ONCE = 4
 """The number of instances that are registered concurrently: creating a function, Spark lists each table that it
-reads."""
+reads.
+"""
 
 
 def register(spark: SparkSession, lake: str) -> tuple[str, ...]:

@@ -146,7 +146,8 @@ class ScanRecorder:
 
     def write_to(self, connection: Connection) -> None:
         """Write on a connection from now on, that of the lake lease: until it was taken, another run may have
-        written."""
+        written.
+        """
         self._connection = connection
         self._writer = ScanWriter(self._metrics)
 
@@ -177,7 +178,8 @@ class ScanRecorder:
 
     def step(self) -> None:
         """Write new figures if the last write is a while ago; without news nothing is written, so that an idle database
-        stays idle."""
+        stays idle.
+        """
         if self._writer is None or self._connection is None or time.monotonic() < self._next_write:
             return
         if self._metrics.has_news:

@@ -20,7 +20,8 @@ SHORTEST_PERIOD_S = 0.4
 """The least time between the beginnings of cycles, each of which leaves a file and a version of every changed table."""
 REQUESTS_A_SECOND = 20.0
 """The limit of requests to an object store, as far as the maximum latency allows: 20 a second are 52 million a
-month."""
+month.
+"""
 # As counted for docs/decisions/0010. They decide only on pauses, so they need not be exact.
 REQUESTS_A_CYCLE, REQUESTS_A_TABLE = 9, 2
 USUAL_LATENCY_S = 60.0

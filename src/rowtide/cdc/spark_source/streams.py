@@ -201,7 +201,8 @@ def parse_offset(found: Mapping[str, Any]) -> StreamOffset:
 
 _LOCAL_LOOKS_S, _REMOTE_LOOKS_S = 0.2, 1.0
 """The least intervals between reads of a lake's publication: Spark asks a hundred times a second, and a read of an
-object store is a paid request."""
+object store is a paid request.
+"""
 
 
 class ChangeStream:

@@ -104,7 +104,8 @@ def _find_engine(
     url: str | DatabaseUrl, application_name: str, settings: tuple[tuple[str, str], ...], driver: str
 ) -> Engine:
     """Return an engine that keeps no connection. It is reused, so that it need not query its server and compile
-    statements again."""
+    statements again.
+    """
     from rowtide.databases.postgres.kept_sessions import PoolOfOperations
 
     return _make_engine(url, application_name, dict(settings), driver, poolclass=PoolOfOperations)

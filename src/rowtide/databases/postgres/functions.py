@@ -26,7 +26,8 @@ DISTRIBUTORS = r"distribution_\d+_\d+"
 
 OF_OTHERS = "RT127"
 """The SQLSTATE of the guard of schemas. Its message names the object that belongs to another role, its detail the
-role."""
+role.
+"""
 
 DEFINER = "security definer set search_path = pg_catalog, pg_temp"
 """The attributes of a function that runs with its creator's rights."""

@@ -113,7 +113,8 @@ _SAFE_TYPES = {
 _QUERY = re.compile(r"\s*(select|with|values)\b", re.IGNORECASE)
 _SETTINGS = {"jit": "off", "statement_timeout": "30s", "lock_timeout": "5s"}
 """JIT compilation of the statement would take longer than running it. Facts that would wait for a lock are unknown
-instead of late."""
+instead of late.
+"""
 _MOST_TOGETHER = 400
 """Of the columns of a statement: PostgreSQL allows 1664."""
 

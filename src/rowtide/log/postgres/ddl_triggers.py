@@ -302,7 +302,8 @@ _KEPT_UNLOGGABLE = """
                 and (i.identity = 'i' or i.identity = 'd' and exists (
                     select from pg_index x where x.indrelid = c.oid and x.indisprimary and x.indimmediate))"""
 """SQL query for the tables, of a table and its partitions, that were given a full replica identity and now have a
-virtual column: the server refuses their updates and deletes until the earlier identity is restored."""
+virtual column: the server refuses their updates and deletes until the earlier identity is restored.
+"""
 
 # A command is reported only for the table that it names. Tables that inherit from it, and tables of an altered type,
 # change with it (`passed_on`); rows of an attached partition are published as rows of the tables above it.

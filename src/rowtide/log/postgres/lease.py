@@ -37,7 +37,8 @@ _NAMED_CLASS = 0x726F7775
 _PAUSE_S = 0.2
 _ENDING_S = 2.0
 """The server takes a moment to notice that a process has ended, longer under load. Until then that process still has
-the lease, though no other process took it."""
+the lease, though no other process took it.
+"""
 
 
 def describe_holder() -> str:

@@ -81,7 +81,8 @@ class LayoutTimeline:
 
 def _search_keys(oids: Ints, messages: Ints) -> npt.NDArray[np.uint64]:
     """Combine oid and message number in one integer: a description applies to messages with its own number or a higher
-    one."""
+    one.
+    """
     keys: npt.NDArray[np.uint64] = oids.astype(np.uint64) << _OID_SHIFT
     return keys | messages.astype(np.uint64)
 

@@ -1,6 +1,7 @@
 """Row images as Arrow: lists of text values, and bitmaps of values that the log did not carry (unchanged TOAST).
 
-One cursor per row moves over the tuples: all rows advance by one column at a time."""
+One cursor per row moves over the tuples: all rows advance by one column at a time.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """The decoder's state between batches: tables as last described, members, and the transaction in which a batch
-ended."""
+ended.
+"""
 
 from __future__ import annotations
 

@@ -150,7 +150,8 @@ class CopyData(Protocol):
 
 class LibpqCopy:
     """Reads by libpq, over any connection. `is_end` decides by a server's notice whether the messages before it are the
-    last."""
+    last.
+    """
 
     def __init__(self, connection: abc.PGconn, is_end: Callable[[Report], bool]) -> None:
         self._connection = connection
