@@ -30,7 +30,8 @@ _STOP_PATIENCE_S = 5.0
 _LOOK_S = 1.0
 _MOST_UNREPORTED = 1000
 """Above this number, messages to a busy parent are dropped: it can read entries from the store, and events are only
-logged."""
+logged.
+"""
 SWITCH_INTERVAL_S = 0.0005
 """A local socket holds what the walsender sends in about this time. With Python's 5 ms the walsender would wait for the
 receiving thread, and the receiving thread for the decoding one.

@@ -125,6 +125,7 @@ def decide(
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
+# Few, so that a wrong address is reported within seconds.
 FIRST_TRIES = 4
 
 

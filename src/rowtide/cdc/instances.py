@@ -1,4 +1,4 @@
-"""A capture instance's definition, as the enable message and the lake carry it; its change table's columns. Pure."""
+"""A capture instance's definition, as the enable message and the lake carry it. Pure."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def name_for_readers(names: Iterable[str]) -> list[str]:
 def name_in_lake(reader_name: str) -> str:
     """Return the name of a column in a change table; decoding `%XX` gives the reader's name back.
 
-    Delta has the characters that are encoded, as in URLs, only with column mapping, which few readers know. A `%` is
-    encoded where it would be decoded.
+    Encoded, as in URLs, are the characters that Delta allows only with column mapping, which few readers support, and a
+    `%` that would otherwise be decoded.
     """
     return _ENCODED.sub(lambda found: f"%{ord(found[0]):02X}", reader_name)
 
@@ -148,6 +148,6 @@ def encode_instance(instance: Instance) -> str:
 def decode_instance(definition: str) -> Instance:
     """Read a definition written by `encode_instance`.
 
-    The log store and the lake have the same ones, which a monitor reads again at every poll.
+    Cached, because the log store and the lake have equal definitions, which a monitor reads again at every poll.
     """
     return _INSTANCE.decode(definition)

@@ -24,7 +24,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.names import format_column_list
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import find_table
-from rowtide.databases.postgres.kept_answers import make_once
+from rowtide.databases.postgres.query_memo import make_once
 from rowtide.databases.postgres.values import describe_type
 from rowtide.delta.errors import LakeReadFailed, TableUnreadable
 from rowtide.delta.snapshot import open_snapshot
@@ -195,7 +195,7 @@ class RowsLeft:
 
 
 class LakeStatus:
-    """What a lake's tables say, each read once; every method raises `LakeReadFailed` and `TableUnreadable`."""
+    """Facts from a lake's tables, each read once; every method raises `LakeReadFailed` and `TableUnreadable`."""
 
     def __init__(self, lake: str) -> None:
         self._lake = lake
@@ -262,7 +262,7 @@ class LakeStatus:
         )
 
     def _version_of(self, name: str, publication: published.LakePublication) -> tuple[object, ...]:
-        """Return what says that a table has the same rows up to a publication: most polls find that."""
+        """Return a value that is equal for equal rows up to a publication, which most polls find unchanged."""
         table = SmallTable.open(published.system_table_path(self._lake, name))
         return self._lake, publication.cycle, table and (table.identity, table.version)
 

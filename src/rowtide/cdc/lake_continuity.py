@@ -32,9 +32,9 @@ def find_contradiction(
     """Return why the log store cannot be the one from which a lake was captured up to a position; None if nothing
     contradicts it.
 
-    What the lake published last is read only where the log store has not recorded that capture was that far: after a
-    crash, or a restore. A log store that is not that far, and `is_read_on`, says nothing: after a power cut it lacks
-    its last entries, which the log reader reads again. Raises `LogStoreReadFailed`.
+    The lake's last publication is read only if the log store has not recorded that capture got that far: after a crash,
+    or a restore. If the log store itself is not that far, and `is_read_on`, nothing follows from that: after a power
+    failure it lacks its last entries, which the log reader reads again. Raises `LogStoreReadFailed`.
     """
     reader = state.readers.get(READER)
     if position is None or (reader is not None and position <= reader.position):

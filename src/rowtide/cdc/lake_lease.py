@@ -1,6 +1,6 @@
-"""The right to write one lake: a lease on its source, a fencing token, and whether the lake continues the log store.
+"""The right to write one lake: a lease on its source, and a fencing token.
 
-The tables have the holder's number, too, where the last one did not give the lake up: see `delta.writing.commit_race`.
+The tables get the holder's number too if the last holder did not release the lake: see `delta.writing.fences`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ from rowtide.storage.store import Store
 
 LAKE: Final = "lake"
 NOBODY: Final = "nobody"
-"""Stands in the manifest where the last holder gave the lake up."""
+"""The holder in the manifest after the last one released the lake."""
 KNOWN_FOR_S = 60.0
-"""How long the other threads of a process build on capture's last look at the manifest, as a cycle does on its own.
-What decides is elsewhere: the session that holds the lease is asked for each time, and who takes the lake fences its
-tables.
+"""How long other threads of the process rely on capture's last read of the manifest, as a cycle relies on its own. What
+decides is elsewhere: the session that holds the lease is asked for each time, and who takes the lake fences its tables.
 """
 
 
@@ -55,24 +54,23 @@ class LakeLease:
     ) -> LakeLease:
         """Take a new token for the holder of the lake's advisory lock.
 
-        Unless the last holder gave it up, its sessions are ended, and the tables of `lake` fenced from it: it may be
-        stopped, and wake. One that cannot be read does not prevent work on the others; it is written once it is fenced.
-        `list_tables` returns their paths. Raises `ManifestMissing`, `ConnectionFailed` if the session that has the lock
-        is gone.
+        Unless the last holder released it, its sessions are ended, and the tables of `lake` are fenced from it, because
+        it may be stopped, and wake up. A table that cannot be read does not prevent work on the others; it is written
+        only after it is fenced. `list_tables` returns their paths. Raises `ManifestMissing`, `ConnectionFailed` if the
+        session that has the lock is gone.
         """
         manifest = Manifest.open(store)
         last = manifest.state.leases.get(LAKE)
         token = manifest.take_lease(LAKE, describe_holder(), verify=lease.verify)
         if lake is not None:
-            # Not the token: a log store that was lost begins again with low ones.
+            # Not the token, because tokens start from low numbers again if the log store is lost.
             number = _milliseconds(manifest.state.leases[LAKE].taken_at)
             unfenced: set[str] = set()
             if last is None or last.holder != NOBODY:
                 if last is not None:
-                    # A stopped process is not waited for: its sessions may hold locks that the next cycle needs.
+                    # The sessions of a stopped process may hold locks that the next cycle needs, so they are ended.
                     end_sessions(lease.connection, last.holder)
-                    # Clocks of machines differ: the number rises above the last holder's even where this clock is
-                    # behind.
+                    # Clocks of machines differ: the number is above the last holder's even if this clock is behind.
                     number = max(number, _milliseconds(last.taken_at) + 1)
                 locations = [locate(path) for path in list_tables(lake)]
                 at_once = calls_at_once(location.store for location in locations)
@@ -80,15 +78,17 @@ class LakeLease:
             hold(lake, number, unfenced)
         return cls(manifest, token, lease.verify)
 
-    def resign(self) -> None:
-        """Note that this process writes nothing any more; the next holder need not fence its tables. Idempotent."""
-        # On the way out, maybe because the store has failed: the next holder then fences the tables, which is right in
-        # any case.
+    def release(self) -> None:
+        """Release the lake: this process writes nothing any more, and the next holder need not fence its tables.
+        Idempotent.
+        """
+        # Errors are ignored, since this may run because the store has failed: the next holder then fences the tables,
+        # which is always correct.
         with suppress(RowtideError):
             self.manifest.give_up_lease(LAKE, self.token, NOBODY)
 
     def for_thread(self, verify: Callable[[], None]) -> LakeLease:
-        """Return the same lease for another thread, which `verify` is for. Raises `ManifestMissing`."""
+        """Return the same lease for another thread, to which `verify` belongs. Raises `ManifestMissing`."""
         return LakeLease(Manifest.open(self.manifest.store), self.token, verify, self.manifest)
 
     def require(self, state: ManifestState | None = None) -> None:

@@ -27,7 +27,7 @@ SEQVAL = 0
 
 
 class SnapshotState(StrEnum):
-    """What has become of a snapshot; set by the runner of snapshots, stored in the lake."""
+    """The state of a snapshot; set by `SnapshotRunner`, stored in the lake."""
 
     PLANNED = "planned"
     """Some of its chunks may be in the base table."""

@@ -1,4 +1,4 @@
-"""What is asked of CDC, as commands and methods take it: tables to enable, snapshots, consumers, cleanup. Light."""
+"""The options of CDC's commands and methods: tables to enable, snapshots, consumers, cleanup. Imports little."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class SystemTables:
     def list_due(self, cycle: int, capture_instances: Sequence[str]) -> list[Compacted]:
         """Return the tables whose turn to be compacted it is after a cycle, of those that cycles add to.
 
-        What a crash prevents, the next turn does. Old versions of system tables are never read.
+        If a crash prevents a compaction, the next turn does it. Old versions of system tables are never read.
         """
         system_tables = [Compacted(self._path(name), "cycle", _KEPT_VERSIONS) for name in _GROWING]
         changes = [
@@ -169,7 +169,7 @@ class SystemTables:
     def publish(
         self, state: LakeState, cycle: RecordedCycle, transactions: pa.Table, events: Iterable[InstanceEvent]
     ) -> LakeState:
-        """Append a cycle's transactions, `transactions.TRANSACTION`: readers see the cycle from now on.
+        """Append a cycle's transactions (`change_files.TRANSACTION`): from now on readers see the cycle.
 
         `state` is the one before, `events` the cycle's rows of `instances`; returns the state after.
         """
@@ -177,7 +177,7 @@ class SystemTables:
         failpoint("publication.before")
         is_new = self._append("lsn_time_mapping", rows, cycle.cycle)
         failpoint("publication.after")
-        # Another process may have published the cycle with other transactions: what the lake has counts.
+        # Another process may have published the cycle with other transactions: then the lake's are valid.
         return _state_after(state, cycle, events, transactions) if is_new else self.read()
 
     def _stamp(self, transactions: pa.Table, cycle: int) -> pa.Table:

@@ -38,7 +38,8 @@ class _WithoutPandas:
 
 def hide_pandas() -> None:
     """Hide pandas from this process: where it is installed, pyarrow imports it, which takes a second, and nothing uses
-    it."""
+    it.
+    """
     sys.meta_path.insert(0, _WithoutPandas())
 
 

@@ -120,7 +120,8 @@ class FormatOutdated(Invalid, number=1135):
 
 class FormatNotMigrated(Invalid, number=1139):
     """An earlier version of rowtide wrote something that is created again instead of migrated: a snapshot, a stream's
-    offset."""
+    offset.
+    """
 
     fact = 'the {store} at "{place}" has format {found}; this version needs format {known}'
     hint = "Nothing was changed: {replacement}."
@@ -146,7 +147,8 @@ class FormatUnnumbered(Invalid, number=1136):
 Migration = Callable[[Any], None]
 MIGRATIONS: dict[tuple[str, int], Migration] = {}
 """Migration steps, by the store's name and the number from which the step migrates. A step receives the store's
-`subject`."""
+`subject`.
+"""
 
 
 @frozen
@@ -239,7 +241,8 @@ def _require_removable(own: StoreFormat, place: str, stored: StoredFormat | None
 @contextmanager
 def removing(*, wanted: bool = True) -> Iterator[None]:
     """Let `require` accept stores from before formats had numbers, so that the commands that disable and drop remove
-    them."""
+    them.
+    """
     token = _IS_REMOVING.set(wanted)
     try:
         yield

@@ -194,7 +194,8 @@ def _codec(kind: Any, is_exact: bool) -> _Codec:  # noqa: FBT001 - a key of the 
 @cache
 def _codec_below(key: str, kind: Any, is_exact: bool) -> _Codec:  # noqa: FBT001 - a key of the cache
     """Return the codec of one dataclass of a union. `key` distinguishes the dataclasses, and may be one of their
-    fields."""
+    fields.
+    """
     codec = _codec(kind, is_exact)
     if not is_exact or key in (field.name for field in fields(kind)):
         return codec

@@ -13,6 +13,7 @@ import re
 from rowtide.core.errors import InvalidLsn
 from rowtide.core.values import frozen
 
+# 7 bits of epoch and 56 of log position leave the sign bit free, so that packed LSNs order as signed integers.
 EPOCH_SHIFT = 56
 _LOG_MASK = (1 << EPOCH_SHIFT) - 1
 MAX_EPOCH = 127
@@ -81,7 +82,8 @@ class Position(_PackedLsn):
 
     def covers(self, lsn: CommitLsn) -> bool:
         """Return whether a transaction is below this position: such a transaction is dropped if the server sends it
-        again."""
+        again.
+        """
         return lsn.value < self.value
 
 

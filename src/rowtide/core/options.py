@@ -40,7 +40,8 @@ class Option:
     metavar: str | None = None
     sql_server: str = ""
     """Its name in SQL Server: a parameter of a procedure, such as `@retention`, or of an agent, such as
-    `-SkipErrors`."""
+    `-SkipErrors`.
+    """
     envvar: str | None = None
     """The environment variable that sets it if the command line does not."""
     min: float | None = None
@@ -51,7 +52,8 @@ class Option:
     """Return the value, or raise `ValueError`."""
     is_database: bool = False
     """Whether it is a database's URL; the command line then also accepts a database's name from the configuration
-    file."""
+    file.
+    """
     from_file: bool = True
     """Whether the configuration file may set it."""
 
@@ -190,7 +192,8 @@ def word_of(member: Enum) -> str:
 
 def read_words(options: object) -> None:
     """Replace words in the fields of a dataclass, frozen or not, by the members that they denote. Raises
-    `WordUnknown`."""
+    `WordUnknown`.
+    """
     own: Any = type(options)
     for name, kind, may_be_none in _enumerations_of(own):
         given = getattr(options, name)
@@ -200,7 +203,8 @@ def read_words(options: object) -> None:
 
 class WordsRead:
     """Base of options whose enumeration members may be given as words; they are converted when the object is
-    created."""
+    created.
+    """
 
     __slots__ = ()
 

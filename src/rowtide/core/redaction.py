@@ -53,7 +53,8 @@ Said: TypeAlias = str
 Result = TypeVar("Result")
 Quoted: TypeAlias = str
 """The text of another rowtide error, in which values were hidden or not when it was raised. Logs omit it, since they
-never contain keys."""
+never contain keys.
+"""
 KINDS = ("RowKey", "Said", "Quoted")
 """The names of the types above, as annotations have them."""
 
@@ -95,7 +96,8 @@ def hiding(*, wanted: bool) -> Iterator[None]:
 
 def hiding_alike(work: Callable[[int], Result]) -> Callable[[int], Result]:
     """Wrap a function for another process, such as a Spark task, so that it hides keys and values if this process
-    does."""
+    does.
+    """
     wanted = are_hidden()
 
     def run(argument: int) -> Result:
@@ -126,7 +128,8 @@ def as_shown(kind: str, value: object) -> object:
 
 def without_row(kind: str, text: str) -> str:
     """Return the text of a field without values of rows, given the name of its type, whether or not values are
-    hidden."""
+    hidden.
+    """
     if kind == "Quoted":
         head, colon, said = text.partition(": ")
         return f"{head}{colon}{without_row('Said', said)}" if colon else text

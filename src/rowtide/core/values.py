@@ -30,7 +30,8 @@ def frozen(kind: Any = None, /, *, slots: bool = True, **parameters: bool) -> An
 
 def _declare(kind: Any, parameters: Mapping[str, bool], *, slots: bool) -> Any:
     """Return a new class, since slots can only be added at creation, with placeholders for the methods of a
-    dataclass."""
+    dataclass.
+    """
     body = {name: member for name, member in vars(kind).items() if name not in ("__dict__", "__weakref__")}
     made = (*_MEMBERS, *_COMPARISONS) if parameters.get("order") else _MEMBERS
     # Python sets `__hash__` to None in a class that defines only `__eq__`.

@@ -20,7 +20,8 @@ _MOST_BYTES = 64 * 1024
 _BY_OTHERS = 0o077
 _BY_OTHERS_OF_ROOTS = 0o037
 """What others must not be able to do with a file of root's. Its group may read it, because service managers pass
-secrets in this way."""
+secrets in this way.
+"""
 
 
 class PasswordNotRead(Retryable, number=1165):

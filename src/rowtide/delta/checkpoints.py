@@ -42,7 +42,8 @@ def parse_duration(text: str) -> timedelta | None:
 _INTERVAL, _USUAL_INTERVAL = "delta.checkpointInterval", 10
 _MOST_AT_BUCKET = 25
 """The longest interval between checkpoints in an object store, where each commit above one is a request of every
-reader."""
+reader.
+"""
 _REMOVED_FOR, _USUALLY_REMOVED_FOR = "delta.deletedFileRetentionDuration", timedelta(days=7)
 _LOG_FOR, _USUALLY_LOG_FOR = "delta.logRetentionDuration", timedelta(days=30)
 _CLEANUP = "delta.enableExpiredLogCleanup"
@@ -92,7 +93,8 @@ _SCHEMA = pa.schema(
 
 Maintain = Callable[[Location, int, Mapping[str, str], Tail], None]
 """Keeps the log of a table short after the commit of a version. Receives the table's properties and the cached log
-tail."""
+tail.
+"""
 
 
 def is_checkpoint_due(location: Location, version: int, properties: Mapping[str, str]) -> bool:

@@ -1,5 +1,6 @@
 """What a reader or writer of a table has to support: features of Delta's protocol, and the formats of rowtide's
-tables."""
+tables.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ _IMPLIED = {
     6: ("identityColumns",),
 }
 """The features that a writer version implies, besides those of lower versions; from version 7 on features are
-listed."""
+listed.
+"""
 _SWITCHES = {
     "delta.enableChangeDataFeed": "a change data feed",
     "delta.enableDeletionVectors": "deletion vectors",
@@ -146,7 +148,8 @@ _KINDS = {IDENTITY: LAKE_TABLE, OWNER: TARGET_TABLE}
 
 def require_readable(path: str, properties: Mapping[str, str]) -> None:
     """Raise `FormatUnnumbered`, `FormatNewer` or `FormatOutdated` for a table of rowtide's that this build must not
-    read."""
+    read.
+    """
     known = _find_kind(properties)
     if known is not None:
         known.require_readable(path, find_format(path, properties))

@@ -215,6 +215,7 @@ NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 UNFIT_TEXT = "an empty text, or one that stands for null, would be read as null"
 UNFIT_DATE = "a date is not in the years from 0 to 9999"
 UNFIT_LONG = "a text is too long for the name of a folder"
+# Only dates of the years 0 to 9999 have this length.
 _DATE_CHARACTERS = len("2026-01-01")
 _NAME_BYTES = 255
 """The limit of file systems for a name."""

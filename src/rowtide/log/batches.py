@@ -1,5 +1,6 @@
 """The log's messages, cut into batches as they arrive: the limits of a batch's size and age, and when a batch is
-deferred."""
+deferred.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ class Messages(Sequence[bytes]):
 
     def adopt(self, buffer: bytearray, starts: bytes, ends: bytes) -> None:
         """Take over a buffer, with its messages' offsets, as the first messages; the caller must not use it any
-        longer."""
+        longer.
+        """
         self.buffer = buffer
         self.starts.frombytes(starts)
         self.ends.frombytes(ends)
@@ -97,21 +99,27 @@ class Messages(Sequence[bytes]):
         return window
 
 
+# A batch is in memory as messages, then as log records, and up to three are queued behind the one that is received
 MAX_BATCH_BYTES = 32 * 1024 * 1024
 MAX_BATCH_MESSAGES = 100_000
 WHOLE_BATCH_MESSAGES = 20_000
 """Whole transactions are handed on at this number of messages, so that consumers of a backlog begin while more is
-read."""
+read.
+"""
 LARGE_MESSAGE_BYTES = MAX_BATCH_BYTES
 """A message of this size is a cut of its own: it fills a batch by itself, and PostgreSQL sends messages of up to 1
-GB."""
+GB.
+"""
+# A commit waits at most this long for its batch: the first for large batches, the second for small ones.
 MAX_BATCH_AGE_S = 0.5
 SMALL_BATCH_AGE_S = 0.1
 SMALL_BATCH_AGE_AT_BUCKET_S = 0.25
 """In an object store, where writing a batch takes several requests and about as much time."""
 SMALL_BATCH_MESSAGES = 20_000
 """A batch of fewer messages is handed on sooner: the fixed cost of a batch matters little while there is little to
-do."""
+do.
+"""
+# A pause of the stream of this length ends a batch: its last commit may be what some process waits for.
 QUIET_S = 0.1
 
 

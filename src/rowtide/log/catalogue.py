@@ -1,4 +1,4 @@
-"""The log layer's metadata in the source database: schema `rowtide`, one definition for every database.
+"""The log layer's metadata in the source database: schema `rowtide`.
 
 It holds definitions only. Positions are never stored here: in a database that was restored or failed over, they would
 be those of an earlier time.

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 @frozen
 class Keepalive:
     """No change of a member is still to come below a log position; `as_of` is the server's time if it had sent
-    everything by then."""
+    everything by then.
+    """
 
     position: int
     as_of: datetime | None

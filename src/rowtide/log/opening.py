@@ -23,6 +23,7 @@ from rowtide.log.store.entries import EntryExchange
 from rowtide.log.store.location import open_own_manifest, open_store
 from rowtide.log.store.maintenance import delete_orphans
 
+# The first for a log reader that is ending; the second for one try of a standby, which is repeated until `stop` is set.
 _LEASE_PATIENCE_S = 10.0
 _STAND_BY_S = 1.0
 

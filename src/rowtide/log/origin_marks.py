@@ -18,7 +18,8 @@ _ORIGIN_PREFIX = f"{MESSAGE_PREFIX}/"
 
 class SecretWanted(Exception):
     """A subscription's mark was read: the caller decodes again with its secret, or with None if there is no such
-    subscription."""
+    subscription.
+    """
 
     def __init__(self, subscription: str) -> None:
         super().__init__(subscription)

@@ -206,7 +206,8 @@ STATUS_INTERVAL_S = 5.0
 _KEEPALIVE_INTERVAL_S = 1.0
 _REST_AT_BUCKET_S = 5.0
 """The shortest time in an object store between entries that only advance the position: each is a request of the writer,
-and of every reader."""
+and of every reader.
+"""
 _MAINTENANCE_INTERVAL_S = 10.0
 _HEARTBEAT_INTERVAL_S = 10.0
 
@@ -258,7 +259,8 @@ class LogReader:
             self._finish(received)
             # In the decoder's thread, which alone uses the source's SQL session.
             self._begin(self._decoding.submit(self._source.without_refused, self._kept, refused).result())
-            # The transaction's parts that are stored already.
+            # The transaction's parts that are stored already. In this thread, because the queues are empty: `_finish`
+            # has waited for the writer, which otherwise is the only user of the manifest.
             delete_orphans(self._store, self._manifest, self._token)
             return True
         except TransactionReceived as passed:
@@ -356,7 +358,8 @@ class LogReader:
 
     def _writes_little(self) -> bool:
         """Whether at most one batch waits to become durable. If that takes long, as in an object store, batches become
-        larger."""
+        larger.
+        """
         return sum(not queued.done() for queued in self._queued) <= 1
 
     def _hand_on(self, received: ReceivedMessages) -> None:
@@ -369,6 +372,7 @@ class LogReader:
 
     def _queue(self, cut: Cut) -> None:
         self._pace.hand_on()
+        # The cut's own entry moves the position, so an entry for a keepalive has to wait as long after it.
         self._next_keepalive = max(self._next_keepalive, time.monotonic() + self._rest_s)
         decoding = self._decoding.submit(self._decoder.decode, cut)
         self._queued.append(self._writing.submit(self._writer.write, decoding))

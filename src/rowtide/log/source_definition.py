@@ -1,5 +1,6 @@
 """The definition of a database's source, read from `rowtide.source` as text, so that any kind of session can read
-it."""
+it.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Adopt a database that was moved permanently: record its new identity, and open the log's next epoch.
 
-As after a gap, what committed between the log store's position and the new slot's start is lost, and recorded as lost.
-The log store's identity is changed last, so that a repeat after a crash completes the rest.
+As after a gap, changes that committed between the log store's position and the new slot's start are lost, and recorded
+as lost. The log store's identity is changed last, so that a repeat after a crash completes the rest.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from rowtide.log import catalogue, errors
 from rowtide.log.catalogue import source_table
 from rowtide.log.postgres import control_table, ddl_triggers, provision, slot, table_publications
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
+from rowtide.log.postgres.log_restart import rehearse_restart, restart_log
 from rowtide.log.postgres.provenance import find_difference, verify_history, verify_slot_on
 from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
-from rowtide.log.postgres.restarting import rehearse_restart, restart_log
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.postgres.table_publications import PublicationCreation
 from rowtide.log.source_definition import SourceDefinition
@@ -157,7 +157,7 @@ def adopt(
         failpoint("adoption_record.before")
         source = Committing(engine).transact(partial(_record, found, state))
         failpoint("adoption_record.after")
-        # The original may still run on another server. Its processes are refused before the log continues with this
+        # The original may still run on another server, so its processes are fenced before the log continues with this
         # one.
         _fence(source)
         known_epoch = _find_known_epoch(source)
@@ -243,7 +243,7 @@ def _find_blocker(connection: Connection, url: str, source: SourceDefinition, st
     except (errors.HistoryDiverged, errors.ServerPromoted) as error:
         return error.filled_fact
     except (errors.SlotMissing, errors.SlotInvalidated, errors.SlotAdvanced):
-        # On the server and the timeline that were read: a gap, which `reinitialize` is for.
+        # On the same server and timeline it is a gap, which `reinitialize` handles.
         return _find_contradiction(source, state)
     finally:
         stream.close()

@@ -109,6 +109,7 @@ def describe_failure(said: str) -> str:
 
 _Result = TypeVar("_Result")
 
+# The client's own timeout covers a whole request, and would end one that is merely slow: silence is limited here.
 _NO_DEADLINE = timedelta(days=365)
 _RETRIED_FOR = timedelta(seconds=8)
 _PATIENCE_S = 150.0

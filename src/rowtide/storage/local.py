@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _TEMPORARY = ".tmp"
+# Older than any file that a running writer has not named yet.
 _TEMPORARY_MAX_AGE_S = 3600.0
 
 

@@ -53,7 +53,7 @@ class TargetColumns:
     cluster_by: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
     has_partition_texts: bool = False
-    """Whether the values of partitions are kept as texts, of which some are read as others."""
+    """Whether partition values are stored as texts, some of which are read back as other values."""
 
     @property
     def keys(self) -> tuple[TargetColumn, ...]:
@@ -62,7 +62,7 @@ class TargetColumns:
 
 
 def for_instance(option: Mapping[str, str], instance: str, others: Iterable[str]) -> dict[str, str]:
-    """Return an option about columns as it counts for one instance; what names the instance comes first."""
+    """Return an option about columns as it applies to one instance; names qualified by the instance take precedence."""
     foreign = tuple(f"{other}." for other in others if other != instance)
     own, prefix = {name: value for name, value in option.items() if not name.startswith(foreign)}, f"{instance}."
     general = {name: value for name, value in own.items() if not name.startswith(prefix)}
@@ -70,7 +70,7 @@ def for_instance(option: Mapping[str, str], instance: str, others: Iterable[str]
 
 
 def own_names(names: Iterable[str], instance: str) -> list[str]:
-    """Return names of columns without the name of an instance; what names another instance is no column of its own."""
+    """Return names of columns without the instance's name; names qualified by another instance are omitted."""
     return [name.removeprefix(f"{instance}.") for name in names]
 
 
@@ -103,7 +103,7 @@ def shape_table(target: Target, instance: Instance, others: Iterable[str] = ()) 
             else TargetColumn(own, computed, (), is_key)
         )
     several = len(target.consumer.instances) > 1
-    # In a set of several tables an unqualified expression replaces a column where there is one, and adds none.
+    # In a set of several tables an unqualified expression only replaces existing columns, and adds none.
     columns += [
         TargetColumn(own, text, (), is_key=False)
         for own, text in expressions.items()
@@ -125,7 +125,7 @@ def shape_table(target: Target, instance: Instance, others: Iterable[str] = ()) 
 
 
 def _track(target: Target, instance: str, columns: Iterable[TargetColumn]) -> Iterator[TargetColumn]:
-    """Yield the columns with whether a change of them makes a new slice of history."""
+    """Yield the columns, with whether a change of them begins a new slice of history."""
     listed = target.options.track_history_column_list
     only = set(own_names(listed, instance)) if listed is not None else None
     never = set(own_names(target.options.track_history_except_column_list, instance))
@@ -182,14 +182,14 @@ def require_fitting(
     for problem in find_misfits(kind, options, columns):
         raise TargetInvalid(name, problem)
     for instance, names in columns.items():
-        # A column that an expression replaces has the expression's type, which is known when the table is made.
+        # A column that an expression replaces has the expression's type, which is known only when the table is created.
         own = zip(_rename(options, instance, names), (kind for _, kind in found[instance]), strict=True)
         types = {own_name: kind for own_name, kind in own if not _is_computed(options, instance, own_name)}
         require_partitionable(name, instance, own_names(options.partition_by, instance), types)
 
 
 def find_misfits(kind: str, options: TargetOptions, columns: ReaderColumns) -> Iterator[str]:
-    """Yield which named columns are nowhere. Pure."""
+    """Yield the problems: named columns that no instance has. Pure."""
     in_source = _spell(columns)
     for name in (*(options.column_list or ()), *options.except_column_list, *options.rename):
         if name not in in_source:

@@ -66,14 +66,14 @@ class CustomWindow:
 
 
 class CustomTarget(Protocol):
-    """What the class of a target of kind `python:module.Class` does."""
+    """The interface of the class of a target of kind `python:module.Class`."""
 
     def find_lsn(self, target_id: str) -> int | None:
-        """Return the LSN of the last window that it has, None before the first."""
+        """Return the LSN of the last window that it has stored, None before the first."""
         ...
 
     def apply(self, window: CustomWindow) -> None:
-        """Apply a window and store its `to` under its `target_id`, both or neither."""
+        """Apply a window and store its `to` under its `target_id`, atomically."""
         ...
 
 
@@ -102,7 +102,7 @@ def guarded(target: Target, call: Callable[[], Result]) -> Result:
     except RowtideError:
         raise
     except Exception as error:
-        # Whatever a class of the user's raises.
+        # A class of the user's may raise anything.
         raise TargetFailed(target.name, f"{type(error).__name__}: {error}") from error
 
 

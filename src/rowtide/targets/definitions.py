@@ -1,4 +1,4 @@
-"""Definitions of targets: rows of `cdc.targets` in the source database, and the columns of their tables.
+"""Definitions of targets: rows of `cdc.targets` in the source database.
 
 A target is a set: tables of several capture instances at one LSN. Its positions are with its data: `targets.applying`.
 """
@@ -24,7 +24,7 @@ from rowtide.core.json_records import JsonOf
 from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import has_table
-from rowtide.databases.postgres.kept_answers import made_once
+from rowtide.databases.postgres.query_memo import made_once
 from rowtide.targets.errors import TargetExists, TargetInvalid, TargetUnknown
 from rowtide.targets.options import CURRENT, HISTORY, PYTHON, TargetOptions
 from rowtide.targets.table_format import table_format
@@ -32,7 +32,7 @@ from rowtide.targets.table_format import table_format
 _UNFINISHED = ("requested", "copying")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _SECRET = re.compile(r"(?:^|[.-])(?:token|credential|password|secret(?:[.-].*)?)$|^header\.", re.IGNORECASE)
-"""Options of Iceberg's catalogues, beside the keys of object stores."""
+"""Secret options of Iceberg's catalogues, in addition to the keys of object stores."""
 
 
 _OPTIONS = JsonOf[TargetOptions](TargetOptions)
@@ -51,7 +51,7 @@ class TableState(StrEnum):
 class Target:
     """A target as it is defined; its consumer has its instances, and how long cleanup waits for it.
 
-    Tables know what they have under `target_id`, which no other target ever has.
+    Tables record their position under `target_id`, which no other target ever has.
     """
 
     name: str
@@ -124,7 +124,7 @@ def drop_target(connection: Connection, name: str) -> Target:
 
 
 def has_later(connection: Connection, target: Target) -> bool:
-    """Return whether a target that follows columns has tables that have later instances, too."""
+    """Return whether a later instance exists for some table of a target that follows columns."""
     if not target.options.follow_columns:
         return False
     other, names = change_tables.alias(), target.consumer.instance_names
@@ -150,7 +150,7 @@ def hand_over(connection: Connection, target: Target, old: str, new: Instance, o
 
 
 def list_copied(connection: Connection) -> frozenset[str]:
-    """Return the instances whose first copy was asked for, and is not finished."""
+    """Return the instances whose first copy is requested, but not finished."""
     columns = snapshots.c
     query = select(columns.capture_instance).where(columns.state.in_(_UNFINISHED))
     return frozenset(connection.execute(query).scalars())

@@ -31,7 +31,7 @@ from rowtide.targets.options import TargetOptions
 
 @frozen
 class HandOver:
-    """An instance of a target, and the one that takes its place."""
+    """An instance of a target, and the one that replaces it."""
 
     old: Instance
     new: Instance
@@ -45,7 +45,7 @@ def find_hand_overs(
 ) -> Iterator[HandOver]:
     """Yield the instances of a target that have a newer one whose rows are copied, if the target follows columns.
 
-    The target's set is at an LSN: what was dropped up to it is null in its tables.
+    The target's set is at an LSN: columns that were dropped up to it are null in its tables.
     """
     if not target.options.follow_columns:
         return
@@ -88,14 +88,14 @@ def is_ahead(new: Instance, old: Instance, dropped: Collection[int]) -> bool:
         return True
     present = {column.name for column in new.seen_columns}
     renamed = [number for number, name in before.items() if after[number] != name]
-    # Of two instances with other names the later one has those that the table has.
+    # If the names differ, the later instance has the table's present ones.
     return present >= {after[number] for number in renamed} and not present >= {before[number] for number in renamed}
 
 
 def find_reused(new: Instance, old: Instance, dropped: Collection[int]) -> tuple[str, ...]:
     """Return the names of dropped columns, which the target's table still has, that another column cannot take.
 
-    A column that was added again, with the same type, can: its values come in the place of nulls.
+    A column that was added again with the same type can: its values replace nulls.
     """
     known = {column.column_id for column in old.columns}
     names = {column.lake_name.lower(): column.type_text for column in old.columns if column.column_id in dropped}
@@ -124,7 +124,7 @@ def _names_by_source(change: HandOver) -> dict[str, str]:
 
 
 def translate(options: TargetOptions, change: HandOver, others: Sequence[str]) -> TargetOptions:
-    """Return a target's options as they mean the same of the newer instance; `others` are its other instances.
+    """Return a target's options translated for the newer instance; `others` are the target's other instances.
 
     An option that names a column keeps naming it under its new name: what was excluded stays excluded. A column of
     the table that an option renamed keeps that name, others take the source's.
@@ -162,7 +162,7 @@ def translate(options: TargetOptions, change: HandOver, others: Sequence[str]) -
         track_history_except_column_list=spell_all(options.track_history_except_column_list, own),
         cluster_by=spell_all(options.cluster_by, own),
         partition_by=spell_all(options.partition_by, own),
-        # As of earlier LSNs the table is known under the names of earlier instances.
+        # Kept for reads as of earlier LSNs, at which the table has the names of earlier instances.
         table_names={**options.table_names, new: options.table_of(old)},
         renamed_columns={**kept, **({new: changed} if changed else {})},
     )

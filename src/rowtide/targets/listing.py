@@ -1,4 +1,4 @@
-"""What `rowtide cdc targets` lists: each table of each target, how far it is, and how far behind."""
+"""The listing of `rowtide cdc targets`: the position and lag of each table of each target."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.targets.definitions import Target, list_targets
 
-# What reads the lake is imported once there is a target.
+# Modules that read the lake are imported only if there is a target.
 if TYPE_CHECKING:
     from rowtide.cdc.queries.lsn_times import LsnTimes
     from rowtide.targets.applying import SetVersion

@@ -56,7 +56,7 @@ class NewColumns:
 
 
 def find_new_columns(connection: Connection, target: Target) -> tuple[NewColumns, ...]:
-    """Return what the source's tables have and the instances of a target have not; it may be what was excluded."""
+    """Return the columns of the source's tables that the instances of a target lack, excluded ones included."""
     if not target.options.follow_columns:
         return ()
     found: dict[str, dict[int, str]] = {}
@@ -66,7 +66,7 @@ def find_new_columns(connection: Connection, target: Target) -> tuple[NewColumns
 
 
 def describe_unfollowed(connection: Connection, lake: str, target: Target) -> dict[str, str]:
-    """Return why tables of a target have not all columns, by instance; none of those that are being copied."""
+    """Return why tables of a target lack columns, by instance; instances that are being copied are omitted."""
     notes: dict[str, str] = {}
     found = find_new_columns(connection, target)
     recorded = PublishedLake(lake).get_published_instances()[1] if found else {}
@@ -85,7 +85,7 @@ def describe_unfollowed(connection: Connection, lake: str, target: Target) -> di
 def make_instances(
     engine: Engine, database: str, lake: str, target: Target, recorded: Mapping[str, RecordedInstance]
 ) -> tuple[str, ...]:
-    """Enable an instance for each table whose new columns a target is to follow; return what is in the way."""
+    """Enable an instance for each table whose new columns a target has to follow; return what prevents it."""
     with translated(), engine.connect() as connection:
         names = [new.instance for new in find_new_columns(connection, target) if new.instance in recorded]
     errors = [_make(engine, database, lake, target, recorded, name) for name in names]
@@ -93,7 +93,7 @@ def make_instances(
 
 
 def end_superseded(engine: Engine, database: str) -> None:
-    """Disable the instances that were made for targets, and that no consumer has since another took their place."""
+    """Disable instances that were made for targets, and that no consumer reads any more since they were superseded."""
     with translated(), engine.connect() as connection:
         found = list_superseded(connection)
     for one in found:
@@ -101,7 +101,7 @@ def end_superseded(engine: Engine, database: str) -> None:
         def plan(connection: Connection, ended: EnabledTable = one) -> Sequence[Executable]:
             source = access.own_source(connection, database)
             if ended not in list_superseded(connection):
-                # A consumer has got it, or another process has disabled it.
+                # A consumer reads it by now, or another process has disabled it.
                 return ()
             failpoint("superseded_instance.before")
             return plan_disable_briefly(connection, source, ended)
@@ -120,7 +120,7 @@ def _make(
     def plan(connection: Connection) -> Sequence[Executable]:
         source = access.own_source(connection, database)
         require_complete(connection)
-        # Members change one transaction after the other: what another process made is there now.
+        # Changes of members are serialized, so an instance that another process made is visible here.
         present = find_target(connection, target.name)
         new = next((one for one in find_new_columns(connection, present) if one.instance == name), None)
         planned = _plan(connection, lake, present, recorded, new) if new is not None else None
@@ -142,7 +142,9 @@ def _make(
 def _change(
     engine: Engine, source_id: int, name: str, plan: Callable[[Connection], Sequence[Executable]]
 ) -> RowtideError | None:
-    """Change the members of a table; return what is in the way: applying does not depend on it."""
+    """Change the members of a table; return an error instead of raising it, because applying does not depend on
+    this.
+    """
     change = MembershipChange(source_id, name, LockMode.SHARE_ROW_EXCLUSIVE, plan)
     try:
         return run_membership_changes(engine, [change], _WAIT_S, lambda _rounds: None)[source_id]
@@ -153,11 +155,11 @@ def _change(
 def _plan(
     connection: Connection, lake: str, target: Target, recorded: Mapping[str, RecordedInstance], new: NewColumns
 ) -> tuple[SourceTable, InstanceRequest] | None:
-    """Return the instance that is to be made; None if none is, or one is there. Raises `NewColumnsNotFollowed`."""
+    """Return the instance to be made; None if none is needed, or it exists. Raises `NewColumnsNotFollowed`."""
     enabled = {one.capture_instance: one for one in list_enabled(connection)}
     known, own = recorded.get(new.instance), enabled.get(new.instance)
     if known is None or own is None or known.instance.member_id != own.member_id:
-        # Its definition is published first.
+        # Its definition has to be published first.
         return None
     table, old = find_by_id(connection, own.source_id), known.instance
     wanted = _find_wanted(target, new, old)

@@ -372,7 +372,7 @@ def date_actions(actions: str, times: str) -> str:
 
 @frozen
 class SlicesMerged:
-    """What is to be carried out.
+    """The changes of slices in one statement.
 
     `ranges` are conditions on the table's key that all actions meet; `truncated` are LSN and time of the window's first
     truncate, as literals, which ends every slice that no action closes.

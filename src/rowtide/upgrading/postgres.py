@@ -144,7 +144,8 @@ _FENCES: Mapping[str, str] = {
     procedures.SCHEMA: 'update rowtide_subscriber."MSreplication_subscriptions" set epoch = epoch + 1',
 }
 """Statements after which a running delivery of an earlier version writes nothing more, because it finds another
-epoch."""
+epoch.
+"""
 _OF_SUBSCRIBERS = procedures.SCHEMA, merge_definitions.SCHEMA
 _DISTRIBUTION = distribution.FORMAT, (distribution.publications.name, distribution.agents.name)
 
@@ -188,7 +189,8 @@ def _find_log_store(source: SourceDefinition) -> Iterator[PresentStore]:
 
 def _find_lake_tables(lake: str) -> Iterator[PresentStore]:
     """The table by which readers find the others comes first, so that a lake which is not migrated yet is refused
-    there."""
+    there.
+    """
     names = [name.rstrip("/") for name in open_folder(lake).list_folders("cdc/")]
     first = system_table_path(lake, "lsn_time_mapping")
     paths = [first, *(path for name in names if (path := system_table_path(lake, name)) != first)]

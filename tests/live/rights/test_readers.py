@@ -25,7 +25,7 @@ from rowtide.databases.postgres.catalogue import find_table_id, read_table
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.urls import parse_url
-from rowtide.log.postgres.unreported_changes import attach_partitions
+from rowtide.log.postgres.missed_ddl import attach_partitions
 from rowtide.merge.api import MergeReplication
 from rowtide.tracking import ChangeTracking
 from rowtide.tracking.errors import TrackedPlanCallsCode, TrackingLost

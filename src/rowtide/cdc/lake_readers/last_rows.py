@@ -1,4 +1,4 @@
-"""The last row of each key, completed from the key's rows before it: what net changes and tables as of an LSN are of.
+"""The last row of each key, completed from the key's earlier rows: the basis of net changes and of tables as of an LSN.
 
 Rows have numbers, by their order, and places: the number, in which the operation is packed. In one pass over the key's
 columns DuckDB finds each key's first and last place, within bounded memory; in a second the rows at the last places
@@ -29,6 +29,7 @@ MASK, ABSENT = "__$update_mask", "__$absent_mask"
 MASK_PART = 8
 """The number of a mask's bytes that are one number."""
 
+# Operations are 1 to 6. A number of a row takes the other 60 bits.
 _OPERATION_BITS = 3
 _STANDING = (change_columns.DELETE, change_columns.INSERT, change_columns.UPDATE_AFTER)
 _SLICE_BYTES = 64 * 1024 * 1024

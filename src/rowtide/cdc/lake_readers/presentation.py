@@ -1,6 +1,6 @@
 """Change rows for programs: as Arrow, and as exact text where numbers or times would not be exact.
 
-Presented values as JSON, by the column.
+Also as JSON, a column at a time.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     import polars
 
 
-# Change rows of a window, or a table as of an LSN, as Arrow, for programs and for what takes Arrow: DuckDB, Polars.
-# Change rows of an instance with the columns of all of its table's instances, in Arrow.
+# Change rows of a window, or a table as of an LSN, as Arrow: for programs, DuckDB and Polars; also with the columns of
+# all instances of the table.
 
 
 @frozen(slots=False)

@@ -38,7 +38,7 @@ TIME_OPERATORS: Mapping[str, tuple[str, str]] = {
 """SQL Server's relational operators: which LSN of those whose time compares so."""
 
 Bound = CommitLsn | datetime
-"""An end of a window: an LSN, which is inclusive, or a time; a time without zone is in UTC."""
+"""A bound of a window: an LSN, which is inclusive, or a time; a time without zone is in UTC."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1

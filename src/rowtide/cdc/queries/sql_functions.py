@@ -188,7 +188,9 @@ def _raise(message: str) -> str:
 
 
 _AT_ONCE = 4
-"""Instances: to create a function, Spark asks the storage for each table that it reads."""
+"""The number of instances that are registered concurrently: creating a function, Spark lists each table that it
+reads.
+"""
 
 
 def register(spark: SparkSession, lake: str) -> tuple[str, ...]:
@@ -202,7 +204,7 @@ def register(spark: SparkSession, lake: str) -> tuple[str, ...]:
     scalar, of_instances = sql_functions(spark_url(lake, os.environ), instances, host_name(), copied)
     create = partial(_create, spark)
     with lack_named():
-        # Alone: the first one to read a table prepares Spark for all.
+        # The first one runs alone, because its first read of a table initializes Spark for all.
         create(scalar)
         with ThreadPoolExecutor(_AT_ONCE, "rowtide-register") as pool:
             list(pool.map(create, of_instances))
@@ -288,7 +290,7 @@ def _all_changes_wrapper(instance: Instance, selected: Iterable[str], request: W
 
 
 def _net_changes_wrapper(instance: Instance, selected: Iterable[str], request: WrapperRequest) -> WrapperFunction:
-    # Spark's optimizer fails over a net function in a lateral join: here net changes are made of all changes.
+    # Spark's optimizer fails for a net function in a lateral join, so net changes are made from all changes here.
     name = f"fn_net_changes_{instance.capture_instance}"
     known = ", ".join(f"'{option}'" for option in NET_ROW_FILTERS)
     check = _CHECK.format(known=known, words=", ".join(NET_ROW_FILTERS))
@@ -326,7 +328,7 @@ _CHECK = """
                 when coalesce(lower(trim(row_filter_option)), '') not in ({known})
                 then raise_error('RT-313: the row filter option is none of: {words}')"""
 
-# Where no transaction ended in the window, the one LSN that is asked for is above a transaction's, and no one's own.
+# If no transaction ended in the window, the single LSN that is requested follows a transaction's, and belongs to none.
 _ROWS = """(
     select changes.*
     from (

@@ -123,11 +123,11 @@ def open_window(
     `LakeReadFailed`.
     """
     name = asked.capture_instance
-    # The end is read before the table: each later version has all rows up to it.
+    # The end is read before the table, so that any later version has all rows up to it.
     known, high = lake.read_instance_and_high(name)
     table = open_table(change_table_path(lake.lake, name), known.instance)
-    # The low endpoint is read again behind the table: cleanup moves it before it deletes, so what this version lacks
-    # lies below it.
+    # The low endpoint is read again after the table: cleanup moves it before it deletes, so rows that this version
+    # lacks are below it.
     recorded, _ = lake.read_instance_and_high(name)
     if table is None or recorded.instance.member_id != known.instance.member_id:
         require_table(change_table_path(lake.lake, name))
@@ -137,7 +137,7 @@ def open_window(
 
 
 def require_table(path: str) -> None:
-    """Raise `LakeReadFailed` where a table of the lake is lost; a disabled instance's stays, empty."""
+    """Raise `LakeReadFailed` if a table of the lake is lost; that of a disabled instance remains, empty."""
     if open_snapshot(locate(path)) is None:
         raise LakeReadFailed(path, "there is no table")
 
@@ -171,7 +171,7 @@ def require_key(instance: Instance, at: CommitLsn) -> None:
 def _require_valid(recorded: RecordedInstance, asked: RequestedRange, high: CommitLsn) -> tuple[CommitLsn, CommitLsn]:
     """Return the bounds, or raise `LsnOutOfRange` naming the valid interval."""
     from_lsn, to_lsn = asked.from_lsn or recorded.lsn, asked.to_lsn or high
-    # The window after the last one is empty as long as nothing follows, and no error: readers ask for it all the time.
+    # The window after the last LSN is empty, and no error, because readers that wait for changes request it constantly.
     is_next_window = from_lsn == high.increment() and asked.to_lsn in (None, high, from_lsn)
     if is_next_window:
         return from_lsn, high

@@ -113,7 +113,7 @@ TYPED_VALUES = {"postgres": postgres_values}
 """How texts become typed values, by the kind of the database."""
 
 BATCH_ROWS = 64 * 1024
-"""The records that are converted at a time: their texts stay in the processor's cache."""
+"""The records that are converted at a time, so that their texts stay in the processor's cache."""
 BATCH_BYTES = 1 << 30
 """Texts of both images are joined, and Arrow's offsets end at 2 GiB."""
 
@@ -184,7 +184,7 @@ def _convert_batch(
     operations = operations[chosen]
     logged = read_images(records, chosen, len(shape.columns))
     images = complete_images(logged, operations, records["image"].to_numpy()[chosen], instance, shape)
-    # SQL Server, too, logs an update of the key as a delete and an insert: net changes are grouped by key.
+    # Like SQL Server, an update of the key becomes a delete and an insert, because net changes are grouped by key.
     moves = _moves(images, np.flatnonzero(operations == Operation.UPDATE))
     versions = _row_versions(operations, moves)
     indexes = change_columns.column_indexes(instance, shape)
@@ -212,7 +212,7 @@ class _RowVersions:
     is_before: Booleans
 
     def choose(self, before: npt.NDArray[Any], after: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return what belongs to each row, of what belongs to the records' old and new rows."""
+        """Return a value for each row, chosen from the values of the records' old and new rows."""
         if not self.is_before.any():
             return after[self.record]
         return np.where(self.is_before, before[self.record], after[self.record])
@@ -245,7 +245,7 @@ def _moves(images: RowImages, updates: Integers) -> Booleans:
 def _update_masks(
     images: RowImages, operations: npt.NDArray[np.int8], moves: Booleans, indexes: Sequence[int]
 ) -> tuple[Masks, Booleans]:
-    """Return `__$update_mask` of each record, and whose is null: all bits, or those of what an update may have changed.
+    """Return `__$update_mask` of each record, and which are null: all bits, or those that an update may have changed.
 
     A value may have changed if it was carried, and no carried value shows that it is the old one.
     """
@@ -309,7 +309,7 @@ def find_most_row_bytes() -> int:
 
 _LARGEST_TEXT = 1 << 31
 _READ_AS_THEY_ARE = (pa.int16(), pa.int32(), pa.int64())
-"""Types of which the reader of CSV takes exactly the texts that the server writes."""
+"""Types for which the CSV reader accepts exactly the texts that the server writes."""
 
 
 @dataclass(slots=True)
@@ -384,7 +384,7 @@ class BaseRows:
             table = _read_csv(lines, self._kinds(quick), check_utf8=not self.is_utf8)
         except pa.ArrowInvalid:
             if quick:
-                # Some value is not of its type, as far as the reader of CSV knows.
+                # The CSV reader does not accept some value of the type.
                 self._is_quick = False
                 return self._read(lines)
             table = _read_csv(lines, self._kinds({}), check_utf8=False)

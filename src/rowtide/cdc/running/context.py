@@ -1,8 +1,8 @@
-"""The context of a run of capture or of the jobs: made when it is started, and passed whole; and what it reports.
+"""The context of a run of capture or of the jobs, created at its start and passed as a whole; and the reports of a run.
 
 A new option of a run is a field here. An agent within the run gets the context with its own `stop` and watchers, by
-`dataclasses.replace`. What is below a run (`Capture`, `SnapshotAgent`)
-takes the values it needs, not the context; and what one function alone decides with stays that function's argument.
+`dataclasses.replace`. `Capture` and `SnapshotRunner` get the values that they need, not the context; a value that only
+one function needs is an argument of that function.
 """
 
 from __future__ import annotations
@@ -145,7 +145,9 @@ class ScanRecorder:
         self._connection = None
 
     def write_to(self, connection: Connection) -> None:
-        """Write on a connection from now on, that of the lake lease; before, another run may have written."""
+        """Write on a connection from now on, that of the lake lease: until it was taken, another run may have
+        written.
+        """
         self._connection = connection
         self._writer = ScanWriter(self._metrics)
 
@@ -175,7 +177,9 @@ class ScanRecorder:
         self._fail(error, ScanPhase.FIRST_SCAN)
 
     def step(self) -> None:
-        """Write what there is, if it has news and the last write is a while ago: an idle database stays idle."""
+        """Write new figures if the last write is a while ago; without news nothing is written, so that an idle database
+        stays idle.
+        """
         if self._writer is None or self._connection is None or time.monotonic() < self._next_write:
             return
         if self._metrics.has_news:
@@ -194,7 +198,7 @@ class ScanRecorder:
             emit(ScansNotRecorded(error))
 
     def _take_traffic(self) -> Traffic:
-        """Return what was asked since the last time."""
+        """Return the requests since the last call."""
         before, self._counted = self._counted, self._read_traffic()
         return self._counted.since(before)
 

@@ -83,7 +83,8 @@ class SnapshotPlanner:
     def _try_planning(self, copy: TableCopy, before: TransactionSnapshot) -> Planned:
         """Return how a table is copied. In a thread.
 
-        What has altered the table since `before` is recorded above the snapshot's LSN, though its rows are as of then.
+        An alteration of the table after `before` is recorded above the snapshot's LSN, so the copied rows must not have
+        it.
         """
         instance, request = copy.instance, copy.request
         numbers = chunk_copies.captured_numbers(instance)
@@ -113,7 +114,7 @@ class SnapshotPlanner:
         except RowtideError as error:
             return error
         except Exception as error:  # noqa: BLE001 - the event has where
-            # A fault of ours, or of a library: this copy fails, and the others are planned.
+            # An unexpected error: this copy fails, and the others are planned.
             emit(events.CopyBroken(instance.capture_instance, error, format_places(error)))
             return SnapshotCopyBroken(instance.capture_instance, f"{type(error).__name__}: {error}")
 

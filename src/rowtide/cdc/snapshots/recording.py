@@ -60,7 +60,7 @@ class SnapshotsTable:
             if is_new:
                 self._last = number
                 break
-            # Another process had the lake in between, or this one did not learn of its own commit.
+            # Another process held the lake in between, or the reply to this one's commit was lost.
             self.lease.require()
             self._last = None
         failpoint("snapshot_event.after")
@@ -125,7 +125,7 @@ class RequestReports:
         """Note that nothing is left to be done for a request."""
         values = _progress_values(report) if report is not None else {}
         values |= {"state": state.value, "outcome": outcome, "finished_at": func.now()}
-        # The request is only a report; what counts is recorded in the lake by now. A repeat finds the snapshot there,
+        # The request is only a report; the lake has the snapshot's state by now. After a crash, a repeat finds it there
         # and ends the request.
         failpoint("snapshot_request.before")
         with translated():
@@ -153,7 +153,7 @@ class RequestReports:
 
     def _connect(self) -> Connection:
         if self._connection is None:
-            # No transaction stays open between two looks: it would hold back vacuum for as long as copies run.
+            # Autocommit: an open transaction would hold back vacuum as long as copies run.
             self._connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         return self._connection
 
@@ -210,7 +210,7 @@ class SnapshotEndings:
 
     def end(self, copy: TableCopy, state: RequestState, outcome: str) -> None:
         """Void a snapshot, and end its request."""
-        # The lake first: a request that ended with its snapshot still planned would leave rows that count.
+        # The lake first: if the request ended while its snapshot is still planned, its rows would count.
         self._void(copy)
         self._reports.finish(copy.request, state, outcome)
         self._drop(copy)
@@ -219,7 +219,7 @@ class SnapshotEndings:
     def _void(self, copy: TableCopy) -> None:
         """Cancel a snapshot in the lake, and remove its rows."""
         copy.throttle.set(None, is_stopped=True)
-        # A thread that still writes a chunk would add files after their removal.
+        # Wait for the threads, because one that still writes a chunk would add files after their removal.
         wait(copy.running.values())
         copy.running.clear()
         if copy.snapshot is not None:

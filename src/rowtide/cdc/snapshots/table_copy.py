@@ -1,4 +1,4 @@
-"""The copy of one table that a runner works on: its chunks, and how far it is."""
+"""The copy of one table: its chunks, rate and progress."""
 
 from __future__ import annotations
 
@@ -87,11 +87,10 @@ class Throttle:
         with self._lock:
             now = time.monotonic()
             rate = self._rows_per_second
-            # One time for all threads: each takes its turn behind what the others have taken, so that the rate is the
-            # snapshot's, not a thread's.
+            # All threads share one schedule, so that the rate is that of the snapshot and not of each thread.
             self._free_at = ends = max(self._free_at, now) + rows / rate if rate else now
         while (wait_s := ends - time.monotonic()) > 0 and self._rows_per_second is not None:
-            # In short waits: the rate may be changed or lifted meanwhile.
+            # In short waits, because the rate may be changed or lifted meanwhile.
             if self._stopped.wait(min(wait_s, _LONGEST_WAIT_S)):
                 break
         if self._stopped.is_set():

@@ -149,7 +149,7 @@ def collect_variables() -> dict[str, str]:
 
 
 def _read(partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-    # Spark plans a task without a partition where there is none.
+    # If there is no partition, Spark plans a task without one.
     if isinstance(partition, (AllChanges, AllNetChanges)):
         yield from partition.read()
 
@@ -170,7 +170,7 @@ def register_source(spark: SparkSession) -> None:
     """Register the source for a session; it reaches object stores by this process's variables of now."""
 
     class RegisteredSource(RowtideSource):
-        # Pickled by value, since it is of no module: so its variables reach Spark's processes.
+        # The class is pickled by value because it belongs to no module, so its variables reach Spark's processes.
         environment = collect_variables()
 
     spark.dataSource.register(RegisteredSource)

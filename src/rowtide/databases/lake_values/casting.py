@@ -65,7 +65,8 @@ def _cast_pieces(texts: Texts, quick: Cast, careful: Cast, smallest: int) -> Ite
 
 def bytes_of(texts: Texts) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
     """Return the offsets of strings or binary values, and the bytes that they point into; a null may have any
-    length."""
+    length.
+    """
     _, offsets_buffer, data_buffer = texts.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1]
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)

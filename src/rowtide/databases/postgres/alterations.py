@@ -30,6 +30,7 @@ from rowtide.databases.source_table import SourceTable, TableKind
 # a single table the timeout is longer; where many tables are altered, it is so short that no writer behind the request
 # notices (`altering_many`).
 
+# A waiting request blocks later readers and writers, so it is short, and repeated after a pause that lets them pass.
 LOCK_TIMEOUT_S = 2
 LOCK_ATTEMPTS = 5
 _PAUSE_S = 0.5

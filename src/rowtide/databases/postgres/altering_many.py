@@ -46,7 +46,8 @@ class BriefAlteration:
 @frozen
 class AlterationProgress:
     """The progress of an alteration of many tables: tables that are done, failed ones included, and what others wait
-    for."""
+    for.
+    """
 
     done: int
     total: int

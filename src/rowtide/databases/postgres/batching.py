@@ -27,7 +27,7 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.copying import Parameters, ReceivedTexts, Text, length_of, shortened
-from rowtide.databases.postgres.owners import functions_path
+from rowtide.databases.postgres.owner_functions import functions_path
 from rowtide.databases.postgres.session_settings import PINNED_SETTINGS
 from rowtide.databases.postgres.silent_sessions import WatchedConnection
 
@@ -48,7 +48,8 @@ Rows = list[tuple[Any, ...]]
 
 MOST_SENT = 256 * 1024
 """So many characters of long parameters are sent while a transaction is open, whatever the network: sixteen seconds at
-128 kbit/s."""
+128 kbit/s.
+"""
 _MOST_SENT_S = 0.25
 """On a fast network, more characters are sent then, if they take no longer than this by the last measurement."""
 _TIMED = MOST_SENT // 8
@@ -322,7 +323,8 @@ def _batching(cursor: psycopg.Cursor[tuple[Any, ...]]) -> BatchingConnection:
 
 class BatchingDialect(PGDialect_psycopg):
     """SQLAlchemy's dialect for such connections: statements without a needed result are deferred, and the server's
-    version is not queried."""
+    version is not queried.
+    """
 
     supports_statement_cache = True
 

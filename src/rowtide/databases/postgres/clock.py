@@ -233,14 +233,6 @@ def find_last(connection: Connection) -> AnchorSnapshot | None:
     return None if row is None else AnchorSnapshot(Anchor(row[0], row[1]), row[2])
 
 
-def is_of_other_history(connection: Connection) -> bool:
-    """Return whether all anchors were taken in another history of the database, of which it is a restored copy."""
-    query = (
-        f'select count(*) > 0 and not coalesce(bool_or("__sysIncarnation" = {INCARNATION}), false) from {ANCHORS_TABLE}'
-    )
-    return bool(connection.execute(text(query)).scalar())
-
-
 def _put_anchor(connection: Connection, csn: int, snapshot: str) -> AnchorSnapshot:
     anchor, insertion = _new_anchor(csn, snapshot)
     connection.execute(statement(insertion))

@@ -54,6 +54,7 @@ _DEAD_AFTER = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives
 _UNANSWERED_MS = "60000"
 _CONNECT_S = "30"
 """How long a server may take to accept a connection."""
+# Each keeps what it learned of its server, so the number is limited.
 _MOST_ENGINES = 32
 
 
@@ -103,7 +104,8 @@ def _find_engine(
     url: str | DatabaseUrl, application_name: str, settings: tuple[tuple[str, str], ...], driver: str
 ) -> Engine:
     """Return an engine that keeps no connection. It is reused, so that it need not query its server and compile
-    statements again."""
+    statements again.
+    """
     from rowtide.databases.postgres.kept_sessions import PoolOfOperations
 
     return _make_engine(url, application_name, dict(settings), driver, poolclass=PoolOfOperations)

@@ -201,7 +201,8 @@ LONG = 4096
 """Parameters from this length on are received separately."""
 _LEAST_TOGETHER, _MOST_TOGETHER = 64 * 1024, 512 * 1024
 """How much is sent before waiting for a reply: 4 seconds at 128 kbit/s, and more as long as that takes less than a
-second."""
+second.
+"""
 _SHORT_S, _LONG_S = 1.0, 8.0
 _TABLE = "pg_temp.rowtide_received"
 _MAKING = (

@@ -15,7 +15,7 @@ from psycopg import sql
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.functions import DISTRIBUTORS, OWN_SCHEMAS, PREFIX
-from rowtide.databases.postgres.owners import SCHEMA
+from rowtide.databases.postgres.owner_functions import SCHEMA
 from rowtide.databases.postgres.quoting import quote, quote_qualified, share_ownership
 
 _OBJECT = re.compile(

@@ -58,6 +58,7 @@ _INSTALLATIONS: Mapping[ServerVersion, str] = MappingProxyType({16: "pginstall",
 _STOP_SIGNALS: Mapping[StopMode, int] = MappingProxyType({"fast": signal.SIGINT, "immediate": signal.SIGQUIT})
 _SUPERUSER = "postgres"
 _READY_TIMEOUT_S = 60
+# A log reader that does not respond delays a fast shutdown by a minute: an immediate one follows sooner.
 _FAST_STOP_TIMEOUT_S = 10
 _IMMEDIATE_STOP_TIMEOUT_S = 30
 

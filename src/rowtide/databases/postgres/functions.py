@@ -26,7 +26,8 @@ DISTRIBUTORS = r"distribution_\d+_\d+"
 
 OF_OTHERS = "RT127"
 """The SQLSTATE of the guard of schemas. Its message names the object that belongs to another role, its detail the
-role."""
+role.
+"""
 
 DEFINER = "security definer set search_path = pg_catalog, pg_temp"
 """The attributes of a function that runs with its creator's rights."""
@@ -91,7 +92,8 @@ USERS_PATH = "set local search_path to default"
 
 It is the last one before a commit which may run deferred triggers: they find by it what they name without a schema.
 Code that runs in the session cannot change the default, as it could a setting of rowtide's.
-Other code of users runs in functions that have this path attached (see `owners`), never in a statement of rowtide's.
+Other code of users runs in functions that have this path attached (`owner_functions`), never in a statement of
+rowtide's.
 """
 
 USERS_SCHEMAS = "pg_catalog.current_setting('rowtide.schemas')::pg_catalog.name[]"

@@ -15,8 +15,8 @@ from sqlalchemy import Connection, Engine
 
 from rowtide.core.errors import describe
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.kept_answers import KEPT, Answer, Answers, MadeOnce, keeping_facts, note_used
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
+from rowtide.databases.postgres.query_memo import KEPT, Answer, Answers, MadeOnce, keeping_facts, note_used
 from rowtide.databases.postgres.session_settings import place_of
 
 # Queries that run once in a reading: several packages check the same facts of a database. `check --as reader` ran 147
@@ -113,7 +113,8 @@ _SAFE_TYPES = {
 _QUERY = re.compile(r"\s*(select|with|values)\b", re.IGNORECASE)
 _SETTINGS = {"jit": "off", "statement_timeout": "30s", "lock_timeout": "5s"}
 """JIT compilation of the statement would take longer than running it. Facts that would wait for a lock are unknown
-instead of late."""
+instead of late.
+"""
 _MOST_TOGETHER = 400
 """Of the columns of a statement: PostgreSQL allows 1664."""
 

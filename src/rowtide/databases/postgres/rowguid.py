@@ -16,7 +16,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import Alterations, Around, build_index
 from rowtide.databases.postgres.catalogue import read_table
 from rowtide.databases.postgres.functions import OWN_PATH
-from rowtide.databases.postgres.owners import functions_path
+from rowtide.databases.postgres.owner_functions import functions_path
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind, TablePartition
 

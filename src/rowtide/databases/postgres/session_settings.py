@@ -1,5 +1,6 @@
 """Settings that are pinned in every session, so that texts of values mean the same everywhere; and connection
-poolers."""
+poolers.
+"""
 
 from __future__ import annotations
 

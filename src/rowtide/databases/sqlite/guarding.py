@@ -33,11 +33,9 @@ def create_flag(connection: sqlite3.Connection) -> None:
     connection.execute(f"create table if not exists {WRITING} (is_writing integer not null)")
 
 
-def guard(
-    connection: sqlite3.Connection, table: str, events: Iterable[str] = ALL_WRITES, *, flag: str = WRITING
-) -> None:
+def guard(connection: sqlite3.Connection, table: str, events: Iterable[str] = ALL_WRITES) -> None:
     """Guard a table, in the caller's transaction; an older guard is replaced."""
-    for statement in guard_statements(table, events, flag=flag):
+    for statement in guard_statements(table, events):
         connection.execute(statement)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _INTEGER = re.compile(r"-?\d+")
 _SEPARATOR = ","
+# Well below SQLite's limit of a thousand levels, which the expression around it counts towards too.
 _LONGEST_CHAIN = 400
 
 

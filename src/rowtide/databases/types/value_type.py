@@ -117,7 +117,8 @@ NEVER_NUMBERS = StoredType(
     "text", _text, KEEPING_TEXTS | {Affinity.NUMERIC, Affinity.INTEGER, Affinity.REAL}, is_text=True
 )
 """For texts that never look like numbers, also the affinity of columns that programs declare `timestamp` or `uuid`,
-which does not convert them."""
+which does not convert them.
+"""
 
 
 Modifiers = tuple[int, ...]

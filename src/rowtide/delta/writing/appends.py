@@ -22,6 +22,7 @@ from rowtide.delta.schema import PartitionValues, Struct, folder_of
 from rowtide.delta.snapshot import Location, Snapshot
 
 _INDEXED_COLUMNS = "delta.dataSkippingNumIndexedCols"
+# Delta's default of `delta.dataSkippingNumIndexedCols`.
 _USUALLY_INDEXED = 32
 _SAMPLED = 2048
 """How many rows show whether a column's values repeat."""

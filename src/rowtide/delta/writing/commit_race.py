@@ -140,7 +140,8 @@ def _require_ours(snapshot: Snapshot) -> None:
 @frozen
 class Last:
     """A version that was a table's last one at a time of the clock, and for how long commits may build on it: see
-    `is_fresh`."""
+    `is_fresh`.
+    """
 
     version: int
     known_at: float

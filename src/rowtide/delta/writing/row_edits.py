@@ -62,7 +62,8 @@ class Edit(Protocol):
 @frozen
 class Stamp:
     """An application, and the version that its table has after an edit; `after` is the version that the edit was
-    planned for."""
+    planned for.
+    """
 
     application: str
     version: int

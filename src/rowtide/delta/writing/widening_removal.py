@@ -22,6 +22,7 @@ from rowtide.delta.writing.changes import CommitChange, commit_change
 from rowtide.delta.writing.commit_race import load_writable
 from rowtide.delta.writing.compaction import fill_groups
 
+# Footers are small: reading one is mostly waiting for the store.
 _LOOKED_INTO_AT_ONCE = 16
 
 

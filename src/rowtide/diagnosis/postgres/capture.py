@@ -42,7 +42,7 @@ from rowtide.diagnosis.result import (
     warning,
 )
 from rowtide.log import errors
-from rowtide.log.postgres.unreported_changes import shape_of
+from rowtide.log.postgres.missed_ddl import shape_of
 from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import FEATURE as REPLICATION
 

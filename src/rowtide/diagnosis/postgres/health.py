@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rowtide.cdc.definitions import FEATURE as CAPTURE
 from rowtide.databases.postgres.errors import ServerIsStandby
-from rowtide.databases.postgres.kept_answers import make_once
+from rowtide.databases.postgres.query_memo import make_once
 from rowtide.diagnosis.capture import (
     check_capturing,
     check_cleanup,

@@ -20,7 +20,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.kept_answers import made_once, make_once
+from rowtide.databases.postgres.query_memo import made_once, make_once
 from rowtide.databases.postgres.repeated_reading import reading_once
 from rowtide.diagnosis.capture import ReadingFacts
 from rowtide.diagnosis.codes import ALL_AREAS, Area, Code

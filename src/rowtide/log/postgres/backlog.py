@@ -104,6 +104,7 @@ def _read_oldest(connection: Connection, query: str) -> OldTransaction | None:
     return OldTransaction(*row) if row is not None else None
 
 
+# The flushed position, because the walsender sends no more than that; a mark needs the inserted one.
 _SERVER = "select clock_timestamp(), (pg_current_wal_flush_lsn() - '0/0')::bigint"
 
 _SLOT_BACKLOG = """

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Executable, text
 from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_COLLATION, COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, translated
 from rowtide.databases.postgres.functions import close_function
-from rowtide.databases.postgres.kept_answers import made_once
+from rowtide.databases.postgres.query_memo import made_once
 from rowtide.databases.postgres.quoting import quote, quote_literal, statement
 from rowtide.databases.postgres.session_settings import PINNED_SETTINGS
 from rowtide.log.catalogue import LOG, dropped_table
@@ -190,8 +190,8 @@ _OWN_XMIN = """{row}.xmin::text::bigint > 2
                     + ({row}.xmin::text::bigint - pg_current_xact_id()::text::bigint & 4294967295))::text::xid8)
                     = 'in progress'"""
 """SQL condition of a catalogue row that this transaction wrote, in a savepoint too: of the visible rows only those have
-a writer in progress. Its number is at or above the transaction's own; what is far above it is an old one, from before
-the numbers began again.
+a writer in progress. Numbers 0 to 2 are no transaction's (invalid, bootstrap, frozen). A savepoint's number is at or
+above the transaction's own; one that is more than 2^30 above it is old, from before the numbers wrapped around.
 """
 
 _PRINTS_OTHERWISE = f"""(
@@ -302,10 +302,13 @@ _KEPT_UNLOGGABLE = """
                 and (i.identity = 'i' or i.identity = 'd' and exists (
                     select from pg_index x where x.indrelid = c.oid and x.indisprimary and x.indimmediate))"""
 """SQL query for the tables, of a table and its partitions, that were given a full replica identity and now have a
-virtual column: the server refuses their updates and deletes until the earlier identity is restored."""
+virtual column: the server refuses their updates and deletes until the earlier identity is restored.
+"""
 
 # A command is reported only for the table that it names. Tables that inherit from it, and tables of an altered type,
 # change with it (`passed_on`); rows of an attached partition are published as rows of the tables above it.
+# The settings are repeated as a comment in the body, because `has_triggers` compares bodies, of which a function's
+# settings are no part: so a change of the settings is noticed.
 _ANNOUNCE_DDL = f"""
 -- {_PINNED}
 declare
@@ -401,7 +404,7 @@ begin
 """
 """The trigger of a dropped partition is dropped with it; whether the partition was empty is no longer known. Columns
 that are dropped with their types, and an instance's key index that is dropped by itself, are not reported as commands
-on their table.
+on their table. The query of `cdc.change_tables` is dynamic, since PL/pgSQL would fail where the table does not exist.
 """
 
 _ATTACH = f"""

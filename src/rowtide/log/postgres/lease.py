@@ -20,7 +20,7 @@ from sqlalchemy import Connection, Engine, text
 from rowtide.core.formats import StoreFormat, parse_definition, require as require_format
 from rowtide.databases.postgres.errors import TransactionsPooled, translated
 from rowtide.databases.postgres.functions import recorded_definition
-from rowtide.databases.postgres.kept_answers import made_once
+from rowtide.databases.postgres.query_memo import made_once
 from rowtide.databases.postgres.session_settings import place_of_pooler, require_session
 from rowtide.databases.postgres.silent_sessions import watched_of
 from rowtide.log.errors import LeaseHeld, LeaseLost
@@ -28,6 +28,7 @@ from rowtide.log.membership import SCHEMA
 from rowtide.log.postgres.session_keepalive import SessionKeepalive
 from rowtide.log.source_definition import FORMAT
 
+# "rowt" in ASCII, so that nobody else's advisory locks have the class; the next class is "rowu".
 _CLASS = 0x726F7774
 _KEYS = {"log": 1, "lake": 2, "agent": 4, "source": 5}
 """Number 3 of this class is used by `membership`."""
@@ -36,7 +37,8 @@ _NAMED_CLASS = 0x726F7775
 _PAUSE_S = 0.2
 _ENDING_S = 2.0
 """The server takes a moment to notice that a process has ended, longer under load. Until then that process still has
-the lease, though no other process took it."""
+the lease, though no other process took it.
+"""
 
 
 def describe_holder() -> str:

@@ -28,6 +28,7 @@ from rowtide.log.membership import AlteredColumn, ControlRow
 from rowtide.log.origin_marks import SecretWanted
 from rowtide.log.postgres import control_table, ddl_triggers, pgoutput, slot
 from rowtide.log.postgres.lease import verify_format
+from rowtide.log.postgres.missed_ddl import attach_partitions, end_dropped, find_altered_columns
 from rowtide.log.postgres.pgoutput import Decoder
 from rowtide.log.postgres.provenance import verify_history, verify_resent, verify_slot_on
 from rowtide.log.postgres.restricted_reading import (
@@ -40,7 +41,6 @@ from rowtide.log.postgres.restricted_reading import (
 from rowtide.log.postgres.stream.copy_data import COMMIT, HEADER_BYTES, commit_end, ends_with_mark
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.postgres.table_publications import find_blocker
-from rowtide.log.postgres.unreported_changes import attach_partitions, end_dropped, find_altered_columns
 from rowtide.log.store.entries import TimelineFollowed
 
 
@@ -77,9 +77,12 @@ left join pg_namespace n on n.oid = c.relnamespace
 _SECRET = f"select secret from {TABLE} where subscription_guid = :guid"  # noqa: S608 - of constants
 
 
+# How long the walsender is silent before it is looked at, and between two looks: each is a query of its session's
+# state.
 _LOOK_S = 5.0
 _SENDER_NAME = "rowtide log reader"
-# The walsender is working, for example on a large transaction, unless it waits for messages or for more WAL.
+# The walsender is working, for example on a large transaction, unless it waits for messages or for more WAL. Server
+# versions spell the last wait event differently.
 _SENDER = """
 select coalesce(wait_event in ('ClientRead', 'WalSenderMain', 'WalSenderWaitForWal', 'WalSenderWaitForWAL'), false)
 from pg_stat_activity where pid = %s
@@ -143,7 +146,8 @@ class PostgresSource:
                 if seen.has_failover is False and seen.active_pid is None:
                     # The slot was created on an earlier version of the server, or by hand.
                     stream.make_failover_slot(definition.slot)
-                # Heartbeats need not wait for the disk or a standby.
+                # Heartbeats need not wait for the disk or a standby. Neither need the ends of dropped members, which
+                # this session announces too: after a crash of the server they are found again.
                 connection.execute(text("set synchronous_commit to off"))
                 _forget_stored(connection, state.control_row)
             if timeline != state.source.timeline:
@@ -263,7 +267,8 @@ class PostgresSource:
 
     def verify(self) -> None:
         with translated():
-            # Without the event trigger only the catalogue shows that a table was dropped.
+            # Without the event trigger only the catalogue shows that a table was dropped. If the role lacks the rights
+            # to announce that, it lacks them for as long as this connection, so it is not tried again.
             self._ends_dropped = self._ends_dropped and end_dropped(self._connection)
             verify_format(self._connection)
             slot.verify_publication(self._connection, self._definition)

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Executable, text
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.functions import close_function
-from rowtide.databases.postgres.kept_answers import made_once
+from rowtide.databases.postgres.query_memo import made_once
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
 from rowtide.databases.source_table import SourceTable, TableKind, TablePartition
 

@@ -170,6 +170,7 @@ def find_history_difference(
     return None
 
 
+# object_in_use: another connection streams from the slot, so it cannot be decoded here.
 _IN_USE = "55006"
 
 

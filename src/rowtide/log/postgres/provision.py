@@ -322,7 +322,8 @@ def _drop_publications(connection: Connection, source: SourceDefinition) -> None
 
 def _delete_log_store(source: SourceDefinition) -> None:
     """The manifest is deleted last, newest entries first, so that a repeat can still read to which source it
-    belongs."""
+    belongs.
+    """
     store = open_store(source.log_store)
     paths = store.list("")
     delete_all(store, [path for path in paths if not path.startswith(_MANIFEST)])

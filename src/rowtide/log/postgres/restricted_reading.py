@@ -1,5 +1,6 @@
 """Reads one transaction again through publications of single tables, without the tables whose changes cannot be
-sent."""
+sent.
+"""
 
 from __future__ import annotations
 

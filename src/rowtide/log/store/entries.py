@@ -311,7 +311,8 @@ class EntryWritten:
 @frozen
 class EntryExchange:
     """One process's side of the exchange: `send` passes an entry to the other one. One thread receives entries, another
-    applies them."""
+    applies them.
+    """
 
     send: Callable[[EntryWritten], None]
     _heard: dict[int, bytes] = field(default_factory=dict)

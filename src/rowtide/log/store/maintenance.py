@@ -36,6 +36,7 @@ MAX_MERGED_BYTES = 64 * 1024 * 1024
 MAX_MERGED_ROWS = 1_000_000
 MANY_FILES = 64
 """The number of files from which a merge would delay the log reader's next cycle too much."""
+# For readers that planned with a file before it was removed from the state.
 DELETE_GRACE = timedelta(minutes=10)
 _READ_AT_ONCE = 16
 

@@ -198,12 +198,10 @@ class Manifest:
                 if is_current:
                     raise
             else:
-                if self._write(number, entry):
-                    self._state, self._known_at = state, begun
-                    if number % self._entries_per_checkpoint == 0:
-                        self._checkpoint(state)
+                if self._write_applied(number, entry, state, begun):
                     return state
-            # Another process has written meanwhile, or the state before the entry is not known.
+            # Another process has written meanwhile, or the state before the entry is not known. At least one entry
+            # follows: a second one that is read with it may save a round trip.
             self._follow(at_once=2)
             is_current = True
 
@@ -249,11 +247,17 @@ class Manifest:
     def _append_next(self, version: int, entry: Entry) -> bool:
         """Append an entry as the next one after the state, as of a version; return False if there is another one."""
         begun = self._clock()
-        state = apply(self._state, version + 1, entry)
-        is_written = self._write(version + 1, entry)
+        return self._write_applied(version + 1, entry, apply(self._state, version + 1, entry), begun)
+
+    def _write_applied(self, number: int, entry: Entry, state: ManifestState, begun: float) -> bool:
+        """Write an entry, after which the manifest has a state; return False if there is another entry of its number.
+
+        `begun` is a time of the clock before the entry was applied.
+        """
+        is_written = self._write(number, entry)
         if is_written:
             self._state, self._known_at = state, begun
-            if state.version % self._entries_per_checkpoint == 0:
+            if number % self._entries_per_checkpoint == 0:
                 self._checkpoint(state)
         return is_written
 

@@ -71,7 +71,8 @@ def _apply(state: ManifestState, entry: entries.Entry) -> ManifestState:
             return _give_table(state, entry)
         case entries.LeaseTaken():
             lease = Lease(entry.holder, state.version, entry.taken_at)
-            # A new log reader begins with the transaction again.
+            # The new holder has read in the database that the log store is still here, so a move is cancelled. A new
+            # log reader begins with the open transaction again.
             parts = () if entry.lease == "log" else state.parts
             return replace(state, leases={**state.leases, entry.lease: lease}, new_place=None, parts=parts)
         case entries.SegmentsMerged():

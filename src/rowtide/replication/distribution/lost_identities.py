@@ -12,7 +12,7 @@ from rowtide.core.tables import ImageKind
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres.control_table import mark_log
-from rowtide.log.postgres.unreported_changes import shape_of
+from rowtide.log.postgres.missed_ddl import shape_of
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.segments import read_segment
 from rowtide.replication.articles.articles import Article

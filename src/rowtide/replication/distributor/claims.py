@@ -9,7 +9,7 @@ from sqlalchemy import (
     text,
 )
 
-from rowtide.databases.postgres.kept_answers import made_once
+from rowtide.databases.postgres.query_memo import made_once
 from rowtide.log.postgres.session_keepalive import SessionKeepalive
 from rowtide.replication.distributor.location import distributor
 

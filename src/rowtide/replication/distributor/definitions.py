@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from rowtide.core.formats import Requirement, StoreFormat, parse_definition, require
 from rowtide.databases.postgres.functions import recorded_definition
-from rowtide.databases.postgres.kept_answers import make_once
+from rowtide.databases.postgres.query_memo import make_once
 from rowtide.replication.distributor.location import (
     SCHEMA,
     distributor,

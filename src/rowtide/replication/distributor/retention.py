@@ -25,7 +25,7 @@ from sqlalchemy import (
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.kept_answers import made_once
+from rowtide.databases.postgres.query_memo import made_once
 from rowtide.log.store.entries import ReaderLeft
 from rowtide.log.store.location import find_oldest_waiting
 from rowtide.log.store.manifest import Manifest

@@ -22,7 +22,7 @@ from sqlalchemy import (
 
 from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.kept_answers import made_once
+from rowtide.databases.postgres.query_memo import made_once
 from rowtide.replication.articles.articles import Article, decode_article, encode_article
 from rowtide.replication.distributor.definitions import (
     SubscriptionState,

@@ -21,7 +21,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.source_table import SourceTable
 from rowtide.databases.urls import name_of
 from rowtide.log.catalogue import find_source, list_features
-from rowtide.log.postgres import membership, partition_truncates, provision, restarting, slot
+from rowtide.log.postgres import log_restart, membership, partition_truncates, provision, slot
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provenance import verify_provenance
@@ -160,7 +160,7 @@ def restart_log(engine: Engine, database: str, reason: str, on_wait: Callable[[s
             source = _own_source(connection, database)
         # The next epoch is above each that a subscription knows, also where the log store is lost and does not say
         # which it had.
-        restarting.restart_log(engine, source, announce_articles, reason, on_wait, known_epoch=loss.known_epoch)
+        log_restart.restart_log(engine, source, announce_articles, reason, on_wait, known_epoch=loss.known_epoch)
     return loss
 
 

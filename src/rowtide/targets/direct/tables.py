@@ -1,4 +1,4 @@
-"""Delta tables of targets at a path, without Spark: made, read and edited by our own committer; rows in Arrow."""
+"""Delta tables of targets at a path, without Spark: created, read and edited by rowtide's committer; rows in Arrow."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from rowtide.targets.formats.delta import mapping_properties
 from rowtide.targets.table_format import Verify
 
 MOST_BYTES = 1024 * 1024 * 1024
-"""What is read of a table, and written: more is for Spark."""
+"""The limit of what is read and written of a table; Spark edits larger ones."""
 
 
 @frozen(slots=False)
@@ -67,7 +67,7 @@ class DirectTable:
         return self.find()
 
     def is_editable(self, snapshot: Snapshot) -> bool:
-        """Return whether a version has these columns and no others, and no features that our commits do not honour."""
+        """Return whether a version has exactly these columns, and no features that rowtide's commits do not honour."""
         try:
             require_writable(snapshot)
             found = {field.name: field.type.arrow for field in snapshot.columns.fields}
@@ -77,11 +77,11 @@ class DirectTable:
         return found == wanted
 
     def can_edit(self, snapshot: Snapshot, edit: Edit) -> bool:
-        """Return whether the files of a version that an edit may have to write again are not too much for it."""
+        """Return whether the files of a version that an edit may have to rewrite are within the limit."""
         return sum(file.size for file in snapshot.files.values() if edit.may_be_in(file)) <= MOST_BYTES
 
     def edit(self, lsn: CommitLsn, found: Snapshot, edit: Edit, added: MakeRows) -> None:
-        """Edit rows of a version and add others, with everything up to an LSN; idempotent, by any process.
+        """Edit rows of a version and add others, up to an LSN; idempotent, also across processes.
 
         Raises `EditOutdated` if another process has written the table since.
         """
@@ -89,7 +89,7 @@ class DirectTable:
             edit_rows(locate(self.path), edit, added, self._stamp(lsn, found))
 
     def replace(self, lsn: CommitLsn, found: Snapshot, rows: MakeRows) -> None:
-        """Make its rows others, with everything up to an LSN; idempotent, by any process. Raises as `edit`."""
+        """Replace its rows by those as of an LSN; idempotent, also across processes. Raises as `edit`."""
         with self._committing():
             replace_rows(locate(self.path), rows, self._stamp(lsn, found))
 
@@ -160,7 +160,7 @@ class KeySet:
         """`columns` are those of the key."""
         self.columns = tuple(columns)
         self._rows = rows
-        # From the second column on: what is known of a key so far and the column's value are a pair of numbers.
+        # From the second column on, the number of the key's prefix and the number of the column's value form a pair.
         self._values = [_kernels.unique(_comparable(rows[name])) for name in columns]
         self._pairs: list[Any] = []
         known = self._known(rows, 0)
@@ -180,7 +180,7 @@ class KeySet:
     def ranges(self, physical: Sequence[str]) -> Iterator[Between]:
         """Yield the ranges in which all keys are, of integers and texts; `physical` are the columns' names in files.
 
-        Writers do not agree on how statistics have times, and dates of far years.
+        Writers differ in the form of times, and of dates in distant years, in statistics.
         """
         for name, in_files in zip(self.columns, physical, strict=True):
             values = self._rows[name]

@@ -11,7 +11,7 @@ from uuid import UUID
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.clock import BSN, CONTEXT_SETTING, SCHEMA
 from rowtide.databases.postgres.functions import ALL_ROWS, DEFINER, close_function
-from rowtide.databases.postgres.owners import called_by_plans
+from rowtide.databases.postgres.owner_functions import called_by_plans
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.databases.postgres.session_settings import PINNED_SETTINGS
 from rowtide.tracking.postgres.system_tables import TOMBSTONES, TRUNCATIONS

@@ -1,4 +1,4 @@
-"""Tables with one whole number as key as of an LSN, without Spark: read once, from the last row to the first.
+"""Tables as of an LSN whose key is a single integer, without Spark: read once, from the last row to the first.
 
 A row counts if its key has not been seen, and a bit for each key remembers that; so nothing is sorted, grouped or read
 twice. Rows that lack values are left to the reader that finds these in earlier ones.

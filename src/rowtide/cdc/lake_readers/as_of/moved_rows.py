@@ -1,10 +1,10 @@
-"""The values that a row lacks which came by a change of its key: they are in the row of its old key.
+"""Values that a row lacks after a change of its key: they are in the row of its old key.
 
 With key images the log has of such an update the old key and the new row without unchanged TOASTed values: in the
 change table a delete and an insert with one seqval. The row of the old key may have got its own values in any earlier
-transaction, or by another change of the key; so they are looked for in all that the lake has: its base and its change
-table. A value is not found where no layer of the base is older than the change of the key: a chunk of a copy that was
-not complete then may have been read before or after it, and may have another row of that key.
+transaction, or by another change of the key; so they are searched for in the whole base and change table. A value is
+not found if no layer of the base is older than the change of the key: a chunk of a copy that was incomplete at that
+time may have been read before or after it, and may have another row of that key.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The SQL of tables as of an LSN: last rows above the lowest layer, and the function of Spark SQL. Pure.
 
-What Delta's log says of a base, to other readers, is here read from its rows: rows of a folded layer have the
-`__$seqval` -1. Rows that are in the base and still in the change table do no harm: of a key's rows the last one counts.
+Other readers get facts about a base from Delta's log; here they are read from its rows: rows of a merged layer have the
+`__$seqval` -1. Rows that are both in the base and in the change table are harmless, since only the last row of a key
+counts.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def named_keys(instance: Instance) -> Iterator[str]:
 
 def key_condition(instance: Instance) -> str:
     """Return the condition that a row of a table has the key that another relation has as `named_keys`."""
-    # A key's column is never null, but where its text is in `__$exact`.
+    # A key's column is null only if its text is in `__$exact`.
     holds_all = {quote(one.lake_name) for one in instance.columns if column_type(instance, one).holds_all}
     keys = enumerate(key_expressions(instance))
     return " and ".join(f"{key} {'=' if key in holds_all else '<=>'} {_key_name(index)}" for index, key in keys)

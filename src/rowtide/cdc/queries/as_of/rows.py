@@ -151,7 +151,7 @@ def upper_parts(as_of: AsOf[LakeTableVersion]) -> Iterator[UpperPart]:
 
 def without_truncated(lowest: DataFrame, upper: DataFrame) -> DataFrame:
     """Return the lowest layer, or no rows if a truncate is above it."""
-    # One row says it for all of them.
+    # One row is enough to tell that.
     truncated = upper.where(f"`{_OPERATION}` = {TRUNCATE}").limit(1).selectExpr("1 as `__$truncated`")
     return lowest.join(truncated.hint("broadcast"), how="left_anti")
 
@@ -300,7 +300,7 @@ def bag_as_of(as_of: AsOf[LakeTableVersion], counted: Counted) -> DataFrame:
     if not parts:
         return lowest.selectExpr(*columns)
     upper = reduce(lambda one, other: one.unionAll(other), (part.rows for part in parts))
-    # What is in the base counts: it was chosen when it went there.
+    # Everything in the base counts: cleanup selected it.
     upper = upper.where(f"`{_LSN}` < {as_of.first_change.value} or {counted.condition(quote(_LSN))}")
     if any(part.may_have(Between(_OPERATION, low=TRUNCATE)) for part in parts):
         lowest = without_truncated(lowest, upper)

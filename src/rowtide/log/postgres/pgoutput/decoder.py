@@ -14,7 +14,7 @@ import pyarrow as pa
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.core.records import RECORD
-from rowtide.core.tables import LoggedTable
+from rowtide.core.tables import ImageKind, LoggedTable
 from rowtide.core.values import frozen
 from rowtide.log.log_source import Decoded
 from rowtide.log.membership import Event, Member, Reshaped
@@ -81,7 +81,8 @@ class LayoutTimeline:
 
 def _search_keys(oids: Ints, messages: Ints) -> npt.NDArray[np.uint64]:
     """Combine oid and message number in one integer: a description applies to messages with its own number or a higher
-    one."""
+    one.
+    """
     keys: npt.NDArray[np.uint64] = oids.astype(np.uint64) << _OID_SHIFT
     return keys | messages.astype(np.uint64)
 
@@ -232,7 +233,7 @@ def assemble(
             np.array([NO_TABLE, *(table.table_id for table in tables)], np.int32),
             [len(messages), *(len(table.changes.message) for table in tables)],
         ),
-        "image": _beside(messages.astype(np.int8) * 0, [t.images.image for t in tables]),
+        "image": _beside(np.full(len(messages), ImageKind.NONE, np.int8), [t.images.image for t in tables]),
         "before": _images("before", len(messages), [table.images.before for table in tables]),
         "after": _images("after", len(messages), [table.images.after for table in tables]),
         "absent": _images("absent", len(messages), [table.images.absent for table in tables]),

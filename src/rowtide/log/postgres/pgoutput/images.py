@@ -1,6 +1,7 @@
 """Row images as Arrow: lists of text values, and bitmaps of values that the log did not carry (unchanged TOAST).
 
-One cursor per row moves over the tuples: all rows advance by one column at a time."""
+One cursor per row moves over the tuples: all rows advance by one column at a time.
+"""
 
 from __future__ import annotations
 
@@ -99,6 +100,7 @@ def _explain(frames: Frames, message: int, offset: int, column: int, *, allowed:
 # NumPy arrays import it at first use: importing it here does so once for both processes of a run.
 
 
+# Offsets of Arrow's strings have 32 bits.
 MAX_TEXT_BYTES = (1 << 31) - 1
 _TEXT_LIST = pa.list_(pa.string())
 _ABSENT = pa.binary()
@@ -207,6 +209,8 @@ def _texts(frames: Frames, messages: Ints, tuples: Tuples) -> pa.Array[Any]:
     if text_bytes > MAX_TEXT_BYTES:
         raise frames.error(int(messages[0]), "the values of one table exceed 2 GiB in one batch")
     starts, lengths = tuples.starts.ravel(), tuples.lengths.ravel()
+    # Offsets of an Arrow array have to ascend: a cursor only moves forward within a row, and rows follow each other in
+    # the batch in the order of the messages.
     borders = np.empty(2 * len(starts) + 1, np.int64)
     borders[0:-1:2], borders[1::2] = starts, starts + lengths
     borders[-1] = len(frames.buffer)

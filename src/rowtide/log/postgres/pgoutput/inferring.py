@@ -61,7 +61,8 @@ def _bound_indexes(
     described: Sequence[str], needed: Mapping[int, str], present: Mapping[int, str], steady: Sequence[int]
 ) -> dict[int, tuple[int, int]]:
     """Return the range of possible indexes, first and one past the last, of each column that was in the table
-    throughout."""
+    throughout.
+    """
     anchors = {
         number: described.index(needed[number])
         for number in steady

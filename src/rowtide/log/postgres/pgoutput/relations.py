@@ -1,5 +1,6 @@
 """The decoder's state between batches: tables as last described, members, and the transaction in which a batch
-ended."""
+ended.
+"""
 
 from __future__ import annotations
 
@@ -212,6 +213,7 @@ _YEARS_US = (-62_135_596_800_000_000 - _EPOCH_2000_US, 253_402_300_800_000_000 -
 """From the year 1 to the year 10000, exclusive, in the log's time scale."""
 _NEEDS_TRANSACTION = np.zeros(256, np.bool_)
 _NEEDS_TRANSACTION[list(b"COIUDT")] = True
+# Transaction ids in use at a server are never further apart than this, so a signed difference orders them.
 _HALF_RANGE = 1 << 31
 _XID_MASK = (1 << 32) - 1
 
@@ -355,7 +357,7 @@ class TransactionTracker:
         """Check that commit order is LSN order: positions and the sort order rely on it."""
         frames.require(np.diff(lsn) > 0, begins, "the commit LSN is not above the one before")
         # The kind byte of a Commit is followed by a byte of flags, which no version uses.
-        committed = frames.int64_at(frames.starts[commits] + 2) + self._epoch_bits
+        committed = frames.int64_at(frames.starts[commits] + 2) | self._epoch_bits
         same = committed == lsn[number[commits]]
         frames.require(same, commits, "the commit LSN differs from that of Begin")
 
@@ -377,7 +379,9 @@ class TransactionTracker:
         mark = np.zeros(len(frames), np.int64)
         mark[begins] = begins + 1
         mark[named] = named + 1
-        latest = np.maximum.accumulate(mark)  # the message, plus one, that decides; 0 = carried over
+        # Of each message, one more than the latest Begin or Origin up to it; 0: the origin of the batch before.
+        latest = np.maximum.accumulate(mark)
+        # From there to an index into the returned names: 0 is the origin of the batch before, 1 none (after a Begin).
         origin_at = np.ones(len(frames) + 1, np.int64)
         origin_at[0] = 0
         origin_at[named + 1] = np.arange(2, 2 + len(named))
@@ -397,7 +401,9 @@ def _find_transactional(frames: Frames) -> npt.NDArray[np.bool_]:
 def extend_xids(xids: Ints, reference: int) -> Ints:
     """Extend 32-bit transaction ids to 64 bits by signed difference to the newest id before each.
 
-    The newest is itself a result, so the pass is repeated until it is stable: the second time, as a rule.
+    The newest is itself a result, so the pass is repeated until it is stable, usually after the second one. Each pass
+    settles at least one more id, since an id depends only on those before it. Ids within a batch differ by less than
+    half of the range, as all ids that are in use at a server do.
     """
     newest = np.full(len(xids), reference, np.int64)
     while True:

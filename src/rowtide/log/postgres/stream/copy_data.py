@@ -150,7 +150,8 @@ class CopyData(Protocol):
 
 class LibpqCopy:
     """Reads by libpq, over any connection. `is_end` decides by a server's notice whether the messages before it are the
-    last."""
+    last.
+    """
 
     def __init__(self, connection: abc.PGconn, is_end: Callable[[Report], bool]) -> None:
         self._connection = connection
@@ -169,7 +170,7 @@ class LibpqCopy:
             try:
                 size, data = get(1)
             except psycopg.Error as error:
-                raise _broken(error) from error
+                raise broken(str(error)) from error
             if self._has_ended:
                 raise CopyEnded(None)
             if size == 0:
@@ -195,7 +196,7 @@ class LibpqCopy:
             try:
                 self._connection.consume_input()
             except psycopg.Error as error:
-                raise _broken(error) from error
+                raise broken(str(error)) from error
         return is_ready
 
     def send(self, message: bytes) -> None:
@@ -203,7 +204,7 @@ class LibpqCopy:
             self._connection.put_copy_data(message)
             self._connection.flush()
         except psycopg.Error as error:
-            raise _broken(error) from error
+            raise broken(str(error)) from error
 
     def close(self) -> None:
         """Do nothing: this class owns only the connection."""
@@ -216,8 +217,9 @@ class LibpqCopy:
         self._has_ended |= self._is_end(Report.of(notice))
 
 
-def _broken(error: psycopg.Error) -> CopyEnded:
-    text = _one_line(str(error))
+def broken(reason: str) -> CopyEnded:
+    """Return the end of a connection that broke, for a reason of the driver's or the system's."""
+    text = _one_line(reason)
     return CopyEnded(Report("", text, text))
 
 

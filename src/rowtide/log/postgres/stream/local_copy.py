@@ -23,7 +23,7 @@ from psycopg.pq import abc
 from rowtide.core.errors import DecodeError
 from rowtide.log.batches import LARGE_MESSAGE_BYTES
 from rowtide.log.log_source import ReceivedMessages, SelectableEvent, await_readable
-from rowtide.log.postgres.stream.copy_data import HEADER_BYTES, XLOG_DATA, CopyEnded, Report, is_logical_message
+from rowtide.log.postgres.stream.copy_data import HEADER_BYTES, XLOG_DATA, CopyEnded, Report, broken, is_logical_message
 from rowtide.storage.local import reason_of
 
 Ints = npt.NDArray[np.int64]
@@ -85,6 +85,8 @@ def _like_xlog_data(octets: npt.NDArray[np.uint8]) -> tuple[Ints, Ints]:
 
 
 _READ_BYTES = 64 * 1024
+# Both are smaller than for libpq (`copy_data`), which fetches messages one by one: here everything that has arrived is
+# read at once, and the walsender waits as soon as the socket is full.
 _FEW_BYTES = 1024
 _GATHERING_S = 0.0002
 """A third of the time in which the walsender fills a socket with short messages."""
@@ -207,7 +209,7 @@ class LocalCopy:
             if self._filled >= self._needed:
                 self._frames = find_frames(np.frombuffer(self._buffer, np.uint8, self._filled))
         except DecodeError as error:
-            raise _broken(str(error)) from error
+            raise broken(str(error)) from error
         return len(self._frames) > 1
 
     def _make_room(self) -> None:
@@ -258,9 +260,9 @@ class LocalCopy:
         except BlockingIOError:
             return 0
         except OSError as error:
-            raise _broken(reason_of(error)) from error
+            raise broken(reason_of(error)) from error
         if not count:
-            raise _broken("the server closed the connection")
+            raise broken("the server closed the connection")
         return count
 
     def _send(self, kind: str, body: bytes) -> None:
@@ -272,7 +274,7 @@ class LocalCopy:
             except BlockingIOError:
                 select.select([], [self._socket], [])
             except OSError as error:
-                raise _broken(reason_of(error)) from error
+                raise broken(reason_of(error)) from error
 
 
 def _read_report(body: bytes) -> Report:
@@ -284,7 +286,3 @@ def _read_report(body: bytes) -> Report:
 
 
 _LABELS = {"M": "", "D": "DETAIL: ", "H": "HINT: ", "W": "CONTEXT: "}
-
-
-def _broken(reason: str) -> CopyEnded:
-    return CopyEnded(Report("", reason, reason))

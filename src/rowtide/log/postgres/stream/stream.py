@@ -1,5 +1,6 @@
 """The replication stream: receives messages from the walsender and sends confirmations; it interprets only their
-frames."""
+frames.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ from rowtide.log.postgres.stream.copy_data import CopyData, CopyEnded, LibpqCopy
 
 _ASK_AFTER_S = 15.0
 """After this silence the server is asked for a reply: it sends keepalives by itself within `wal_sender_timeout`, but
-none if that is 0."""
+none if that is 0.
+"""
 _KEEPALIVE = struct.Struct(">cqqb")
 _STATUS = struct.Struct(">cqqqqb")
 _EPOCH_2000_US = 946_684_800_000_000
@@ -34,7 +36,9 @@ _UNSENDABLE = ("22", "54", "XX")
 """SQLSTATE classes of errors that recur with the same change: a character that UTF-8 lacks, a text beyond the
 server's limits, damaged data.
 """
+# undefined_object: up to PostgreSQL 17 a missing publication is an error of the stream.
 _UNKNOWN_PUBLICATION = "42704"
+# object_not_in_prerequisite_state: from 18 on it is a warning, and the stream continues without the publication.
 _SKIPPED_PUBLICATION = "55000"
 _EPOCH_2000 = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -243,7 +247,8 @@ class ReplicationStream:
 
 def _read_keepalive(data: bytes | memoryview) -> tuple[Keepalive, bool]:
     """Return a keepalive, and whether it requests a reply; such a keepalive may come in the middle of the server's
-    work."""
+    work.
+    """
     _, position, sent_us, reply = _KEEPALIVE.unpack(data)
     as_of = None if reply else _EPOCH_2000 + timedelta(microseconds=sent_us)
     return Keepalive(position, as_of), bool(reply)

@@ -1,8 +1,8 @@
 """The role that executes statements on a user's table: its triggers, defaults, checks and types are its owner's code.
 
 A trusted owner's code runs in the session, under the search_path of the session's role: such statements name operators
-and temporary tables by schema. That of another owner runs in functions of its own (`databases.postgres.owners`), which
-get the statement as a text. What it does to the session's settings is undone before the next statement.
+and temporary tables by schema. That of another owner runs in functions of its own (`owner_functions`), which get the
+statement as a text. What it does to the session's settings is undone before the next statement.
 
 The agent alone reads and writes metadata, and never parses or compares values of types that such an owner may define:
 they are texts in its staging tables.
@@ -23,7 +23,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.batching import BatchingConnection, session_of
 from rowtide.databases.postgres.errors import describe, translate, translated
 from rowtide.databases.postgres.functions import OWN_PATH, recorded_definition
-from rowtide.databases.postgres.owners import (
+from rowtide.databases.postgres.owner_functions import (
     DEFERRED,
     LAST_WITH_OPEN_COMMIT,
     LOCKING,

@@ -17,7 +17,7 @@ from psycopg import sql
 
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.functions import OWN_PATH
-from rowtide.databases.postgres.owners import functions_path
+from rowtide.databases.postgres.owner_functions import functions_path
 from rowtide.databases.postgres.quoting import EQUALS, quote, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.nodes import HandlerFailed

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.clock import BSN
 from rowtide.databases.postgres.functions import ALL_ROWS, DEFINER, close_function
-from rowtide.databases.postgres.owners import called_by_plans
+from rowtide.databases.postgres.owner_functions import called_by_plans
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.databases.postgres.values import text_of
 from rowtide.databases.source_table import SourceTable, TableKind, TablePartition

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.batching import BatchingConnection
-from rowtide.databases.postgres.owners import Owner
+from rowtide.databases.postgres.owner_functions import Owner
 from rowtide.databases.postgres.quoting import quote, quote_literal
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.postgres.execution import Execution

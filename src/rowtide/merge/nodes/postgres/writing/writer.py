@@ -16,7 +16,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.copying import write_row
 from rowtide.databases.postgres.functions import OWN_PATH
-from rowtide.databases.postgres.owners import Owner, functions_path
+from rowtide.databases.postgres.owner_functions import Owner, functions_path
 from rowtide.databases.postgres.quoting import EQUALS, quote, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefused

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.functions import OWN_PATH
-from rowtide.databases.postgres.owners import SETTINGS, functions_path
+from rowtide.databases.postgres.owner_functions import SETTINGS, functions_path
 from rowtide.databases.postgres.quoting import EQUALS, quote, quote_body, quote_literal, quote_qualified
 from rowtide.databases.postgres.values import value_of
 from rowtide.replication.articles.articles import MAX_PARAMETERS, Article
@@ -182,7 +182,7 @@ begin
 end
 $body$
 """
-"""The function that raises 20598 for a statement that was executed by `owners`' functions."""
+"""The function that raises 20598 for a statement that was executed by `owner_functions`."""
 
 REQUIRED = f'select {SCHEMA}."sp_MSrequirerows"({{}}($1, $2), $3, $4, $5, $6)'
 """The statement that executes another by a function: its text, its values as an array, and how many rows it changes."""

@@ -13,7 +13,7 @@ from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.core.redaction import shown
 from rowtide.databases.postgres.functions import OWN_PATH, USERS_PATH
-from rowtide.databases.postgres.owners import DEFERRED
+from rowtide.databases.postgres.owner_functions import DEFERRED
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.databases.postgres.typed_values import find_codec
 from rowtide.replication.articles.articles import Article

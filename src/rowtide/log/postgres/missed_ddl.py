@@ -10,7 +10,7 @@ from rowtide.core.json_records import JsonOf
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape
 from rowtide.databases.postgres.catalogue import running_through
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, WritesRefused, translated
-from rowtide.databases.postgres.owners import called_by_plans
+from rowtide.databases.postgres.owner_functions import called_by_plans
 from rowtide.databases.postgres.planned_code import find_planned
 from rowtide.databases.postgres.quoting import quote_literal, statement
 from rowtide.databases.source_table import SourceTable

@@ -25,7 +25,8 @@ Result = TypeVar("Result")
 @dataclass(slots=True)
 class Answer:
     """The result of a query, with the query and its parameters; `is_used` says whether it was requested in this
-    reading."""
+    reading.
+    """
 
     query: str
     params: Any

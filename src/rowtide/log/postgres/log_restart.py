@@ -1,6 +1,7 @@
 """Restarts the log after a gap: publication and slot are created again, and the next epoch is opened.
 
-What the gap changed is captured if it was compared."""
+What the gap changed is captured if it was compared.
+"""
 
 from __future__ import annotations
 
