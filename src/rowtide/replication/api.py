@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from rowtide.replication.kept_conflicts import KeptConflicts
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.publisher_log import DeliveryLoss
-    from rowtide.replication.publishing.schema_articles import AddedArticle
+    from rowtide.replication.publishing.whole_schemas import AddedArticle
     from rowtide.replication.repairing import Repair
     from rowtide.replication.running.spark_backlogs import DeliveredBacklog
     from rowtide.replication.targets.subscriber_kind import SyncedSequence
@@ -92,7 +92,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         Yields the result of each object as it is done: one that fails does not stop the others. `excluding` are
         names and patterns of those excluded. Raises `SchemaEmpty`, `DatabaseCopied`.
         """
-        from rowtide.replication.publishing import schema_articles
+        from rowtide.replication.publishing import whole_schemas
 
         def add(name: str, article_type: ArticleType) -> None:
             if article_type is ArticleType.TABLE:
@@ -100,7 +100,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
             else:
                 self.add_schema_article(publication, name, article_type)
 
-        return schema_articles.add_schema(self._engine, self._url, publication, schema, excluding, add)
+        return whole_schemas.add_schema(self._engine, self._url, publication, schema, excluding, add)
 
     @takes(NewPublication)
     def add_publication(self, publication: NewPublication) -> OpenedSource:

@@ -25,7 +25,7 @@ from rowtide.log.store.state import LogGap, ManifestState, bounded_end, next_gap
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropped, Followed, GeneratedAltered
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.distribution import delivery_interface, log_events, run_context
+from rowtide.replication.distribution import altering_transactions, delivery_interface, log_events, run_context
 from rowtide.replication.distribution.calls import from_log
 from rowtide.replication.distribution.calls.batch_limits import ONE_BY_ONE, BatchLimits, Cutter
 from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
@@ -140,7 +140,7 @@ class DistributionAgent:
         # An alteration or a gap in the range has a place of its own among the rows. The joining article's own agent
         # knows how to pass it, and attaches afterwards.
         is_plain = (
-            log_events.find_altering(state, (article,), since, end) is None
+            altering_transactions.find_altering(state, (article,), since, end) is None
             and log_events.find_gap(state, since, end) is None
         )
         if self._hand_over is not None or since.epoch != end.epoch or not is_plain:
@@ -207,7 +207,7 @@ class DistributionAgent:
         end = lost.after if lost is not None else end
         # Whichever comes first ends this step's range: a gap, an alteration, or a token. The later ones are found again
         # by the next step, from the position that this one reaches.
-        altering = log_events.find_altering(state, self._articles, self._position, end)
+        altering = altering_transactions.find_altering(state, self._articles, self._position, end)
         end, lost = (Position(altering.value), None) if altering is not None else (end, lost)
         token = log_events.find_token(state, self._subscription.publication, self._position, end)
         if token is not None:
@@ -379,14 +379,14 @@ class DistributionAgent:
         refused: dict[tuple[str, int], str] = {}
         late: set[str] = set()
         while True:
-            transaction = log_events.AlteringTransaction.read(
+            transaction = altering_transactions.AlteringTransaction.read(
                 state,
                 self._articles,
                 lsn,
                 replicates_ddl=self._subscription.replicates_ddl,
                 refused=refused,
                 late=late,
-                lookups=log_events.AlterationLookups(
+                lookups=altering_transactions.AlterationLookups(
                     self._has_values,
                     partial(from_log.find_row_numbers, self._manifest, lsn),
                     partial(require_intact, self._context, self._manifest),
@@ -414,15 +414,17 @@ class DistributionAgent:
             return has_earlier_values(connection, source_id, number)
 
     def _explain(
-        self, error: delivery_interface.AlterationRefused, transaction: log_events.AlteringTransaction
-    ) -> errors.SchemaChanged | log_events.CopyNeeded:
+        self, error: delivery_interface.AlterationRefused, transaction: altering_transactions.AlteringTransaction
+    ) -> errors.SchemaChanged | altering_transactions.CopyNeeded:
         """Return what a refused schema change comes to: a copy, unless a procedure of the user's refuses it."""
         table = error.article.qualified_name
         stop = errors.SchemaChanged(table, str(transaction.lsn), f"the subscriber refuses it: {error.reason}")
         before = {article.article_id: article for article in transaction.before}
-        return stop if error.change is None else log_events.CopyNeeded(before[error.article.article_id], stop)
+        return (
+            stop if error.change is None else altering_transactions.CopyNeeded(before[error.article.article_id], stop)
+        )
 
-    def _deliver_altering(self, state: ManifestState, transaction: log_events.AlteringTransaction) -> None:
+    def _deliver_altering(self, state: ManifestState, transaction: altering_transactions.AlteringTransaction) -> None:
         """Deliver a transaction; a table is altered between the rows between which the publisher altered it."""
         end = Position(transaction.lsn.value + 1)
         stages = [

@@ -17,9 +17,9 @@ from rowtide.log.membership import ChangesOmitted, Disabled, Traced
 from rowtide.log.store.entries import Segment
 from rowtide.log.store.state import ManifestState, events_between, segments_between, skipped_between
 from rowtide.replication.articles.articles import Article
+from rowtide.replication.distribution.altering_transactions import find_altering
 from rowtide.replication.distribution.calls.from_log import LogCalls, find_versions
 from rowtide.replication.distribution.delivery_interface import BatchUndone, CallNotStorable, Delivery
-from rowtide.replication.distribution.log_events import find_altering
 from rowtide.replication.distribution.run_context import BatchCounts
 from rowtide.replication.errors.publishing import ColumnNotLogged
 from rowtide.storage.store import Missing

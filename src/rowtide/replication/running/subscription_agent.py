@@ -27,8 +27,8 @@ from rowtide.replication.articles.articles import Article, as_detected
 from rowtide.replication.articles.changes import follow_change
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.agent import DistributionAgent
+from rowtide.replication.distribution.altering_transactions import CopyNeeded, read_steps
 from rowtide.replication.distribution.delivery_interface import AlterationRefused
-from rowtide.replication.distribution.log_events import CopyNeeded, read_steps
 from rowtide.replication.distribution.run_context import DeliveryContext, DroppedTable, Trouble
 from rowtide.replication.distributor import joining, subscription_records
 from rowtide.replication.distributor.definitions import SubscriptionState

@@ -26,8 +26,9 @@ from rowtide.merge.partitions.partition_membership import (
     put_others_rows,
 )
 from rowtide.merge.session.exchange import Attempt, Part, Received, Refused, count_writes
-from rowtide.merge.session.hub.cascading_deletes import Cascades, Judged, defer_bequests, find_others, is_news
+from rowtide.merge.session.hub.cascading_deletes import Cascades, Judged, find_others, is_news
 from rowtide.merge.session.hub.decisions import Decided, HubDecisions, instead
+from rowtide.merge.session.hub.inherited_keys import defer_bequests
 from rowtide.merge.session.hub.key_contests import KeyContest, KeyContests
 from rowtide.merge.session.hub.lineage_checks import LineageChecks
 from rowtide.merge.session.hub.parent_keys import (
