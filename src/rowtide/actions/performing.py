@@ -11,8 +11,6 @@ from typing import Any, TypeAlias
 
 from rowtide.actions import errors
 from rowtide.actions.entries import (
-    PAUSED,
-    RESUMED,
     RETENTION_DAYS,
     SUBJECTS,
     ActionEntry,
@@ -24,6 +22,10 @@ from rowtide.actions.entries import (
     Channel,
     journal_of,
     normalize_id,
+)
+from rowtide.actions.wording import (
+    PAUSED,
+    RESUMED,
     say_commented,
     say_compared,
     say_copied_again,

@@ -24,14 +24,13 @@ from rowtide.core.values import frozen
 from rowtide.databases.urls import DatabaseKind, parse_url
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.catalogue import get_publication, list_publications
+from rowtide.merge.conflicts.notes import ConflictNote as MergeNote, list_notes
 from rowtide.merge.conflicts.resolvers import Winner
 from rowtide.merge.conflicts.stored_conflicts import (
-    ConflictNote as MergeNote,
     ConflictsMark,
     MergeConflict,
     describe_conflict,
     list_conflicts,
-    list_notes,
     read_conflicts_mark,
 )
 from rowtide.merge.errors.rows import ConflictUnknown

@@ -124,11 +124,6 @@ def _require_time(manifest: Manifest, deadline: float) -> None:
         raise LogNotRead(str(manifest.state.position), _PATIENCE_S)
 
 
-# Whether a subscriber has what the log store has below its position: the publisher may have been restored without it.
-# A publisher and its log store that were restored together write other transactions at LSNs that the subscriber
-# knows. Those are younger than the subscriber's last batch. Ages are compared, each by the clock of its own server,
-# so that the clocks need not agree.
-
 CLOCK_STEP_S = 60.0
 """A clock that was set by less between a batch and the next start proves nothing."""
 
