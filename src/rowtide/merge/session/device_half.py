@@ -191,7 +191,8 @@ class DeviceHalf:
         received = self.at_hub
         if number == 0:
             self._hashes = _SentHashes()
-        # What additive columns are sent with is stored before, and logical records are put together.
+        # The sent values of additive columns have to be stored before they are sent, and logical records are sent as a
+        # whole: so all is read first.
         is_whole = is_whole or any(one.additive_column is not None for one in received) or self.has_records
         definitions = self.known if self.definitions is None else self.definitions
         request = upload_request(self.known, definitions, since, self.hub, wanted, names_parents=number == 0)
@@ -321,6 +322,7 @@ class DeviceHalf:
                 self.node.connection,
                 own.subid,
                 replicastate=terms.mark,
+                # The mark of an acknowledgement that is owed is also the next one: `owed` makes it again from that.
                 next_replicastate=terms.mark if defers else None,
                 settledgen=settled,
                 waitinggen=None if waiting is None else waiting.own,

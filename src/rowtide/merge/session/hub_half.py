@@ -85,7 +85,8 @@ class HubHalf:
         pairing, chosen = self.pairing, state.proposed or secrets.token_hex(16)
         session = max(pairing.at_hub.session, state.session) + 1
         with in_session(self.node, pairing.at_hub):
-            # What the device has is what both have had: an interrupted synchronisation may have left it there.
+            # The device's mark is one that the hub has stored, too, which `require_met` of `pairing` has verified: an
+            # interrupted synchronisation may have left it at the device alone.
             set_subscription(
                 self.node.connection,
                 pairing.at_hub.subid,
@@ -158,7 +159,7 @@ class HubHalf:
     def acknowledge(
         self, said: Acknowledgement, also: Callable[[], None] = lambda: None, dated: ExchangeType | None = None
     ) -> None:
-        """Store the session's mark, and what the device has; `also` is done in the same transaction.
+        """Store the session's mark, and what the device has received; `also` runs in the same transaction.
 
         `dated` are the directions that count as exchanged now, if not those of the session.
 

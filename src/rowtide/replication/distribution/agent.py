@@ -40,6 +40,7 @@ from rowtide.replication.snapshot.agent import DeliveryStart
 
 _RESTARTED = "the log was restarted"
 _MAX_STEP_ROWS = 500_000
+"""Rows of the segments that a step reads, about: it ends before these are merged with others and deleted."""
 
 
 CompleteChange = Callable[[Followed, CommitLsn], Followed]
@@ -205,8 +206,9 @@ class DistributionAgent:
         end = self._bound(min(bounded_end(state, self._position, _MAX_STEP_ROWS), last))
         lost = log_events.find_gap(state, self._position, end)
         end = lost.after if lost is not None else end
-        # Whichever comes first ends this step's range: a gap, an alteration, or a token. The later ones are found again
-        # by the next step, from the position that this one reaches.
+        # Whichever comes first ends this step's range: a gap, an alteration, or a token. Each look goes only as far as
+        # the one before, so what it finds comes first, and what was found so far is dropped: the next step finds it
+        # again, from the position that this one reaches.
         altering = altering_transactions.find_altering(state, self._articles, self._position, end)
         end, lost = (Position(altering.value), None) if altering is not None else (end, lost)
         token = log_events.find_token(state, self._subscription.publication, self._position, end)
@@ -339,11 +341,13 @@ class DistributionAgent:
     def _deliver_from(self, state: ManifestState, end: Position, *, one_by_one: bool) -> bool:
         """Deliver the rest of a range; the first batch row by row if it was rolled back, in smaller ones.
 
-        So what precedes a refused command is committed, but for a little.
+        Most of what precedes a refused command is thus committed.
         """
         log, batch = self._open_calls(), None
         versions = from_log.find_versions(state, self._articles)
         limits = BatchLimits.of(self._subscription.settings)
+        # The first cutter ends batches where they ended in the attempt that was rolled back; until it ends one, the
+        # smaller cutter divides that batch. The refused command is behind, so all later batches are sent at once again.
         cutter, smaller = Cutter(limits), Cutter(limits.at_most(ONE_BY_ONE))
         for calls in log.read(self._position, end, versions, self._delivery.flush):
             begun = 0

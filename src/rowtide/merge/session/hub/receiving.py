@@ -138,7 +138,7 @@ class HubReceiver(HubDecisions):
             self.decide(part, found, families_of)
             for part, families_of, found in zip(parts, families, known, strict=True)
         ]
-        judged = self._judge(parts, decided, known)
+        judged = self._check_cascades(parts, decided, known)
         held = [
             {
                 **defer_orphans(part, each, said.writes, self.articles),
@@ -166,6 +166,7 @@ class HubReceiver(HubDecisions):
             article = part[0]
             accepted, refused = split(part, refusals)
             for change in accepted:
+                # What was read of the row is of its version before.
                 self.seen.get(article.nickname, {}).pop(change.rowguid, None)
             self.record([conflict for conflict in each.conflicts if conflict.rowguid not in refusals])
             if article.nickname in self.filters:
@@ -187,7 +188,7 @@ class HubReceiver(HubDecisions):
             settled = rows[each.article.nickname].get(each.rowguid) if is_read else AS_WON
             record(self.node.connection, replace(each, settled_row=settled))
 
-    def _judge(
+    def _check_cascades(
         self, parts: Sequence[Part], decided: Sequence[Decided], known: Sequence[Mapping[str, KnownVersion]]
     ) -> Judged:
         """Return which deletes are refused, as they would reach rows that the subscriber had not seen."""
@@ -264,7 +265,7 @@ class HubReceiver(HubDecisions):
     def read(self, parts: Sequence[Part]) -> tuple[list[Mapping[str, KnownVersion]], Keys]:
         """Return what the hub knows of received rows, and the keys that their parents have here."""
         known, keys = self._read_with_keys(rowguids_of(parts), keys_to_read(parts, self.articles))
-        self.judge(parts, known)
+        self.check_lineages(parts, known)
         return known, keys
 
     def _read_with_keys(
@@ -272,7 +273,8 @@ class HubReceiver(HubDecisions):
     ) -> tuple[list[Mapping[str, KnownVersion]], Keys]:
         """Return what the hub knows of rows, and the keys of parents that the subscriber has.
 
-        Of others nothing is read: a child with such a key, which goes back, would tell it.
+        Keys of rows outside the subscriber's partition are not read: a child that is sent back with such a key would
+        disclose it.
         """
         rows = [(self.articles[nickname].only(columns), rowguids) for (nickname, columns), rowguids in parents.items()]
         bounded = [
@@ -291,8 +293,8 @@ class HubReceiver(HubDecisions):
         }
         return known[: len(asked)], keys
 
-    def judge(self, parts: Sequence[Part], known: Sequence[Mapping[str, KnownVersion]]) -> None:
-        """Raise `GenerationRefused` if the subscriber says what it cannot know."""
+    def check_lineages(self, parts: Sequence[Part], known: Sequence[Mapping[str, KnownVersion]]) -> None:
+        """Raise `GenerationRefused` if lineages include generations that the subscriber cannot know."""
         if self.claims is not None:
             self.claims.require(parts, known)
 
@@ -422,17 +424,17 @@ class HubReceiver(HubDecisions):
 
     def _contests(self) -> KeyContests:
         return KeyContests(
-            self.node,
-            self.articles,
-            self.subscription.pubid,
-            self.source,
-            self.source_name,
-            self.hub_name,
-            self.priority,
-            self.priority or None,
-            self._resolver,
-            self.holder,
-            self.filters,
+            node=self.node,
+            articles=self.articles,
+            pubid=self.subscription.pubid,
+            source=self.source,
+            source_name=self.source_name,
+            hub_name=self.hub_name,
+            priority=self.priority,
+            version_priority=self.priority or None,
+            resolver=self._resolver,
+            holder=self.holder,
+            filters=self.filters,
         )
 
     def _read_known(self, refused: Sequence[Refused]) -> dict[int, Mapping[str, KnownVersion]]:

@@ -20,7 +20,7 @@ from rowtide.replication.distribution.calls.arguments import Arguments, CallArgu
 
 _UNCHANGED = np.array(None, dtype=object)
 LEAST_BULK = 20
-"""Fewer inserts of one article in a row do not count as many."""
+"""Fewer consecutive inserts of one article are not counted as bulk."""
 _Numbers = npt.NDArray[np.int64]
 
 

@@ -197,7 +197,8 @@ class Gatherer:
             if run.count >= limit:
                 if folds:
                     run.fold()
-                # A run that folding has not made much smaller would be folded again too often.
+                # Combining costs time in proportion to the run: one that it has not halved is sent, or it would be
+                # combined again after few calls, and the cost would grow with the square of their number.
                 if not folds or run.count > limit // 2:
                     del self._open[group]
                     yield run

@@ -44,7 +44,7 @@ _TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")
 
 FORMAT = StoreFormat("subscriber's metadata in the database")
 FENCED = "RT001"
-"""The error that refuses a batch after another agent has taken over."""
+"""SQLSTATE that refuses a batch after another agent has taken over: in a class that PostgreSQL does not use."""
 
 _OBJECTS = (
     *own_schema(SCHEMA),

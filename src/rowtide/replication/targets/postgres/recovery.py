@@ -186,5 +186,6 @@ _RAISE = """
 update {} set epoch = epoch + 1, agent = %s, streams = 1 where subscription_guid = %s
 returning transaction_timestamp, batch, epoch, decided, extract(epoch from clock_timestamp() - "time")::float8
 """
-# Stronger than the update: streams beside the first hold the row against it.
+# The update alone would wait for the first stream only, which has locked the row `for no key update`. The other streams
+# hold it `for key share` (`sp_MSbeginstream` of `progress`), which conflicts with this lock, and not with an update.
 _LOCK = "select 1 from {} where subscription_guid = %s for update"

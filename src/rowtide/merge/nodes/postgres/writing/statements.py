@@ -348,6 +348,7 @@ def _tombstones_insertion(article: Article, within: str) -> str:
 
 def _removals(article: Article, within: str) -> Iterator[str]:
     """Yield the statements that delete the metadata of the rows: deleting and inserting costs less than updating."""
+    # An update would write both indexes as well, since `stamp` is in one of them: it is never HOT.
     for table in (CONTENTS, TOMBSTONE):
         yield f"delete from {table} where tablenick = {article.nickname} and {_those(article, within)}"
 

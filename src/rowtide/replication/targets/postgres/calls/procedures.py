@@ -286,6 +286,7 @@ def inserting(article: Article, given: Mapping[str, str]) -> str:
     """Return the statement that inserts a row; `given` are the expressions of values, as `parameters_of` names them."""
     names = ", ".join(quote(column.name) for column in article.columns)
     values = ", ".join(given[f"c{index}"] for index in range(1, len(article.columns) + 1))
+    # Overriding: identity columns that are `generated always` take the publisher's numbers, too.
     return f"insert into {_table(article)} ({names}) overriding system value values ({values})"
 
 
