@@ -20,7 +20,7 @@ TABLE = "rowtide_actions"
 """The audit's table, in a file and in a database's schema alike."""
 FORMAT = StoreFormat("audit of actions")
 RETENTION_DAYS = 365
-"""Each new entry deletes those that are older, unless who acts has another setting."""
+"""Each new entry deletes older ones, unless the caller has another setting."""
 
 
 class ActionKind(StrEnum):
@@ -92,7 +92,7 @@ _SHOWN_TEXTS = frozenset({"article", "choice", "reason", "winner"})
 
 @frozen
 class ActionRequest:
-    """An action that is asked for; `action_id` is made by who asks, and the same when they ask again.
+    """A requested action; `action_id` is chosen by the caller, and the same in a repeated request.
 
     `subject` and `arguments` have no secrets and no values of rows.
     """
@@ -184,7 +184,7 @@ class ActionJournal(Protocol):
     """What is raised where no entry can be written."""
 
     def begin(self, url: str, request: ActionRequest, keep_days: int) -> BegunAction:
-        """Commit the entry of an action, unless its id has one, and delete those that are older than so many days.
+        """Commit the entry of an action, unless its id has one, and delete entries older than a number of days.
 
         Makes the table where there is none.
         """
@@ -193,7 +193,7 @@ class ActionJournal(Protocol):
         """Commit the end of an action that has none."""
 
     def purge(self, url: str, days: int) -> int:
-        """Delete the entries that began so many days ago or earlier; return how many."""
+        """Delete the entries that began a number of days ago or earlier; return how many."""
 
     def find_entry(self, url: str, action_id: str) -> ActionEntry | None:
         """Return the entry of an id."""

@@ -327,7 +327,7 @@ MOST_LISTED = 1000
 
 
 class Actions:
-    """Actions that are done once, with an entry in the audit that has what became of each."""
+    """Actions that are done once, each with its outcome in the audit."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -337,7 +337,7 @@ class Actions:
         return journal_of(self.url).list_entries(self.url, limit)
 
     def purge(self, days: int) -> int:
-        """Delete the entries that are older than so many days; return how many.
+        """Delete the entries older than a number of days; return how many.
 
         Those older than `keep_days` of `perform`, 365 days by default, are deleted with the next action anyway.
         """

@@ -314,11 +314,12 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
 
     @takes(RowRepair)
     def repair(self, options: RowRepair) -> Iterator[Repair]:
-        """Make the rows that differ at subscribers what is published, while both change; yield what became of each.
+        """Repair the rows at subscribers that differ from the published ones, while both change; yield the outcome for
+        each.
 
-        Rows that are extra at a subscriber are deleted only with `delete_extra`. A rehearsal yields what would become
-        of each: its transactions are rolled back. An agent that delivers meanwhile waits
-        for each transaction of a repair, and continues. Idempotent; nothing is done before the first row is asked for.
+        Rows that are extra at a subscriber are deleted only with `delete_extra`. A rehearsal yields the outcomes that a
+        repair would have: its transactions are rolled back. An agent that delivers meanwhile waits for each transaction
+        of a repair, and continues. Idempotent; nothing is done before the first row is asked for.
         """
         from rowtide.replication import repairing
         from rowtide.replication.inspection import comparing

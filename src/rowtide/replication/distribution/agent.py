@@ -191,7 +191,7 @@ class DistributionAgent:
         require_here(state)
         gap = self._find_reconciled(state)
         self._entry.require_kept(state, self._position)
-        # A hand-over may end without any change to deliver; its chunks are deleted all the same.
+        # A hand-over may end without any change to deliver; its chunks are deleted nevertheless.
         if self._end_hand_over():
             return True
         last = gap.after if gap is not None else state.position

@@ -43,7 +43,7 @@ from rowtide.replication.errors.delivery import (
 _LAST = sys.maxsize
 """The place behind all row changes."""
 AlteringEvent = Altered | Reshaped | ChangesOmitted
-"""What may be of a table in another form."""
+"""Events that may refer to another definition of a table."""
 
 
 class CopyNeeded(Exception):

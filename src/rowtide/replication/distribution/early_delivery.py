@@ -1,8 +1,8 @@
 """Delivers the parts of a large transaction while the rest of it is read from the log.
 
 The parts run in an open transaction at the subscriber, which is committed only if the log store has the transaction's
-commit, and names exactly these parts: else it is rolled back, and the log delivered as ever. So a kill at either side,
-a transaction that is read again and one that is omitted lose nothing and repeat nothing.
+commit, and names exactly these parts: else it is rolled back, and the transaction is delivered as any other. So a kill
+at either side, a transaction that is read again and one that is omitted lose nothing and repeat nothing.
 """
 
 from __future__ import annotations

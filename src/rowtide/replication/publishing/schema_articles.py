@@ -1,7 +1,4 @@
-"""Publish the text of views, materialized views, functions and procedures (SQL Server: schema-only articles).
-
-Publish a schema whole: its tables, then the text of its functions, procedures and views, in an order that holds.
-"""
+"""Publish the text of views, materialized views, functions and procedures (SQL Server: schema-only articles)."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ ADDED, SKIPPED, FAILED = "added", "skipped", "failed"
 
 @frozen
 class AddedArticle:
-    """What became of an object of a schema: added, skipped because it is published already, or failed.
+    """The outcome for an object of a schema: added, skipped because it is published already, or failed.
 
     `reason` has the error's text; `name` is as SQL needs it.
     """
@@ -53,7 +53,7 @@ Add = Callable[[str, ArticleType], object]
 def add_schema(
     engine: Engine, database: str, publication: str, schema: str, excluding: Sequence[str], add: Add
 ) -> Iterator[AddedArticle]:
-    """Publish what a schema has, unless its name matches one of `excluding`; yield what became of each.
+    """Publish the objects of a schema whose names match none of `excluding`; yield the outcome for each.
 
     Partitions are published with their tables. What belongs to an extension is left to it, and so are functions of
     triggers, which no subscriber's table gets. One that fails does not stop the others. Raises `PublicationUnknown`,

@@ -1,7 +1,4 @@
-"""The log's records as calls of a subscription's articles, and which records other publishers have committed.
-
-Commit times at the publisher of the transactions in the segments that a step reads.
-"""
+"""Read the log store's records as calls of a subscription's articles, with the commit times of their transactions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The calls of a subscription's articles, from the log to the subscriber: by article and operation, and in log order.
 
-One row, a `ProcedureCall`, is made only where a driver takes one. Where the key is in a call's arguments.
+One row, a `ProcedureCall`, is made only where a driver takes one.
 """
 
 from __future__ import annotations

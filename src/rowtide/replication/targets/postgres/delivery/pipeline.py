@@ -57,7 +57,7 @@ class Pipeline:
         self._watch = watch
         self._libpq: abc.PGconn = connection.pgconn
         # A blocking send would wait for a server that waits until its answers are read: with both buffers full, neither
-        # goes on.
+        # would continue.
         self._libpq.nonblocking = 1
         self._libpq.enter_pipeline_mode()
         self._sent = 0

@@ -1,6 +1,5 @@
-"""A subscriber's tables and generated procedures, read from its catalogue when an agent starts.
-
-Which articles' calls can influence each other at a subscriber.
+"""A subscriber's tables and generated procedures, read from its catalogue when an agent starts.  They decide which
+articles' calls can influence each other.
 """
 
 from __future__ import annotations
@@ -256,7 +255,7 @@ class MadeProcedures:
         source = procedures.source(article, operation, table)
         if not table.is_others:
             return not self._is_one(name, source)
-        # It may be there from before the table had another owner, and is not called.
+        # It may exist since before the table had another owner; it is not called.
         return any(made.source != source for made in self._made.get(name, ()))
 
     def is_others(self, article: Article) -> bool:

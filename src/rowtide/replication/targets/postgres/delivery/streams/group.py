@@ -1,9 +1,7 @@
 """The streams of a subscription, as one: what is prepared in all of them is committed, or nothing.
 
-They are opened together, in threads of their own, while the first batch for them is read.
-
-One of several connections that a batch is divided among, which prepares its part or rolls it back. Whether a
-subscriber's server allows as many prepared transactions as its subscriptions' streams need.
+They are opened together, in threads of their own, while the first batch for them is read. Each is a connection that
+prepares its part of a batch or rolls it back.
 """
 
 from __future__ import annotations
