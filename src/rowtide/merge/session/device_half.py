@@ -37,6 +37,7 @@ from rowtide.merge.session.pairing import OWED, find_damages, find_proposal, pro
 from rowtide.merge.session.receiving import SubscriberReceiver
 from rowtide.merge.session.record_groups import find_tops
 from rowtide.merge.session.spool_transfer import (
+    OnTransferred,
     in_session,
     known_rows,
     read_changes,
@@ -255,7 +256,7 @@ class DeviceHalf:
         spool: Spool,
         uploaded: int,
         phase: Phase,
-        tell: Callable[[int, int], None],
+        tell: OnTransferred,
     ) -> None:
         """Write a download; `uploaded` is the device's generation that the hub has."""
         self.node.writer.spare(self.known)

@@ -190,7 +190,7 @@ class Transfer:
         """Transfer changes that others of the same upload follow; return what is refused, or requested again."""
         for parts in self._parts(spool):
             self._apply_together(parts)
-        return _by_article(list(self._waiting.values()))
+        return by_article(list(self._waiting.values()))
 
     def _find_coming(self, spool: Spool) -> list[tuple[Article, Row]]:
         articles, is_upload = self.articles, self.receiver.is_upload
@@ -381,7 +381,7 @@ class Transfer:
             self._apply_divided(article, changes, is_last=not waiting)
             return
         late = frozenset(change.rowguid for _, change in waiting)
-        parts = _by_article([*waiting, *((article, change) for change in changes)])
+        parts = by_article([*waiting, *((article, change) for change in changes)])
         try:
             self._end(parts, Attempt.LAST, late)
         except RowsRefused:
@@ -445,7 +445,7 @@ class Transfer:
             waiting = [] if self._are_accepted_together(waiting) else self._retry_exchanges(waiting)
         if not waiting:
             return
-        parts = _by_article(waiting)
+        parts = by_article(waiting)
         try:
             self._end(parts, Attempt.RETRY)
         except RowsRefused:
@@ -501,7 +501,7 @@ class Transfer:
 
     def _are_accepted_together(self, waiting: Sequence[Waiting]) -> bool:
         try:
-            self._attempt(_by_article(waiting), Attempt.TOGETHER)
+            self._attempt(by_article(waiting), Attempt.TOGETHER)
         except RowsRefused:
             return False
         return True
@@ -511,9 +511,10 @@ Waiting = tuple[Article, RowChange]
 """A change that is to be tried last."""
 
 
-def _by_article(waiting: Sequence[Waiting]) -> list[Part]:
+def by_article(changes: Iterable[Waiting]) -> list[Part]:
+    """Return changes as parts, one for each article."""
     parts: dict[int, tuple[Article, list[RowChange]]] = {}
-    for article, change in waiting:
+    for article, change in changes:
         parts.setdefault(article.nickname, (article, []))[1].append(change)
     return list(parts.values())
 

@@ -21,10 +21,10 @@ from rowtide.merge.nodes.sending import ChangesRequest
 from rowtide.merge.partitions.candidates import CandidateMemberships
 from rowtide.merge.partitions.partition_membership import (
     confirm_members,
+    end_memberships,
     find_members,
     keep_stayed,
     mark,
-    part_members,
 )
 from rowtide.merge.progress import (
     SELECT_NODE,
@@ -183,7 +183,7 @@ class HubHalf:
             for article in pairing.articles:
                 moved = moves.get(article.nickname, MembershipMoves())
                 if moved.gone:
-                    part_members(connection, pairing.at_hub, article, moved.gone)
+                    end_memberships(connection, pairing.at_hub, article, moved.gone)
                 if moved.returned:
                     confirm_members(connection, nickname, article, moved.returned)
                 if moved.stayed:

@@ -30,10 +30,8 @@ from rowtide.merge.session.pairing import (
     unsent_columns,
 )
 from rowtide.merge.session.purge import is_due, purge
+from rowtide.merge.session.spool_transfer import OnTransferred
 from rowtide.merge.session.spooling import Spool
-
-Tell = Callable[[int, int], None]
-"""Called with the number of changes done, and that of all that have been read."""
 
 
 def synchronise(
@@ -138,7 +136,7 @@ Answering = Callable[[Sequence[TopsQuestion]], Mapping[int, Mapping[str, str]]]
 """What answers the hub's questions; see `DeviceHalf`."""
 
 
-def upload_all(receipt: UploadReceipt, reading: Reading, answer: Answering, tell: Tell) -> UploadResult:
+def upload_all(receipt: UploadReceipt, reading: Reading, answer: Answering, tell: OnTransferred) -> UploadResult:
     """Pass what a device has to the hub, in as many rounds as it takes."""
     number = 0
     with reading(receipt.since, receipt.again, number) as (header, spool):
@@ -158,7 +156,7 @@ def _download(
     terms: SessionTerms,
     uploaded: UploadResult | None,
     phase: Phase,
-    tell: Tell,
+    tell: OnTransferred,
     since: int,
     exchange: ExchangeType,
     history: History,
@@ -173,5 +171,5 @@ def _download(
     at_hub.acknowledge(device.confirm(terms, header, sent, phase, exchange), history.put)
 
 
-def _counting(on_progress: Progress, phase: str) -> Tell:
+def _counting(on_progress: Progress, phase: str) -> OnTransferred:
     return lambda done, all_: on_progress(phase, done, all_)

@@ -208,7 +208,7 @@ def define_article(
     )
 
 
-def as_detected(article: Article, *, is_divided: bool) -> Article:
+def with_conflict_detection(article: Article, *, is_divided: bool) -> Article:
     """Return an article whose changes carry whole rows, old and new, for delivery that looks for conflicts.
 
     `is_divided`: a change of the key is a delete and an insert.

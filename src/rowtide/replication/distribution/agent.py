@@ -27,7 +27,7 @@ from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropp
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution import altering_transactions, delivery_interface, log_events, run_context
 from rowtide.replication.distribution.calls import from_log
-from rowtide.replication.distribution.calls.batch_limits import ONE_BY_ONE, BatchLimits, Cutter
+from rowtide.replication.distribution.calls.batch_limits import ONE_BY_ONE, BatchLimits, BatchSplitter
 from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
 from rowtide.replication.distribution.early_delivery import EarlyDelivery
 from rowtide.replication.distribution.lost_identities import require_intact
@@ -99,7 +99,7 @@ class DistributionAgent:
         return self._position <= self._opened_at
 
     @property
-    def is_level(self) -> bool:
+    def is_caught_up(self) -> bool:
         """Whether everything that the log store had at the last step is delivered, and no copy matters any more."""
         return self._hand_over is None and self._position >= self._manifest.state.position
 
@@ -346,13 +346,14 @@ class DistributionAgent:
         log, batch = self._open_calls(), None
         versions = from_log.find_versions(state, self._articles)
         limits = BatchLimits.of(self._subscription.settings)
-        # The first cutter ends batches where they ended in the attempt that was rolled back; until it ends one, the
-        # smaller cutter divides that batch. The refused command is behind, so all later batches are sent at once again.
-        cutter, smaller = Cutter(limits), Cutter(limits.at_most(ONE_BY_ONE))
+        # The first splitter ends batches where they ended in the attempt that was rolled back; until it ends one, the
+        # smaller splitter divides that batch. The refused command is then behind, so later batches are sent at once
+        # again.
+        splitter, smaller = BatchSplitter(limits), BatchSplitter(limits.at_most(ONE_BY_ONE))
         for calls in log.read(self._position, end, versions, self._delivery.flush):
             begun = 0
             for lsn, start, stop in calls.transactions():
-                whole = reached = cutter.ends_before(lsn, stop - start)
+                whole = reached = splitter.ends_before(lsn, stop - start)
                 if one_by_one:
                     part = smaller.ends_before(lsn, stop - start)
                     reached, one_by_one = part if whole is None else whole, whole is None
@@ -435,14 +436,14 @@ class DistributionAgent:
             from_log.Stage(since, from_log.find_versions(state, articles)) for since, articles in transaction.stages()
         ]
         read = self._open_calls()
-        stretches = read.read_stages(self._position, end, stages, self._delivery.flush)
+        consecutive_calls = read.read_stages(self._position, end, stages, self._delivery.flush)
         # With the first one its transaction's commit time is known.
-        first = list(islice(stretches, 1))
+        first = list(islice(consecutive_calls, 1))
         self._delivery.begin(one_by_one=True, committed_us=read.times.find(transaction.lsn.value))
         batch = run_context.BatchCounts()
         batch.count(transaction.lsn.value, 1)
         steps = deque(transaction.steps)
-        for calls in chain(first, stretches):
+        for calls in chain(first, consecutive_calls):
             begun = 0
             while steps and len(calls) and steps[0].seqval <= calls.seqvals[-1]:
                 place = calls.find(steps[0].seqval)

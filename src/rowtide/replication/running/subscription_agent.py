@@ -23,7 +23,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.manifest import Manifest
 from rowtide.replication.articles import schema_changes
-from rowtide.replication.articles.articles import Article, as_detected
+from rowtide.replication.articles.articles import Article, with_conflict_detection
 from rowtide.replication.articles.changes import follow_change
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.agent import DistributionAgent
@@ -116,9 +116,9 @@ class SubscriptionAgent:
         """Whether the copied rows are consistent with the position: they have what changed while they were copied."""
         return self._distribution is not None and self._distribution.is_past_hand_over
 
-    def record_if_level(self) -> Position | None:
+    def record_if_caught_up(self) -> Position | None:
         """Once everything is delivered, let the subscriber record how far that is, and return it; None before."""
-        if self._distribution is None or not self._distribution.is_level:
+        if self._distribution is None or not self._distribution.is_caught_up:
             return None
         self._distribution.record_position()
         return self._distribution.position
@@ -432,7 +432,7 @@ class SubscriptionAgent:
         if not settings.detects_conflicts:
             return articles
         is_divided = settings.conflicts is Resolver.LAST_COMMIT_TIME
-        return tuple(as_detected(article, is_divided=is_divided) for article in articles)
+        return tuple(with_conflict_detection(article, is_divided=is_divided) for article in articles)
 
     def _plan_hand_over(self, state: SubscriptionSnapshot, end: Position) -> DeliveryStart:
         known = {article.article_id: article for article in self._articles}

@@ -169,9 +169,9 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
     return True
 
 
-def _is_wanted(joining: Subscription | None) -> bool:
+def _is_wanted(found: Subscription | None) -> bool:
     """Whether an article is still to join: it was not dropped, paused or replaced."""
-    return joining is not None and joining.state in (SubscriptionState.WAITING, SubscriptionState.ACTIVE)
+    return found is not None and found.state in (SubscriptionState.WAITING, SubscriptionState.ACTIVE)
 
 
 def _is_kept(connection: Connection, wanted: Subscription, held: Article, now: Sequence[Article]) -> bool:

@@ -40,7 +40,7 @@ ONE_BY_ONE = BatchLimits(100, 1000)
 """Limits of batches that are sent row by row after a refusal: all but the last of them are committed before it."""
 
 
-class Cutter:
+class BatchSplitter:
     """Decides, transaction by transaction, where a batch ends."""
 
     def __init__(self, limits: BatchLimits) -> None:

@@ -164,7 +164,7 @@ class OrderedCalls:
         starts, ends = [0, *borders], [*borders, len(self)]
         yield from zip(self.lsns[starts].tolist(), starts, ends, strict=True)
 
-    def stretches(self) -> Iterator[tuple[int, int, int, bool]]:
+    def consecutive_calls(self) -> Iterator[tuple[int, int, int, bool]]:
         """Yield the ranges of one group's calls that follow each other: the group, its first index, their number, and
         whether it is a change of a key, which is a range of its own.
         """

@@ -95,7 +95,7 @@ class SetPlan:
     groups: Mapping[str, int]
 
     @property
-    def folded(self) -> Set[str]:
+    def combinable(self) -> Set[str]:
         """Articles by id of which several updates of a row may be one: nothing sees the row between them."""
         return {article_id for article_id, operation in self.has_arrays if operation is Operation.UPDATE}
 
