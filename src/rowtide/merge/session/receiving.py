@@ -149,7 +149,7 @@ class NodeReceiver:
         self.asking.add((article.nickname, change.rowguid))
         put_retry(self.node.connection, self.source, article.nickname, change.rowguid, error.code, error.reason)
         if refused.refusal.is_locked:
-            # It is only late.
+            # Another session has it locked: it is requested again, and nothing is recorded.
             self.locked.add((article.nickname, change.rowguid))
             return
         conflict_type = failure_type(change, is_upload=self.is_upload, is_live=is_live)

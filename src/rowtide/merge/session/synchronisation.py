@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from rowtide.core.garbage import collecting_rarely
+from rowtide.core.values import frozen
 from rowtide.merge.articles import ExchangeType, Progress
 from rowtide.merge.errors.subscribing import UploadNotComparable
 from rowtide.merge.nodes.node import Node
@@ -66,8 +67,8 @@ def synchronise(
             uploaded = _upload(at_hub, device, summary.upload, on_progress)
         device.take_ranges(at_hub.renew_ranges(device.number()))
         if exchange.downloads:
-            tell = _counting(on_progress, "download")
-            _download(at_hub, device, terms, uploaded, summary.download, tell, since, exchange, history, repeat_from)
+            session = _Session(at_hub, device, terms, since, exchange, repeats=repeat_from is not None)
+            _download(session, uploaded, summary.download, _counting(on_progress, "download"), history)
         else:
             at_hub.conclude_upload(history.put)
     at_hub.purge_if_due()
@@ -150,25 +151,29 @@ def upload_all(receipt: UploadReceipt, reading: Reading, answer: Answering, tell
     return result
 
 
+@frozen
+class _Session:
+    """A session that both halves have begun; the hub sends what it has changed after generation `since`."""
+
+    at_hub: HubHalf
+    device: DeviceHalf
+    terms: SessionTerms
+    since: int
+    exchange: ExchangeType
+    repeats: bool
+
+
 def _download(
-    at_hub: HubHalf,
-    device: DeviceHalf,
-    terms: SessionTerms,
-    uploaded: UploadResult | None,
-    phase: Phase,
-    tell: OnTransferred,
-    since: int,
-    exchange: ExchangeType,
-    history: History,
-    repeat_from: int | None,
+    session: _Session, uploaded: UploadResult | None, phase: Phase, tell: OnTransferred, history: History
 ) -> None:
-    """Download the hub's changes after a generation, and leave the session's mark at both ends."""
-    with at_hub.send(since, uploaded, repeats=repeat_from is not None) as (header, spool):
+    """Download the hub's changes, and leave the session's mark at both ends."""
+    at_hub, device, terms = session.at_hub, session.device, session.terms
+    with at_hub.send(session.since, uploaded, repeats=session.repeats) as (header, spool):
         sent = uploaded or UploadResult(device.subscription.sent, has_refused=bool(at_hub.again))
         device.receive(terms, header, spool, sent.generation, phase, tell)
     if device.is_overtaken:
         device.take_ranges(at_hub.renew_ranges(device.number()))
-    at_hub.acknowledge(device.confirm(terms, header, sent, phase, exchange), history.put)
+    at_hub.acknowledge(device.confirm(terms, header, sent, phase, session.exchange), history.put)
 
 
 def _counting(on_progress: Progress, phase: str) -> OnTransferred:

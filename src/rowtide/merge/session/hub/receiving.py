@@ -231,7 +231,7 @@ class HubReceiver(HubDecisions):
         return left, counts
 
     def _refuse_others(self, article: Article, changes: Sequence[RowChange], known: Mapping[str, KnownVersion]) -> int:
-        """Record changes with news as conflicts, and return how many; let the subscriber's rows be put right.
+        """Record changes with news as conflicts, and return how many; the subscriber is sent the hub's versions.
 
         Nothing of the change becomes part of a version here: what its lineage says is not to be trusted.
         """
