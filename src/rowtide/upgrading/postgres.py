@@ -38,16 +38,16 @@ from rowtide.replication.targets.postgres import progress as delivery
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.targets.definitions import Target, list_targets
 from rowtide.tracking.postgres import system_tables as tracking
-from rowtide.upgrading.present import FoundStores
+from rowtide.upgrading.upgrade import FoundStores
 
 _UPGRADE = "upgrade"
 _PATIENCE_S = 600.0
-"""Another process may be migrating the same stores: once it has, nothing is left to do."""
+"""Another process may be migrating the same stores, after which nothing is left to do."""
 
 
 @contextmanager
 def migrating_alone(url: str) -> Iterator[None]:
-    """Let no other process migrate what the database has, also elsewhere; wait ten minutes for one that does.
+    """Let no other process migrate the database's stores, wherever they are; wait up to ten minutes for one that does.
 
     Raises `LeaseHeld`.
     """
@@ -102,7 +102,7 @@ def _find_outside(url: str) -> Iterator[PresentStore]:
 
 
 def _attempt(own: StoreFormat, place: str, find: Callable[[], Iterator[PresentStore]]) -> Iterator[PresentStore]:
-    """Yield what is found, and at last, with the error, what cannot be read."""
+    """Yield the stores that are found, then the one that cannot be read, with the error."""
     try:
         yield from find()
     except RowtideError as error:
@@ -143,13 +143,14 @@ _OWN: Mapping[str, _Own] = {
 _FENCES: Mapping[str, str] = {
     procedures.SCHEMA: 'update rowtide_subscriber."MSreplication_subscriptions" set epoch = epoch + 1',
 }
-"""The statements after which a delivery of an earlier version that runs writes nothing more: it finds another epoch."""
+"""Statements after which a running delivery of an earlier version writes nothing more, because it finds another
+epoch."""
 _OF_SUBSCRIBERS = procedures.SCHEMA, merge_definitions.SCHEMA
 _DISTRIBUTION = distribution.FORMAT, (distribution.publications.name, distribution.agents.name)
 
 
 def _find_schema(engine: Engine, schema: str, own: _Own) -> _Schema:
-    """Return what a schema of one of rowtide's names is; steps begin transactions of the engine."""
+    """Inspect a schema that has one of rowtide's names; steps begin transactions of the engine."""
     known, tables = own
     with engine.connect() as connection:
         statement = text(_STATE.format(recorded_definition(schema)))
@@ -186,7 +187,8 @@ def _find_log_store(source: SourceDefinition) -> Iterator[PresentStore]:
 
 
 def _find_lake_tables(lake: str) -> Iterator[PresentStore]:
-    """The table by which readers find a lake's others comes first: what is not migrated yet is refused there."""
+    """The table by which readers find the others comes first, so that a lake which is not migrated yet is refused
+    there."""
     names = [name.rstrip("/") for name in open_folder(lake).list_folders("cdc/")]
     first = system_table_path(lake, "lsn_time_mapping")
     paths = [first, *(path for name in names if (path := system_table_path(lake, name)) != first)]

@@ -15,8 +15,8 @@ from builders.capture.captured_databases import LoggedDatabase
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.handle import connect
+from rowtide.log.store.maintenance import truncate
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.segments import truncate
 from rowtide.replication.api import TransactionalReplication
 from rowtide.replication.articles.articles import OmittedColumn
 from rowtide.replication.distribution.calls.batch_limits import BatchLimits

@@ -106,7 +106,7 @@ def conflicts(
 def resolve(
     db: HubDb,
     conflict: Annotated[str, Argument(metavar="CONFLICT", help="the conflict_id that `conflicts` lists")],
-    winner: Annotated[Winner, Option(help="Whose version is to stay.", show_default=False)],
+    winner: Annotated[Winner, Option(help="Whose version to keep.", show_default=False)],
     *,
     over_later_changes: Annotated[
         bool, Option("--over-later-changes", help="Also replace what has changed since; that becomes a conflict.")

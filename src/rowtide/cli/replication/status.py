@@ -200,7 +200,7 @@ def resolve(
     db: Db,
     conflict: Annotated[int, Argument(metavar="CONFLICT", help="the conflict_id that `conflicts` lists")],
     subscriber: SubscriberUrl,
-    winner: Annotated[ConflictWinner, Option(help="Whose rows are to be there.", show_default=False)],
+    winner: Annotated[ConflictWinner, Option(help="Whose rows to keep.", show_default=False)],
     *,
     over_later_changes: Annotated[
         bool, Option("--over-later-changes", help="Also replace rows that have changed since.")

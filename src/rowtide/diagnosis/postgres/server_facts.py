@@ -1,4 +1,4 @@
-"""What is known of the server and of the connection's role, and reading it."""
+"""Read facts about the server and the connection's role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of tables, and of those that are captured or published, and reading it."""
+"""Read facts about tables, captured, published or not."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
-from rowtide.core.garbage import collecting_rarely
+from rowtide.core.garbage_collection import collecting_rarely
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, ExchangeType, Progress, Subscription
 from rowtide.merge.catalogue import find_publication, list_articles

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Protocol
 
-from rowtide.core.garbage import collecting_rarely
+from rowtide.core.garbage_collection import collecting_rarely
 from rowtide.core.values import frozen
 from rowtide.merge.articles import DEFAULT_LIMITS, Article, DeviceLimits, ExchangeType, SubscriberType
 from rowtide.merge.errors.nodes import GenerationRefused

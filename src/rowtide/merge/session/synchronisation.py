@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from rowtide.core.garbage import collecting_rarely
+from rowtide.core.garbage_collection import collecting_rarely
 from rowtide.core.values import frozen
 from rowtide.merge.articles import ExchangeType, Progress
 from rowtide.merge.errors.subscribing import UploadNotComparable

@@ -11,7 +11,7 @@ from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.control_table import mark_log
 from rowtide.log.postgres.unreported_changes import shape_of
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.segments import read_segment

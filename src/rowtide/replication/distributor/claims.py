@@ -10,7 +10,7 @@ from sqlalchemy import (
 )
 
 from rowtide.databases.postgres.kept_answers import made_once
-from rowtide.log.postgres.lease import SessionKeepalive
+from rowtide.log.postgres.session_keepalive import SessionKeepalive
 from rowtide.replication.distributor.location import distributor
 
 _CLASS = 0x726F7776

@@ -12,7 +12,7 @@ from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.control_table import mark_log
 from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.segments import read_segment
 from rowtide.log.store.state import Reader

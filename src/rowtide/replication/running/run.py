@@ -16,7 +16,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import open_session
 from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, translated
 from rowtide.log.postgres import slot
-from rowtide.log.postgres.control import mark_target
+from rowtide.log.postgres.control_table import mark_target
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.manifest import Manifest

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, text
 
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.owners import effects_condition
+from rowtide.databases.postgres.planned_code import effects_condition
 from rowtide.replication.articles.articles import Article, ArticleType
 
 if TYPE_CHECKING:

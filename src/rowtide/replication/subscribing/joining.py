@@ -15,7 +15,7 @@ from rowtide.core.lsn import Position
 from rowtide.databases.postgres.catalogue import find_by_id, read_table
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified, statement
-from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.control_table import mark_log
 from rowtide.log.postgres.membership import announce_enabled
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.store.entries import ReaderLeft

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from rowtide.cdc.instances import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE, Instance, column_type
+from rowtide.cdc.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE, column_type
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.as_of.keyed_tables import KeyedTable
 from rowtide.cdc.lake_readers.as_of.latest_rows import Ascending, LowestLayer
 from rowtide.cdc.lake_readers.as_of.moved_rows import MovedRows

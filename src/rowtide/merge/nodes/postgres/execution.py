@@ -33,12 +33,11 @@ from rowtide.databases.postgres.owners import (
     deferred_check,
     deferred_check_creation,
     find_deferred,
-    find_planned,
     functions_path,
     owners_query,
-    planned_state,
     schema_creation,
 )
+from rowtide.databases.postgres.planned_code import find_planned, planned_state
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified, running
 from rowtide.databases.postgres.rowguid import BY_ROLE, Filling
 from rowtide.databases.postgres.session_settings import PINNED_SETTINGS, WHOLE_TABLES, pin_again

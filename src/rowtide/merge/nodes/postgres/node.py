@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 
 from rowtide.databases.postgres.batching import open_batching_engine
 from rowtide.databases.postgres.quoting import quote
-from rowtide.databases.postgres.silence import MERGE
+from rowtide.databases.postgres.silent_sessions import MERGE
 from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.merge.articles import Article, DeviceLimits
 from rowtide.merge.identity_range_policy import IdentityRange, Numbering

@@ -25,7 +25,13 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.functions import map_schemas
 from rowtide.databases.postgres.quoting import EQUALS
 from rowtide.databases.postgres.session_settings import SCHEMAS_FOUND
-from rowtide.databases.postgres.silence import end_silent, ending_silent, limits_of_time, name_holders, report_ended
+from rowtide.databases.postgres.silent_sessions import (
+    end_silent,
+    ending_silent,
+    limits_of_time,
+    name_holders,
+    report_ended,
+)
 from rowtide.databases.postgres.typed_values import lacks_characters
 from rowtide.databases.postgres.values import is_of_server
 from rowtide.merge.articles import Article, DeviceLimits, Subscription

@@ -16,7 +16,7 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import LoggedTable
 from rowtide.core.values import frozen
 from rowtide.log.batches import MAX_BATCH_BYTES
-from rowtide.log.membership import is_marked
+from rowtide.log.origin_marks import is_marked
 from rowtide.log.store.entries import Segment
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.segments import read_segment

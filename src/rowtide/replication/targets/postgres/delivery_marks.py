@@ -15,7 +15,7 @@ from psycopg import sql
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_literal
-from rowtide.log.membership import MESSAGE_PREFIX
+from rowtide.log.origin_marks import MESSAGE_PREFIX
 from rowtide.replication.targets.postgres.calls.procedures import OWN_SETTINGS, SCHEMA
 from rowtide.replication.targets.postgres.conflicts.former_values import COPYING
 from rowtide.replication.targets.postgres.connecting import connect

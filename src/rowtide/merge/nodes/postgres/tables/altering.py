@@ -10,7 +10,7 @@ from psycopg import sql
 from sqlalchemy import Connection, text
 
 from rowtide.databases.postgres.batching import BatchingConnection
-from rowtide.databases.postgres.owners import effects_condition
+from rowtide.databases.postgres.planned_code import effects_condition
 from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.types.registry import kind_of
 from rowtide.databases.types.value_type import TypeKind

@@ -19,7 +19,7 @@ from rowtide.core.operations import Operation
 from rowtide.databases.postgres.alterations import LOCK_NOT_AVAILABLE
 from rowtide.databases.postgres.errors import UnexpectedSqlError, find_outage, translated
 from rowtide.databases.postgres.quoting import quote_qualified
-from rowtide.databases.postgres.silence import name_holders
+from rowtide.databases.postgres.silent_sessions import name_holders
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import Followed, SchemaChange
 from rowtide.replication.conflicts import ConflictKind, Found, PresentRow, Resolution, Resolver, Version, decide

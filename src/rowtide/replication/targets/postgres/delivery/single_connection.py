@@ -11,7 +11,7 @@ from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.alterations import LOCK_NOT_AVAILABLE
 from rowtide.databases.postgres.quoting import quote_qualified
-from rowtide.databases.postgres.silence import name_holders
+from rowtide.databases.postgres.silent_sessions import name_holders
 from rowtide.events.catalogue import OriginNotSet
 from rowtide.events.event import emit
 from rowtide.replication.articles.articles import Article

@@ -1,15 +1,16 @@
-"""Alter many tables in use, each in a transaction of its own, in rounds.
+"""Alterations of many tables in use, each in a transaction of its own, in rounds.
 
 A request for a lock waits briefly, because readers and writers queue behind it. A table that is in use is left for a
 later round, and is not requested again before the transactions that held it have ended. So one long transaction is
 waited for once, whatever it uses, and the other tables do not wait for it.
 
-With the 2 s and five attempts of a single table, a report of ten minutes would stop the command, and writers of its
-tables for seconds. In one transaction the locks of the first tables would be held while it waits for the last; `nowait`
-would never get a table that has writers at every moment. Measured on two cores, 200 tables of 13 columns: 4 to 8 s
-without other sessions; beside a reader of two tables a writer waited 49 ms at most, and those two were done 0.2 s after
-the reader ended. A table on which transactions of more than 50 ms overlap all the time is not altered in rounds. An
-autovacuum is waited for: the server cancels it only for requests that wait longer than `deadlock_timeout`.
+With the five attempts of 2 s that a single table gets, a report of ten minutes would fail the command, and block
+writers of its tables for seconds. In a single transaction the first tables would stay locked while it waits for the
+last; with `nowait` a table that always has writers would never be locked. Measured on two cores, 200 tables of 13
+columns: 4 to 8 s without other sessions; beside a reader of two tables a writer waited 49 ms at most, and those two
+were done 0.2 s after the reader ended. A table on which transactions of more than 50 ms overlap all the time is not
+altered in rounds. Autovacuum is waited for, because the server cancels it only for requests that wait longer than
+`deadlock_timeout`.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.databases.postgres import errors
 from rowtide.databases.postgres.alterations import LOCK_NOT_AVAILABLE, LockMode
-from rowtide.databases.postgres.silence import end_silent_beside
+from rowtide.databases.postgres.silent_sessions import end_silent_beside
 
 _POLL_S = 0.1
 _END_SILENT_S = 5.0
 _NAMED = 3
 _OF_THE_SERVER = (errors.ConnectionFailed, errors.ServerOutOfResources, errors.WritesRefused)
-"""Errors that the other tables would meet too."""
+"""Errors that would occur for the other tables too."""
 
 
 @frozen
@@ -43,8 +44,9 @@ class BriefAlteration:
 
 
 @frozen
-class Rounds:
-    """How far an alteration of many tables is: tables that are done, failed ones included, and what others wait for."""
+class AlterationProgress:
+    """The progress of an alteration of many tables: tables that are done, failed ones included, and what others wait
+    for."""
 
     done: int
     total: int
@@ -64,7 +66,7 @@ def alter_each(
     engine: Engine,
     alterations: Sequence[BriefAlteration],
     wait_s: float,
-    on_progress: Callable[[Rounds], None],
+    on_progress: Callable[[AlterationProgress], None],
 ) -> dict[int, RowtideError | None]:
     """Alter tables; return each one's error by its oid, None if it was altered.
 
@@ -77,14 +79,14 @@ def alter_each(
     pending = tuple(alterations)
     with errors.translated(), engine.connect() as connection:
         while pending:
-            # Only locks that were there when the attempt failed are waited for: transactions that come later do not
-            # count, else a table in steady use would never be tried again.
+            # Only locks that existed when the attempt failed are waited for. If later transactions counted too, a table
+            # in steady use would never be tried again.
             holders = _read_holders(connection, pending)
             blockers = {table: _still_there(found, holders.get(table, {})) for table, found in blockers.items()}
             free = [one for one in pending if not blockers.get(one.source_id)]
             for one in free:
                 if _attempt(connection, one, outcomes):
-                    on_progress(Rounds(len(outcomes), len(alterations), _describe(pending, blockers)))
+                    on_progress(AlterationProgress(len(outcomes), len(alterations), _describe(pending, blockers)))
             pending = tuple(one for one in pending if one.source_id not in outcomes)
             tried = [one for one in free if one in pending]
             holders = _read_holders(connection, tried)
@@ -93,7 +95,7 @@ def alter_each(
             if pending and waited_s > wait_s:
                 return outcomes | {one.source_id: _fail_rest(one, waited_s, blockers) for one in pending}
             if pending:
-                on_progress(Rounds(len(outcomes), len(alterations), _describe(pending, blockers)))
+                on_progress(AlterationProgress(len(outcomes), len(alterations), _describe(pending, blockers)))
                 if time.monotonic() - ended_at > _END_SILENT_S:
                     with connection.begin():
                         end_silent_beside(connection)
@@ -109,7 +111,7 @@ def _attempt(connection: Connection, one: BriefAlteration, outcomes: dict[int, R
             one.action(connection)
     except _OF_THE_SERVER:
         raise
-    # The time limit of `lock_briefly_steps`, or a deadlock: neither says anything of the table, which a later round
+    # The time limit of `lock_briefly_steps`, or a deadlock: neither concerns the table itself, which a later round
     # tries again.
     except (errors.StatementCancelled, errors.TransactionAborted):
         return False

@@ -1,7 +1,7 @@
-"""Python's collector of cyclic garbage, kept from looking at the rows that are worked on.
+"""Python's cyclic garbage collector, made to run rarely while thousands of rows are processed.
 
-It runs whenever some hundred objects more are in use than before, and now and then looks at all objects of the process.
-Work on thousands of rows at a time calls for that all the time, and leaves no cycles to be found.
+By default it runs after every few hundred new objects, and now and then traverses all objects of the process.
+Processing thousands of rows at a time triggers that constantly, and creates no cycles that it could free.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ OBJECTS_BETWEEN_COLLECTIONS = 50_000
 
 
 class _Users:
-    """How many want it so, and what the thresholds were before the first."""
+    """The number of blocks that are active, and the thresholds before the first of them."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -40,7 +40,7 @@ _USERS = _Users()
 
 
 def collect_rarely() -> None:
-    """Let the collector run when thousands of objects more are in use, in all threads; one that is off stays so."""
+    """Run the collector only after thousands of new objects, in all threads; if it is disabled, it stays disabled."""
     first, *others = gc.get_threshold()
     if 0 < first < OBJECTS_BETWEEN_COLLECTIONS:
         gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS, *others)
@@ -48,7 +48,7 @@ def collect_rarely() -> None:
 
 @contextmanager
 def collecting_rarely() -> Iterator[None]:
-    """Do so within."""
+    """Call `collect_rarely` for the duration of a block, and restore the thresholds after the last one."""
     _USERS.begin()
     try:
         yield

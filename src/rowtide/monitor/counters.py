@@ -1,4 +1,4 @@
-"""Counters that never go backwards: what a poll finds more than the one before is added. Pure.
+"""Counters that never decrease: each poll adds what is new since the one before. Pure.
 
 A database forgets: its tables of history are bounded, unlogged ones are empty after a crash, and a failover loses what
 was written last. A counter keeps what it has counted.
@@ -33,7 +33,7 @@ class Total:
 
 @frozen
 class CountedEvent:
-    """Something that the database has recorded; `id` grows from one to the next."""
+    """A recorded event; `id` increases from one to the next."""
 
     id: int
     labels: Labels
@@ -75,13 +75,13 @@ Observation = Total | Events | Durations | Present
 
 @frozen
 class Histogram:
-    """How many durations are in each bucket alone, the last without a bound; and their sum."""
+    """The number of durations in each bucket (not cumulative), the last without a bound; and their sum."""
 
     counts: tuple[int, ...] = (0,) * (len(BUCKETS) + 1)
     sum: float = 0.0
 
     def add(self, duration_s: float) -> Histogram:
-        """Return it with one more; a duration below 0, of two clocks, is 0."""
+        """Return the histogram with one more duration; one below 0, of two clocks, counts as 0."""
         known = max(duration_s, 0.0)
         place = bisect_left(BUCKETS, known)
         counts = tuple(count + (number == place) for number, count in enumerate(self.counts))
@@ -89,7 +89,7 @@ class Histogram:
 
 
 @dataclass
-class Tallies:
+class DatabaseCounters:
     """The counters of a database, of one server; mutable."""
 
     timeline: int = 0
@@ -121,7 +121,7 @@ class Tallies:
                 case Durations(metric, stream, events):
                     for event, amount in self._find_new(f"{metric} {stream}", events, is_standby=is_standby):
                         if amount != event.amount:
-                            # It was counted with what it had by then.
+                            # Counted before, with its duration at that time: a histogram cannot take it back.
                             continue
                         known = self.histograms.get((metric, event.labels), Histogram())
                         self.histograms[metric, event.labels] = known.add(event.amount)
@@ -161,7 +161,7 @@ class Tallies:
         """Return the events that were not counted yet, and of the last one that was, by how much it has grown."""
         last_id, last_amount = self._marks.get(stream, (-1, 0.0))
         if not events:
-            # Numbers that were lost in a crash or a failover are given again.
+            # Numbers that a crash or a failover lost are assigned again.
             if not is_standby:
                 self._marks.pop(stream, None)
             return ()
@@ -173,9 +173,9 @@ class Tallies:
         new = [(event, event.amount) for event in events if event.id > last_id]
         return [*((event, amount) for event, amount in grown if amount > 0), *new]
 
-    def copy(self) -> Tallies:
-        """Return the counters as they are now, to be read by other threads."""
-        return Tallies(self.timeline, dict(self.counters), dict(self.histograms))
+    def copy(self) -> DatabaseCounters:
+        """Return a copy of the counters for other threads."""
+        return DatabaseCounters(self.timeline, dict(self.counters), dict(self.histograms))
 
     def encode(self) -> str:
         """Return it as JSON."""
@@ -194,8 +194,8 @@ class Tallies:
         )
 
     @classmethod
-    def decode(cls, text: str) -> Tallies:
-        """Read what `encode` has written. Raises `ValueError`, `KeyError`, `TypeError`."""
+    def decode(cls, text: str) -> DatabaseCounters:
+        """Decode the output of `encode`. Raises `ValueError`, `KeyError`, `TypeError`."""
         found = json.loads(text)
         return cls(
             int(found["timeline"]),

@@ -14,7 +14,7 @@ from rowtide.databases.urls import parse_url
 
 @frozen
 class FoundStores:
-    """What is there: stores, and schemas with rowtide's names whose tables are somebody else's.
+    """The stores that were found, and schemas with rowtide's names whose tables belong to others.
 
     `subscribers` are the URLs of databases that have stores of their own for this one's publications.
     """
@@ -35,7 +35,7 @@ class FoundStores:
 
 
 class UpgradesOfKind(Protocol):
-    """What the module of each kind of database has."""
+    """The interface of the module for each kind of database."""
 
     find_present: Callable[[str], FoundStores]
     find_at_subscriber: Callable[[str], FoundStores]

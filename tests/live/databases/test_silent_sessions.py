@@ -15,7 +15,7 @@ import pytest
 
 from builders.faults.slow_network import SlowNetwork, slow_network
 from fixtures.servers import fresh_database
-from rowtide.databases.postgres import silence
+from rowtide.databases.postgres import silent_sessions
 from rowtide.databases.postgres.copying import begin_copy_in, copy_out, end_copy_in, put_copy_data
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import ConnectionFailed, translated
@@ -31,7 +31,7 @@ Act = Callable[[psycopg.Connection, float], object]
 
 @pytest.fixture
 def network(each_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowNetwork]:
-    monkeypatch.setattr(silence, "SLOWEST_BYTES_S", 500_000)
+    monkeypatch.setattr(silent_sessions, "SLOWEST_BYTES_S", 500_000)
     with fresh_database(each_server) as url, slow_network(url) as network:
         with psycopg.connect(url, autocommit=True) as program:
             program.execute("create table item (name text)")

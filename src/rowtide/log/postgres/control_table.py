@@ -1,8 +1,8 @@
 """The table `rowtide.control`, whose rows are what rowtide itself writes into the log.
 
-Only its owner, who owns the schema, can write it; this is why its announcements are trusted. Rows serve their purpose
-in the log. The last one that the log store has, and later ones, also prove that this server wrote what was read
-(`provenance`). The log reader alone deletes the rows before that one, so the table stays small.
+Only its owner, who owns the schema, can write it; this is why its announcements are trusted. A row has served its
+purpose once it is in the log. The last row that the log store has, and later ones, also prove that this server wrote
+what was read (`provenance`). Only the log reader deletes the rows before that one, so that the table stays small.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ def mark_log(connection: Connection) -> int:
 
 
 def mark_target(connection: Connection) -> int:
-    """As `mark_log`, of a run that ends once all before is read: the next one does not decode it again.
+    """Like `mark_log`, for a run that ends once everything before the mark is read: the next run need not decode it
+    again.
 
-    A slot's restart LSN follows records of running transactions only, which the server writes every 15 seconds at most.
-    Writes one if the role may: superusers, and who is granted `pg_log_standby_snapshot` (PostgreSQL 16). Runs of a
-    million rows each began 148 to 562 MB before what they had read. It costs a round trip, and each logical slot of the
-    server a small file.
+    A slot's restart LSN advances only to records of running transactions, which the server writes every 15 seconds at
+    most. This writes one if the role may (superusers, and roles that are granted `pg_log_standby_snapshot`). Without
+    it, runs of a million rows each began 148 to 562 MB before what they had read. It costs a round trip, and a small
+    file for each logical slot of the server.
     """
     # Before the mark, so that the record precedes what the run reads last.
     connection.execute(text(_LOG_RUNNING))
@@ -73,8 +74,9 @@ def forget_before(connection: Connection, stored: ControlRow | None) -> None:
 def write_heartbeat(connection: Connection, next_xid: int, stored: ControlRow | None) -> int | None:
     """Write a heartbeat if other transactions wrote since a transaction id; return the id after the heartbeat's own.
 
-    Also deletes the rows before the last one that the log store has. Other sessions' transactions are counted, not
-    bytes: the server's own records, and a segment that `archive_timeout` fills, belong to no transaction.
+    Also deletes the rows before the last one that the log store has. Transactions of other sessions are counted, not
+    bytes, because WAL also grows without transactions: by the server's own records, and by segments that
+    `archive_timeout` fills.
     """
     parameters = {
         "kind": Announcement.HEARTBEAT.value,
@@ -144,8 +146,8 @@ with written as (insert into rowtide.control (kind, content) values (:kind, '') 
 select (pg_current_wal_insert_lsn() - '0/0')::bigint from written
 """
 
-# Log readers of other databases write heartbeats too: with fewer than two for each of them no one answers, and what
-# they would send each other dies out.
+# Log readers of other databases write heartbeats too, each of which would cause one here. Below two transactions for
+# each of them no reader writes, so that heartbeats do not cause each other for ever.
 _BEAT = f"""
 with due as (
          select from (select count(*) from pg_replication_slots where slot_name like 'rowtide\\_%') slots (number)

@@ -1,8 +1,9 @@
-"""Devices that wait until their hub has something for them: one question to each hub, however many wait.
+"""Long polls: devices wait until their hub has changes for them. One query polls each hub, however many devices wait.
 
-The question is whether a line is in the log of changes, or a generation was closed: it costs the same whatever the hub
-has. A trigger that notified would take a lock for each transaction of the hub's programs. Only once there are changes,
-and once for all devices, it is asked whom they concern: who has the rows, or is in a partition that has them now.
+The query asks whether the change log has a row, or a generation was closed; its cost does not depend on the hub's size.
+NOTIFY in a trigger would take a lock in each transaction of the hub's programs. Only when there are changes, and once
+for all devices, a second query finds the subscriptions that they concern: those that have the rows, or whose partition
+has them now.
 """
 
 from __future__ import annotations
@@ -29,19 +30,22 @@ from rowtide.merge.partitions.filters import RowFilter, bind_articles, fits, rea
 from rowtide.merge.progress import list_subscriptions
 
 _EVERY_S = 0.5
+"""Interval of the query, and so the delay of a change to a waiting device."""
 _CLOSED_EVERY_S = 1.0
+"""Least interval of closing generations: each that is closed is a row of the history of generations."""
 _MOST_ROWS = 200
-"""Of an article: more concern all of its subscribers, without a look at each."""
+"""Limit of changed rows of an article that are compared with partitions; more concern all of its subscribers."""
 _MOST_STEPS = 200
+"""Limit of remembered steps: minutes of a hub that is written to all the time. Devices from before just synchronise."""
 _KEPT_S = 600.0
-"""What is known of earlier changes is kept so long while no device waits; metadata are purged after longer."""
+"""How long earlier changes are remembered while no device waits; the metadata are kept for longer."""
 _NOBODY = 0
 """No node has this nickname."""
 _TEXTS = ("text", "character varying")
 
 
 def read_head(hub: Node) -> tuple[int, bool]:
-    """Return a hub's last generation, and whether changes were made since."""
+    """Return a hub's last generation, and whether there are changes since."""
     own = select(replinfo.c.nickname).scalar_subquery()
     last = select(func.max(genhistory.c.generation)).where(genhistory.c.nickname == own)
     is_open = select(change_log.c.tablenick).limit(1)
@@ -58,7 +62,7 @@ class HeadStep:
 
 
 def find_concerned(hub: Node, since: int) -> HeadStep:
-    """Close the open generation, and return whom the changes after a generation concern."""
+    """Close the open generation, and return the subscriptions that changes after a generation concern."""
     by_publication = {one.pubid: list_articles(hub.connection, one.pubid) for one in list_publications(hub.connection)}
     every = {article.nickname: article for articles in by_publication.values() for article in articles}
     with hub.changes.enumerating() as enumeration:
@@ -72,7 +76,7 @@ def find_concerned(hub: Node, since: int) -> HeadStep:
 
 
 def _changed(enumeration: Enumeration, article: Article, since: int) -> Sequence[str]:
-    """Return the rows of an article that were changed after a generation, at most one more than are looked at."""
+    """Return the rows of an article that were changed after a generation, at most one more than the limit."""
     batches = (read(article, since, _NOBODY) for read in (enumeration.upserts, enumeration.deletes))
     changes = (change.rowguid for of_kind in batches for batch in of_kind for change in batch)
     return [*islice(changes, _MOST_ROWS + 1)]
@@ -102,7 +106,9 @@ def _concerned(
 
 
 def _find_members(hub: Node, article: Article, rowguids: Sequence[str]) -> set[str]:
-    """Return the subscriptions whose subscribers have any of some rows: they may have lost them, too."""
+    """Return the subscriptions whose subscribers have any of the given rows, also those that a change removes from
+    their partition.
+    """
     members = partition_mappings.c
     # By the subscriber first, as the primary key has it.
     has_any = select(members.rowguid).where(
@@ -114,7 +120,9 @@ def _find_members(hub: Node, article: Article, rowguids: Sequence[str]) -> set[s
 
 
 def _compares_texts(row_filter: RowFilter) -> bool:
-    """Return whether filters compare a partition's values with texts: other types have comparisons of their own."""
+    """Return whether all filters compare the partition's values with text columns: comparisons of other types cannot be
+    evaluated here.
+    """
     for level in (level for group in row_filter.groups for level in group.levels):
         expression = read_filter(level.article)
         if expression is None or not functions_of(expression):
@@ -133,13 +141,13 @@ class _Waiter:
 
 @dataclass(slots=True)
 class HeadWatch:
-    """What is known of a hub's last generation, while devices wait for it.
+    """Watches a hub's last generation while devices wait.
 
-    `_steps` are the changes after generation `_known_from`: those before are not known, and may concern any device.
+    `_steps` are the changes after generation `_known_from`; earlier ones are unknown, and may concern any device.
     """
 
     run: Callable[[Callable[[Node], object]], Awaitable[object]]
-    """Runs work with the hub's node."""
+    """Runs a function with the hub's node."""
     _known_from: int = -1
     _head: int = -1
     _asked_at: float = 0.0
@@ -149,7 +157,7 @@ class HeadWatch:
     _task: asyncio.Task[None] | None = None
 
     async def wait(self, subid: str | None, generation: int, wait_s: float) -> bool:
-        """Return whether the hub has later changes for a subscription, at the latest after some time."""
+        """Wait until the hub has later changes for a subscription, with a timeout; return whether it has."""
         if self._has(subid or "", generation):
             return True
         if self._task is None or self._task.done():
@@ -171,7 +179,7 @@ class HeadWatch:
         return True
 
     def _has(self, subid: str, generation: int) -> bool:
-        """Whether a device is known to lack something; one that has no subscription yet lacks everything."""
+        """Whether the device is known to lack changes; one without a subscription lacks everything."""
         if generation >= self._head:
             return False
         if not subid or generation < self._known_from:
@@ -183,7 +191,7 @@ class HeadWatch:
             try:
                 changed = await self._ask()
             except RowtideError:
-                # While the hub cannot be asked, devices wait on, and ask again themselves.
+                # While the hub cannot be reached, devices keep waiting, and poll again themselves.
                 changed = ()
             for subid in changed:
                 for waiter in self._waiters.get(subid, ()):
@@ -193,13 +201,13 @@ class HeadWatch:
         self._task = None
 
     async def _ask(self) -> Iterable[str]:
-        """Find out what is new, and return the subscriptions that may be waiting for it."""
+        """Poll the hub, and return the subscriptions that new changes may concern."""
         found = await self.run(read_head)
         assert isinstance(found, tuple)
         head, is_open = found
         self._asked_at = time.monotonic()
         if self._head < 0 or head < self._head:
-            # The first question for a while, or the hub was restored.
+            # The first poll for a while, or the hub was restored.
             self._known_from = self._head = head
             self._steps.clear()
             return [*self._waiters]

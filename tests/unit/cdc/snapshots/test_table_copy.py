@@ -7,7 +7,7 @@ import time
 import pytest
 
 from rowtide.cdc.snapshots.chunk_copies import LEAST_CHUNK_BYTES, MOST_CHUNK_BYTES, CopyLimits
-from rowtide.cdc.snapshots.copies import CopyInterrupted, Throttle
+from rowtide.cdc.snapshots.table_copy import CopyInterrupted, Throttle
 from rowtide.copying.present_tables import PresentTable
 
 

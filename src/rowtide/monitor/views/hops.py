@@ -1,4 +1,4 @@
-"""The way of a change from the server's log to those who get it, with the lag at each hop. Pure."""
+"""The hops of a change from the server's log to its readers, with the lag of each. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rowtide.monitor.views.subscriptions import MergeView, SubscriptionView, cou
 
 
 class HopKind(StrEnum):
-    """The stations of a change, in their order; the last three are beside each other.
+    """The kinds of hops, in the order of a change; the last three are parallel.
 
-    Devices get what triggers record in the database, not what is read of the log.
+    Devices get what triggers record in the database, not what is read from the log.
     """
 
     SERVER_LOG = "server log"
@@ -31,10 +31,10 @@ class HopKind(StrEnum):
 
 @frozen
 class Hop:
-    """A station: how far it is behind the one before it, None where that is not known or means nothing.
+    """A hop: its lag behind the one before it, None where that is unknown or undefined.
 
     `bytes` is what waits before it; of the server's log and the log store, what they keep. `lag_series` and
-    `bytes_series` are what a day's samples of them are kept as. `is_running` is None of what is no process.
+    `bytes_series` are what a day's samples of them are kept as. `is_running` is None of hops that are no process.
     """
 
     kind: HopKind
@@ -47,7 +47,7 @@ class Hop:
     is_running: bool | None = None
 
 
-def find_way(
+def list_hops(
     judgements: Iterable[Judgement],
     log: LogView | None,
     capture: CaptureView | None,
@@ -55,7 +55,7 @@ def find_way(
     subscriptions: Iterable[SubscriptionView],
     merges: Iterable[MergeView],
 ) -> tuple[Hop, ...]:
-    """Return the stations that a database has."""
+    """Return the hops of a database."""
     judged = tuple(judgements)
     hops: list[Hop] = []
     if log is not None:
@@ -112,7 +112,7 @@ def _of_capture(capture: CaptureView, log: LogView | None, judged: tuple[Judgeme
 
 
 def _of_targets(targets: Iterable[TargetView]) -> Iterator[Hop]:
-    """Yield a hop for each target: its table that is furthest behind."""
+    """Yield a hop for each target, with the lag of its table that is furthest behind."""
     by_name: dict[str, list[TargetView]] = {}
     for one in targets:
         by_name.setdefault(one.target, []).append(one)

@@ -9,7 +9,7 @@ import pytest
 
 from builders.monitor.rules import Alert, Panel, list_alerts, list_panels
 from rowtide.monitor.catalogue import AGENT_METRICS, BUILD_INFO, METRICS, MetricType
-from rowtide.monitor.provided import read_alerts
+from rowtide.monitor.provided_files import read_alerts
 
 ROOT = Path(__file__).parents[3]
 RUNBOOKS = ROOT / "docs" / "how-to" / "runbooks.md"

@@ -1,9 +1,9 @@
-"""Sessions that are silent: a program waits for an answer that does not come, or a server for a program that is gone.
+"""Silent sessions: a program waits for a reply that does not come, or a server for a program that is gone.
 
 Keepalives and `tcp_user_timeout` end a connection whose network is gone, not one behind a device that continues
 acknowledging, and no timeout of the server's ends a session that waits in the middle of a message, up to PostgreSQL 16.
-So who waits looks, by a connection of its own: whether the server works for it, and whether sessions of rowtide's are
-silent. These are ended, as each role may end its own (docs/decisions/0007).
+So a waiting program looks, with a second connection, whether the server is working for it, and whether sessions of
+rowtide's are silent. It terminates these, as each role may terminate its own sessions (docs/decisions/0007).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 SILENCE_S = 60
-"""After this time without a word a session is silent, unless `SETTING` says otherwise."""
+"""A session is silent after this time without a message, unless `SETTING` says otherwise."""
 MISSING_GRANT = "rowtide_missing_grant"
-"""The attribute of the server's refusals that has what the role lacked."""
+"""The attribute of psycopg's errors that has the missing grant."""
 SETTING = "rowtide.silence_timeout"
 """A setting of a session, role, database or server: seconds."""
 SLOWEST_BYTES_S = 8_000
@@ -41,15 +41,15 @@ SLOWEST_BYTES_S = 8_000
 MERGE = "rowtide merge"
 """The application_name of merge's sessions: their transactions wait for nothing but short messages of their program."""
 SESSION = f"pg_catalog.pg_backend_pid(), pg_catalog.current_setting('{SETTING}', true)"
-"""Expressions that a session is asked as it begins: see `WatchedConnection.begin_watch`."""
+"""Expressions that a session evaluates as it begins: see `WatchedConnection.begin_watch`."""
 
 _TRANSACTION_TIMES = 10
-"""How many times the time of silence a transaction of a merge may take."""
+"""The longest transaction of a merge, as a multiple of the time of silence."""
 _LEAST_S, _MOST_S = 1, 86_400
 _LOOKS = 4
-"""How many times within the time of silence a program looks that has heard nothing."""
+"""How often a waiting program looks within the time of silence."""
 _MOST_LOOK_S = 10
-"""The most that each step of a look takes: never longer than silence itself."""
+"""The limit of each step of a look; it is never longer than the time of silence."""
 _TRANSACTION_TIMEOUT_FROM = 170000
 _BYTES_ACKED = struct.Struct("=Q")
 _BYTES_ACKED_AT = 120
@@ -76,13 +76,13 @@ def read_silence(setting: str | None) -> int:
 
 
 class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection with a deadline for each answer. A server that works for it is waited for, however long.
+    """A connection with a deadline for each reply; it waits without limit for a server that is working for it.
 
     Raises `NotAnswered` where the server waits too, or cannot be reached.
     """
 
     minds_blockers: ClassVar[bool] = False
-    """Whether it stops waiting for a lock that a silent session holds which is not rowtide's."""
+    """Whether it stops waiting for a lock that is held by a silent session of another program."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -96,9 +96,9 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
         self._looked: float | None = None
         """When it looked last, while `await_socket` waits."""
         self._copied: int | None = None
-        """The bytes of a COPY that the server had come to by the last look."""
+        """The bytes that the server had processed of a COPY by the last look."""
         self._blocking: dict[int, tuple[int, float]] = {}
-        """Of each COPY that this session waits for: its bytes, and since when it has come to them."""
+        """For each COPY that this session waits for: its processed bytes, and since when that number is unchanged."""
 
     @property
     def known_pid(self) -> int:
@@ -106,7 +106,7 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
         return self._pid
 
     def begin_watch(self, pid: int, setting: str | None) -> None:
-        """Take what the session answered to `SESSION`: a pooler has reported another number."""
+        """Note the session's reply to `SESSION`; a pooler reports another process id than the server's."""
         self._pid, self.silence_s = pid, read_silence(setting)
         self.is_pooled = pid != self.pgconn.backend_pid
 
@@ -138,9 +138,9 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
     def await_socket(self, *, is_sending: bool, patience_ms: int | None = None) -> bool:
         """Wait until more can be read, or with `is_sending` sent, and read what has arrived.
 
-        Return false if that takes longer than `patience_ms`: then it is to be called again. Who sends must not look
-        again whether there is still something: what was the rest may just have been sent, and the server answers only
-        when it is asked to.
+        Return false if that takes longer than `patience_ms`: then call it again. A sender must not check before that
+        whether anything is left to send: the rest may just have been sent, and the server replies only when it is asked
+        to.
         """
         now = time.monotonic()
         if self._looked is None:
@@ -165,7 +165,7 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
                 return False
 
     def _noting(self, gen: Generator[Any, Any, Answer]) -> Generator[Any, Any, Answer]:
-        """Go through what psycopg waits for, and note each time that something comes from the server."""
+        """Run psycopg's generator, and note each time that something arrives from the server."""
         try:
             wanted = next(gen)
             while True:
@@ -179,21 +179,21 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
 
     def _note_answer(self) -> None:
         self._heard = time.monotonic()
-        # At most each second: the count is a system call, and answers may come thousands of times as often.
+        # At most once a second, since the count is a system call, and replies may come thousands of times as often.
         if self._heard - self._counted_at > 1:
             self._counted, self._counted_at = _count_acknowledged(self.pgconn.socket), self._heard
 
     def _look(self) -> None:
         unheard_s = time.monotonic() - self._heard
-        # What a proxy has acknowledged may still be on its way to the server: it is given time for the slowest network
-        # that counts.
+        # Bytes that a proxy has acknowledged may still be on their way to the server: the deadline is extended by the
+        # time that they need on the slowest supported network.
         sent = _count_acknowledged(self.pgconn.socket) - self._counted
         limit_s = self.silence_s + max(sent, 0) / SLOWEST_BYTES_S
         try:
             with _open_look(self) as looking:
                 reason = self._judge(looking, unheard_s, limit_s)
         except psycopg.Error as error:
-            # An error with a number is an answer: that nobody may connect now says nothing of this session.
+            # An error with an SQLSTATE is a reply: a refused connection says nothing about this session.
             is_reached = error.sqlstate is not None or unheard_s < limit_s
             reason = None if is_reached else f"and cannot be reached: {' '.join(str(error).split())}"
         if reason is not None:
@@ -201,7 +201,7 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
             raise NotAnswered(self.silence_s, reason)
 
     def _judge(self, looking: psycopg.Connection[tuple[Any, ...]], unheard_s: float, limit_s: float) -> str | None:
-        """End silent sessions; return why this one gets no answer, None if it may get one."""
+        """End silent sessions; return why this one gets no reply, None if it may still get one."""
         end_silent(looking, self.silence_s)
         found = looking.execute(sql.SQL(_OWN_STATE), [self._pid]).fetchone()
         if found is None:
@@ -211,7 +211,7 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
             if copied != self._copied:
                 self._copied, self._heard = copied, time.monotonic()
                 return None
-            # It says itself whether something arrives.
+            # The COPY's own counter tells whether data arrives.
             limit_s = self.silence_s
         if waits_for_program and min(unheard_s, since_s) >= limit_s:
             # Both ends wait for each other: the message was lost with a connection that the network has dropped. The
@@ -237,7 +237,7 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
 
 
 class _Looking(psycopg.Connection[tuple[Any, ...]]):
-    """A connection that waits for no answer longer than a look may take."""
+    """A connection whose waits have the limit of a look."""
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         return super().wait(gen, interval, _MOST_LOOK_S if timeout is None else timeout)
@@ -248,10 +248,10 @@ def _open_look(of: WatchedConnection) -> _Looking:
     conninfo = make_conninfo(
         info.dsn, password=info.password or None, application_name="rowtide look", connect_timeout=look_s
     )
-    # Names are the server's: a look runs while anybody's objects may be in the role's path.
+    # Names refer to pg_catalog only: anybody's objects may be in the role's search_path.
     own = {"search_path": "pg_catalog", "statement_timeout": f"{look_s}s"}
     if of.is_pooled:
-        # The settings of a session that others get next are set for a transaction alone.
+        # In a session that other programs use next, settings are made only for a transaction.
         looking = _Looking.connect(conninfo, prepare_threshold=None)
         for name, value in own.items():
             looking.execute(sql.SQL(f"set local {name} = '{value}'"))
@@ -275,7 +275,7 @@ def _count_acknowledged(descriptor: int) -> int:
 def limits_of_time(connection: WatchedConnection) -> Sequence[str]:
     """Return the statements that limit the time of a transaction of short statements, at its beginning.
 
-    No timeout of the server's counts while it waits in the middle of a message, but `transaction_timeout`.
+    Only `transaction_timeout` applies while the server waits in the middle of a message.
     """
     limits = [f"set local idle_in_transaction_session_timeout = '{connection.silence_s}s'"]
     if connection.info.server_version >= _TRANSACTION_TIMEOUT_FROM:
@@ -303,7 +303,7 @@ def report_ended(ended: Sequence[Sequence[str]]) -> None:
 
 
 def end_silent_beside(connection: Connection) -> int:
-    """End silent sessions as `end_silent` does, by a connection of an engine of `open_engine`."""
+    """Like `end_silent`, on a connection of an engine of `open_engine`."""
     session = watched_of(connection)
     return end_silent(session, session.silence_s)
 
@@ -311,7 +311,7 @@ def end_silent_beside(connection: Connection) -> int:
 def name_holders(connection: psycopg.Connection[Any], table: str | None = None) -> str:
     """Return who holds locks on a table, given by its quoted name, or on any that it may write; the longest first.
 
-    By a connection of its own: the transaction that has waited in vain has failed.
+    Uses a second connection, because the transaction that waited in vain has failed.
     """
     assert isinstance(connection, WatchedConnection)
     try:
@@ -366,7 +366,7 @@ left join pg_prepared_xacts p on holding.pid is null and p.transaction in (
 where holding.pid is distinct from %(own)s and (a.pid is not null or p.gid is not null)
 order by coalesce(a.xact_start, p.prepared) limit {_MOST_NAMED}
 """
-# A client that reads a copy slowly is in the middle of one statement: it is ended only if it holds other locks.
+# A client that reads a COPY slowly is in the middle of one statement: it is ended only if it holds other locks.
 _ENDING = f"""
 with silent as materialized (
     select a.pid, format('%%s, silent for %%s s', {_NAME}, round({_SINCE})) as description
@@ -383,7 +383,7 @@ select description from silent where pg_terminate_backend(pid)
 """
 _IS_NO_COPY = "not exists (select from pg_stat_progress_copy c where c.pid = a.pid)"
 _END_SILENT = _ENDING.format(chosen=f"a.application_name = '{MERGE}'", copying=_IS_NO_COPY)
-# Agents of deliveries may wait in a transaction for more of it: only one that keeps another from its work is ended.
+# Delivery agents may wait inside a transaction for more of it: they are ended only if they block another session.
 _END_BLOCKERS = _ENDING.format(
     chosen="a.application_name ~ '^rowtide (distribution|snapshot) on ' and a.pid = any (pg_blocking_pids(%s))",
     copying=f"({_IS_NO_COPY} or a.pid = any (%s::int[]))",

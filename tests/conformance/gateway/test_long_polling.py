@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from builders.merge.merged_databases import PUBLICATION, Merge
-from rowtide.gateway.waiting import HeadWatch, find_concerned, read_head
+from rowtide.gateway.long_polling import HeadWatch, find_concerned, read_head
 from rowtide.merge.catalogue import get_publication
 from rowtide.merge.nodes.connecting import open_node
 from rowtide.merge.nodes.node import Node

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from rowtide.monitor.tallies import BUCKETS, CountedEvent, Durations, Events, Histogram, Present, Tallies, Total
+from rowtide.monitor.counters import (
+    BUCKETS,
+    CountedEvent,
+    DatabaseCounters,
+    Durations,
+    Events,
+    Histogram,
+    Present,
+    Total,
+)
 
 ROWS = ("rows_total", ())
 DURATION = "cycle_seconds"
@@ -25,12 +34,12 @@ def duration(*ids: int) -> Durations:
     return Durations(DURATION, "", [CountedEvent(id, ()) for id in ids])  # noqa: A001
 
 
-def after(*found: Total | Events, timelines: Sequence[int] = ()) -> Tallies:
+def after(*found: Total | Events, timelines: Sequence[int] = ()) -> DatabaseCounters:
     """Return the counters after polls that have found these, by default on one timeline."""
-    tallies = Tallies(timeline=1)
+    counted = DatabaseCounters(timeline=1)
     for number, one in enumerate(found):
-        tallies.take([one], timeline=timelines[number] if timelines else 1)
-    return tallies
+        counted.take([one], timeline=timelines[number] if timelines else 1)
+    return counted
 
 
 def test_a_total_begins_with_what_is_recorded() -> None:
@@ -50,8 +59,8 @@ def test_an_event_is_counted_once_while_it_is_listed() -> None:
 
 
 def test_numbers_that_a_failover_gives_again_are_counted() -> None:
-    tallies = after(errors(7, 8), errors(7), errors(7, 8), timelines=(1, 2, 2))
-    assert tallies.counters == {ERRORS: 3}
+    counted = after(errors(7, 8), errors(7), errors(7, 8), timelines=(1, 2, 2))
+    assert counted.counters == {ERRORS: 3}
 
 
 @pytest.mark.parametrize("timelines", [(1, 1, 1), (1, 2, 2)])
@@ -60,62 +69,62 @@ def test_numbers_are_given_again_where_none_is_left(timelines: Sequence[int]) ->
 
 
 def test_a_standby_without_events_counts_nothing_twice() -> None:
-    tallies = after(errors(1, 2))
-    tallies.take([errors()], timeline=1, is_standby=True)
-    tallies.take([errors(1, 2)], timeline=1)
-    assert tallies.counters == {ERRORS: 2}
+    counted = after(errors(1, 2))
+    counted.take([errors()], timeline=1, is_standby=True)
+    counted.take([errors(1, 2)], timeline=1)
+    assert counted.counters == {ERRORS: 2}
 
 
 def test_a_total_that_comes_back_after_a_failover_adds_nothing() -> None:
-    tallies = after(total(5))
-    tallies.take([], timeline=2)
-    tallies = Tallies.decode(tallies.encode())
-    tallies.take([total(4)], timeline=2)
-    assert tallies.counters == {ROWS: 5}
-    tallies.take([total(1)], timeline=2)
-    assert tallies.counters == {ROWS: 6}
+    counted = after(total(5))
+    counted.take([], timeline=2)
+    counted = DatabaseCounters.decode(counted.encode())
+    counted.take([total(4)], timeline=2)
+    assert counted.counters == {ROWS: 5}
+    counted.take([total(1)], timeline=2)
+    assert counted.counters == {ROWS: 6}
 
 
 def test_a_standby_that_is_behind_counts_nothing_twice() -> None:
-    tallies = after(total(5))
-    tallies.take([errors(7, 8), duration(7, 8)], timeline=1)
+    counted = after(total(5))
+    counted.take([errors(7, 8), duration(7, 8)], timeline=1)
     for timeline, is_standby in ((1, True), (3, True), (1, False)):
         found = (total(4), errors(7), duration(7)) if is_standby else (total(5), errors(7, 8), duration(7, 8))
-        tallies.take(found, timeline=timeline, is_standby=is_standby)
-    assert tallies.counters == {ROWS: 5, ERRORS: 2}
-    assert tallies.histograms[DURATION, ()].sum == 2.0
-    tallies.take([total(6), errors(9)], timeline=1, is_standby=True)
-    tallies.take([total(6), errors(9)], timeline=1)
-    assert tallies.counters == {ROWS: 6, ERRORS: 3}
+        counted.take(found, timeline=timeline, is_standby=is_standby)
+    assert counted.counters == {ROWS: 5, ERRORS: 2}
+    assert counted.histograms[DURATION, ()].sum == 2.0
+    counted.take([total(6), errors(9)], timeline=1, is_standby=True)
+    counted.take([total(6), errors(9)], timeline=1)
+    assert counted.counters == {ROWS: 6, ERRORS: 3}
 
 
 def test_a_promoted_standby_counts_from_where_it_is() -> None:
-    tallies = after(total(5))
-    tallies.take([total(3)], timeline=1, is_standby=True)
+    counted = after(total(5))
+    counted.take([total(3)], timeline=1, is_standby=True)
     for value in (4, 6):
-        tallies.take([total(value)], timeline=2)
-    assert tallies.counters == {ROWS: 7}
+        counted.take([total(value)], timeline=2)
+    assert counted.counters == {ROWS: 7}
 
 
 def test_series_of_another_name_are_forgotten() -> None:
     def delivered(subscriber: str, commands: float) -> Total:
         return Total("commands_total", (("publication", "shop"), ("subscriber", subscriber)), commands)
 
-    tallies = after(delivered("old", 7), total(5))
-    tallies.take([delivered("new", 3), Present("subscriber", frozenset({"new"}))], timeline=1)
+    counted = after(delivered("old", 7), total(5))
+    counted.take([delivered("new", 3), Present("subscriber", frozenset({"new"}))], timeline=1)
     new = ("commands_total", (("publication", "shop"), ("subscriber", "new")))
-    assert tallies.counters == {ROWS: 5, new: 3}
-    tallies.take([Present("subscriber", frozenset())], timeline=1, is_standby=True)
-    assert tallies.counters == {ROWS: 5, new: 3}
-    tallies.take([delivered("old", 2), Present("subscriber", frozenset({"old", "new"}))], timeline=1)
-    assert sorted(tallies.counters.values()) == [2, 3, 5]
+    assert counted.counters == {ROWS: 5, new: 3}
+    counted.take([Present("subscriber", frozenset())], timeline=1, is_standby=True)
+    assert counted.counters == {ROWS: 5, new: 3}
+    counted.take([delivered("old", 2), Present("subscriber", frozenset({"old", "new"}))], timeline=1)
+    assert sorted(counted.counters.values()) == [2, 3, 5]
 
 
 def test_the_last_event_may_grow() -> None:
-    tallies = Tallies()
+    counted = DatabaseCounters()
     for amount in (1.0, 3.0, 3.0):
-        tallies.take([Events("starts_total", "capture", [CountedEvent(4, (), amount)])], timeline=0)
-    assert tallies.counters == {("starts_total", ()): 3}
+        counted.take([Events("starts_total", "capture", [CountedEvent(4, (), amount)])], timeline=0)
+    assert counted.counters == {("starts_total", ()): 3}
 
 
 @pytest.mark.parametrize(
@@ -128,16 +137,16 @@ def test_a_duration_is_in_one_bucket(duration_s: float, place: int) -> None:
 
 
 def test_a_duration_is_observed_once() -> None:
-    tallies = Tallies()
+    counted = DatabaseCounters()
     for duration in (1.0, 2.0):
-        tallies.take([Durations("cycle_seconds", "", [CountedEvent(1, (), duration)])], timeline=0)
-    assert tallies.histograms[("cycle_seconds", ())].sum == 1.0
+        counted.take([Durations("cycle_seconds", "", [CountedEvent(1, (), duration)])], timeline=0)
+    assert counted.histograms[("cycle_seconds", ())].sum == 1.0
 
 
 def test_what_is_stored_is_read_again() -> None:
-    tallies = after(total(5), errors(1, 2))
-    tallies.take([Durations("cycle_seconds", "", [CountedEvent(1, (("phase", "Done"),), 0.5)])], timeline=1)
-    read = Tallies.decode(tallies.encode())
-    assert read == tallies
+    counted = after(total(5), errors(1, 2))
+    counted.take([Durations("cycle_seconds", "", [CountedEvent(1, (("phase", "Done"),), 0.5)])], timeline=1)
+    read = DatabaseCounters.decode(counted.encode())
+    assert read == counted
     read.take([total(6), errors(2, 3)], timeline=1)
     assert read.counters == {ROWS: 6, ERRORS: 3}

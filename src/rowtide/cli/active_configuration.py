@@ -1,4 +1,4 @@
-"""The configuration of this command: the file's, read once, before the command line is parsed."""
+"""The configuration file of this process: read once, before the command line is parsed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def configure(named: str | None) -> None:
 
 
 def load(path: str, origin: str) -> Configuration:
-    """Return what a configuration file says. Raises as `configure`."""
+    """Read and parse a configuration file. Raises as `configure`."""
     from rowtide.cli.option_names import GATEWAY_OPTION_NAMES, OPTION_NAMES
     from rowtide.configuration.parsing import parse_configuration
 
@@ -39,7 +39,7 @@ def load(path: str, origin: str) -> Configuration:
 
 
 def use(configuration: Configuration) -> None:
-    """Let this command go by a configuration."""
+    """Use a configuration in this process."""
     from rowtide.databases.passwords import register_accesses
 
     _read[:] = [configuration]
@@ -47,16 +47,16 @@ def use(configuration: Configuration) -> None:
 
 
 class ChangingFile:
-    """The configuration file of this command, for one that runs long: what it says is read again when it changes."""
+    """The configuration file of a command that runs on: read again when it changes."""
 
     def __init__(self) -> None:
         self._file = (_read[0].path, _read[0].origin) if _read and _read[0].path else None
         self._read_of = self._state()
 
     def read_again(self) -> Configuration | None:
-        """Return what the file says, and register how its databases are accessed; None if it is as it was.
+        """Return the changed configuration, and register how its databases are accessed; None if nothing changed.
 
-        Raises as `configure`, once for each change; what was read before stays in force.
+        Raises as `configure`, once for each change; the earlier configuration stays in use.
         """
         state = self._state()
         if self._file is None or state is None or state == self._read_of:
@@ -75,7 +75,7 @@ class ChangingFile:
 
 
 def configuration() -> Configuration:
-    """Return what the file says; without a file, the defaults."""
+    """Return the configuration; without a file, the defaults."""
     from rowtide.configuration.settings import NO_CONFIGURATION
 
     return _read[0] if _read else NO_CONFIGURATION
@@ -98,7 +98,7 @@ def find_database(arguments: Sequence[str]) -> str | None:
 
 
 def find_settings(text: str | None) -> DatabaseSettings | None:
-    """Return what the file says of a database that is named, not given as a URL."""
+    """Return the settings of a database that is given by its name in the file, not as a URL."""
     return _read[0].databases.get(text) if _read and text is not None else None
 
 
@@ -136,7 +136,7 @@ def label_of(url: str) -> str:
 
 
 def audit_days_of(url: str) -> int:
-    """Return how many days the audit of a database keeps its entries: what the file says, else the default."""
+    """Return the retention of a database's audit in days: the file's, else the default."""
     from rowtide.actions.entries import RETENTION_DAYS
 
     for one in _read[0].databases.values() if _read else ():

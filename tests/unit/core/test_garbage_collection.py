@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rowtide.core.garbage import OBJECTS_BETWEEN_COLLECTIONS, collecting_rarely
+from rowtide.core.garbage_collection import OBJECTS_BETWEEN_COLLECTIONS, collecting_rarely
 
 USUAL = (700, 10, 10)
 

@@ -1,4 +1,4 @@
-"""One pass over the messages that are not rows of captured tables: Relation, Truncate, and announcements."""
+"""One pass over a batch's messages that are not rows of members' tables: Relation, Truncate, and announcements."""
 
 from __future__ import annotations
 
@@ -11,23 +11,12 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.log.errors import AnnouncementUnreadable
 from rowtide.log.log_source import Undecodable
-from rowtide.log.membership import (
-    MESSAGE_PREFIX,
-    Alteration,
-    Altered,
-    ChangesOmitted,
-    ControlRow,
-    Disabled,
-    Enabled,
-    Event,
-    Secrets,
-    later_row,
-    verify_mark,
-)
-from rowtide.log.postgres.pgoutput import messages
+from rowtide.log.membership import Alteration, Altered, ChangesOmitted, ControlRow, Disabled, Enabled, Event, later_row
+from rowtide.log.origin_marks import MESSAGE_PREFIX, Secrets, verify_mark
+from rowtide.log.postgres.pgoutput import announcements
+from rowtide.log.postgres.pgoutput.announcements import Announced
 from rowtide.log.postgres.pgoutput.inferring import KnownTables, Present, Unclear, infer_alteration
 from rowtide.log.postgres.pgoutput.messages import (
-    Announced,
     Bools,
     Frames,
     Ints,
@@ -85,7 +74,7 @@ class Control:
     def numbered_events(self, first_ordinals: Ints) -> list[PlacedEvent]:
         """Return the events; those that alter a table with their place among the changes of their transaction.
 
-        A row of `rowtide.control` has an ordinal of its own; another message has that of the change behind it.
+        A row of `rowtide.control` has an ordinal of its own; any other message has that of the change after it.
         """
         return [
             (order, replace(event, seqval=int(first_ordinals[order.message])) if isinstance(event, Altered) else event)
@@ -110,8 +99,8 @@ def read_control(
 
 
 def _find_control(frames: Frames, relations: Relations) -> Bools:
-    """Mark the messages that the pass processes: the rare kinds, inserts into a table that is the control table at some
-    point, and logical messages with a mark of delivery.
+    """Flag the messages that the pass processes: the rare kinds, inserts into any table that is the control table at
+    some point, and logical messages with a mark of delivery.
     """
     chosen: Bools = _IS_CONTROL[frames.kinds]
     for message in frames.of_kind("M").tolist():
@@ -122,7 +111,7 @@ def _find_control(frames: Frames, relations: Relations) -> Bools:
     # are chosen by every oid that it has here, and `find_control` decides at each message.
     oids = set(relations.control_ids)
     for message, head in zip(described.tolist(), heads.tolist(), strict=True):
-        if frames.buffer.startswith(messages.HEAD, head):
+        if frames.buffer.startswith(announcements.HEAD, head):
             oids.add(int(frames.uint32_at(frames.starts[message] + 1)))
     if oids:
         inserts = frames.of_kind("I")
@@ -158,9 +147,9 @@ class _ControlReader:
                 self._read_mark(message)
 
     def _read_relation(self, message: int) -> None:
-        """Process it in a dropped transaction too: the server describes a table once per connection."""
+        """Process it even in a transaction that is dropped: the server describes a table only once per connection."""
         relation = parse_relation(self.frames, message)
-        # What altered the table in a transaction that the position covers was recorded when that was read first.
+        # If the position covers the transaction, the alteration was recorded when the transaction was first read.
         if self.present is not None and not self.transactions.drops(message):
             self._infer(relation, message, self.present)
         self.control.layouts.extend(self.relations.describe(relation, message))
@@ -195,7 +184,7 @@ class _ControlReader:
             del self.relations.unclear[oid]
 
     def _omit(self, oid: int, end: int) -> None:
-        """Leave transactions with rows of an unclear table, up to a message, out of its members."""
+        """Omit, for the members of an unclear table, the transactions with rows of it up to a message."""
         unclear, begin = self.relations.unclear[oid], self.unclear_from.get(oid, 0)
         rows = np.flatnonzero(np.isin(self.frames.kinds, _ROWS))
         rows = rows[(rows >= begin) & (rows < end) & ~self.transactions.is_dropped[self.transactions.number[rows]]]
@@ -210,8 +199,8 @@ class _ControlReader:
 
     def _read_mark(self, message: int) -> None:
         logical = parse_message(self.frames, message)
-        # The server sends a message that is not transactional at once, even if its transaction is rolled back later: it
-        # marks nothing.
+        # The server sends a message that is not transactional immediately, even if its transaction is rolled back
+        # later. So it marks nothing.
         if self.transactions.drops(message) or not logical.transactional:
             return
         origin = verify_mark(logical.content, self.secrets)
@@ -230,7 +219,7 @@ class _ControlReader:
             if found is None:
                 return
             lsn, time = CommitLsn(self.transactions.lsn_of(message)), self.transactions.time_of(message)
-            event = messages.read_event(found, lsn, time)
+            event = announcements.read_event(found, lsn, time)
         except ValueError as error:
             raise self._unreadable(message, found, error) from error
         if isinstance(event, Altered) and self.transactions.is_marked(message):
@@ -247,7 +236,7 @@ class _ControlReader:
         relation = self.relations.find_control(oid)
         if relation is None:
             return None
-        return messages.of_row(parse_inserted(self.frames, message, relation), self.transactions.xid_of(message))
+        return announcements.of_row(parse_inserted(self.frames, message, relation), self.transactions.xid_of(message))
 
     def _follow(self, event: Event, message: int) -> list[LayoutChange]:
         match event:
@@ -262,9 +251,9 @@ class _ControlReader:
         return []
 
     def _unreadable(self, message: int, found: Announced | None, error: ValueError) -> Undecodable:
-        """Name the transaction: those before it are read, and it can be skipped."""
+        """Name the transaction in the error: those before it can be read, and this one can be skipped."""
         lsn = str(CommitLsn(self.transactions.lsn_of(message)))
-        # Messages of others could contain the content.
+        # The cause's message could quote the content.
         reason = str(error) if type(error) is ValueError else "its content is not as agreed"
         unreadable = AnnouncementUnreadable(found.kind if found is not None else "unknown", lsn, reason)
         return self._stopped(message, unreadable)

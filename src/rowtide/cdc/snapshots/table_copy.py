@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from rowtide.agents.runs import pauses_s
 from rowtide.cdc.instances import Instance
+from rowtide.cdc.recorded_snapshots import RecordedSnapshot
 from rowtide.cdc.snapshot_requests import SnapshotRequest
 from rowtide.cdc.snapshots.chunk_copies import ChunkReport, CopiedSoFar
-from rowtide.cdc.system_tables import RecordedSnapshot
 from rowtide.copying.source import OpenTable, PartialRow
 from rowtide.core.values import frozen
 
