@@ -35,7 +35,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "division.buckets >= 1",
     ): "any hash modulo one bucket is 0",
     ("replication/distribution/calls/runs.py", "_combine", "unite(old, new)", "unite(new, old)"): "a union of bits",
-    ("replication/distribution/calls/from_log.py", "filtered", "0", "1"): "nothing is chosen: no rows from any place",
+    ("replication/distribution/calls/encoding.py", "filtered", "0", "1"): "nothing is chosen: no rows from any place",
     ("replication/distribution/run_context.py", "BatchCounts.__init__", "1", "2"): "no LSN is negative",
     (
         "merge/session/record_groups.py",

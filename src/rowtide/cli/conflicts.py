@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from rowtide.actions.entries import say_commented, say_decided
+from rowtide.actions.wording import say_commented, say_decided
 from rowtide.cli.groups import CommandTable, name_actor, record_done, report_done
 from rowtide.cli.options import AnyDb, Listed, ListingFormat, Wide, listing
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed

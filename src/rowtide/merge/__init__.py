@@ -27,9 +27,10 @@ if TYPE_CHECKING:
         UploadOptions,
         Waiting,
     )
+    from rowtide.merge.conflicts.notes import ConflictNote
     from rowtide.merge.conflicts.outcome_changes import ResolutionPreview, ResolvedRow
     from rowtide.merge.conflicts.resolvers import Winner
-    from rowtide.merge.conflicts.stored_conflicts import ConflictNote, DescribedConflict, MergeConflict, VersionWriter
+    from rowtide.merge.conflicts.stored_conflicts import DescribedConflict, MergeConflict, VersionWriter
     from rowtide.merge.devices.registered import MergeDevice
     from rowtide.merge.fan_out import SyncAllProgress, SyncOutcome, Unreachable
     from rowtide.merge.inspection.handle import EnumeratedChange, MergeGeneration, RowMetadata
@@ -165,7 +166,7 @@ _HOMES = {
     "ArticleReference": "rowtide.merge.articles",
     "ArticleRequest": "rowtide.merge.publishing.requests",
     "ArticleValidation": "rowtide.merge.inspection.validating",
-    "ConflictNote": "rowtide.merge.conflicts.stored_conflicts",
+    "ConflictNote": "rowtide.merge.conflicts.notes",
     "Counts": "rowtide.merge.session.messages",
     "DeviceLimits": "rowtide.merge.articles",
     "DocumentedTable": "rowtide.merge.inspection.listings",

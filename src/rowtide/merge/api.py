@@ -16,6 +16,7 @@ from rowtide.core.options import member_of, takes
 from rowtide.core.redaction import hiding
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, Partition, Subscription
 from rowtide.merge.catalogue import get_publication, list_merged
+from rowtide.merge.conflicts.notes import ConflictNote, add_note, list_notes
 from rowtide.merge.conflicts.outcome_changes import (
     ResolutionPreview,
     ResolutionRequest,
@@ -23,7 +24,7 @@ from rowtide.merge.conflicts.outcome_changes import (
     resolve_conflict,
 )
 from rowtide.merge.conflicts.resolvers import Winner
-from rowtide.merge.conflicts.stored_conflicts import ConflictNote, add_note, get_conflict, list_notes
+from rowtide.merge.conflicts.stored_conflicts import get_conflict
 from rowtide.merge.devices.credentials import is_behind_gateway
 from rowtide.merge.devices.handle import MergeDevices
 from rowtide.merge.errors.publishing import ArticleTableNotFound

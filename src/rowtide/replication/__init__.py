@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from rowtide.replication.publishing.handle import ReplicationRehearsal
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.publisher_log import DeliveryLoss
-    from rowtide.replication.publishing.schema_articles import AddedArticle
+    from rowtide.replication.publishing.whole_schemas import AddedArticle
     from rowtide.replication.repairing import Repair
     from rowtide.replication.running.custom_scripts import ScriptedChange
     from rowtide.replication.running.spark_backlogs import DeliveredBacklog
@@ -152,7 +152,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AddedArticle": "rowtide.replication.publishing.schema_articles",
+    "AddedArticle": "rowtide.replication.publishing.whole_schemas",
     "ArticleChange": "rowtide.replication.articles.requests",
     "ArticleRequest": "rowtide.replication.articles.requests",
     "ArticleType": "rowtide.replication.articles.articles",

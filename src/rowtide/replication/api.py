@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from rowtide.replication.kept_conflicts import KeptConflicts
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.publisher_log import DeliveryLoss
-    from rowtide.replication.publishing.schema_articles import AddedArticle
+    from rowtide.replication.publishing.whole_schemas import AddedArticle
     from rowtide.replication.repairing import Repair
     from rowtide.replication.running.spark_backlogs import DeliveredBacklog
     from rowtide.replication.targets.subscriber_kind import SyncedSequence
@@ -92,7 +92,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         Yields the result of each object as it is done: one that fails does not stop the others. `excluding` are
         names and patterns of those excluded. Raises `SchemaEmpty`, `DatabaseCopied`.
         """
-        from rowtide.replication.publishing import schema_articles
+        from rowtide.replication.publishing import whole_schemas
 
         def add(name: str, article_type: ArticleType) -> None:
             if article_type is ArticleType.TABLE:
@@ -100,7 +100,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
             else:
                 self.add_schema_article(publication, name, article_type)
 
-        return schema_articles.add_schema(self._engine, self._url, publication, schema, excluding, add)
+        return whole_schemas.add_schema(self._engine, self._url, publication, schema, excluding, add)
 
     @takes(NewPublication)
     def add_publication(self, publication: NewPublication) -> OpenedSource:
@@ -314,11 +314,12 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
 
     @takes(RowRepair)
     def repair(self, options: RowRepair) -> Iterator[Repair]:
-        """Make the rows that differ at subscribers what is published, while both change; yield what became of each.
+        """Repair the rows at subscribers that differ from the published ones, while both change; yield the outcome for
+        each.
 
-        Rows that are extra at a subscriber are deleted only with `delete_extra`. A rehearsal yields what would become
-        of each: its transactions are rolled back. An agent that delivers meanwhile waits
-        for each transaction of a repair, and continues. Idempotent; nothing is done before the first row is asked for.
+        Rows that are extra at a subscriber are deleted only with `delete_extra`. A rehearsal yields the outcomes that a
+        repair would have: its transactions are rolled back. An agent that delivers meanwhile waits for each transaction
+        of a repair, and continues. Idempotent; nothing is done before the first row is asked for.
         """
         from rowtide.replication import repairing
         from rowtide.replication.inspection import comparing

@@ -134,7 +134,7 @@ def key_of(row: Row, key_columns: Sequence[str]) -> Key:
 
 
 def is_same(kept: Row | None, now: Row | None) -> bool:
-    """Return whether a row has the kept values; columns that were added since are of no account."""
+    """Return whether a row has the kept values; columns that were added since are ignored."""
     if kept is None or now is None:
         return kept is now
     return all(name in now and now[name] == value for name, value in kept.items())
@@ -153,7 +153,7 @@ class SettledRow:
 def plan(
     wanted: Rows, now: Rows, *, renamed: frozenset[Key] = frozenset(), resends: bool = False
 ) -> tuple[SettledRow, ...]:
-    """Return the changes that make rows what they are to be, in an order in which each makes way for the next.
+    """Return the changes that make rows what they are to be, in an order in which each releases what the next needs.
 
     With `resends` a row that is there already is written again, so that other databases get it. Of the keys `renamed`
     one replaces the other by an update: what references the row, and columns that are not published, stay.
@@ -218,7 +218,7 @@ class ListedConflicts:
 
 @frozen
 class ConflictDecision:
-    """What a person decides about a conflict that a subscriber keeps; with `is_preview` nothing is written.
+    """A person's decision about a stored conflict; with `is_preview` its outcome is computed, and nothing is written.
 
     `over_later_changes`: rows that have changed since are replaced. `again`: an earlier decision is changed.
     """

@@ -146,8 +146,8 @@ def _decide_last(operation: Operation, found: Found, incoming: Version | None, k
     """Keep the last version of each key, its absence included, and of rows of several keys with the same unique value
     the last: so all databases come to the same rows.
 
-    A row gives way to every later one that ever had its value, also if that is gone by now, or was never there because
-    it had to give way itself: what arrives first would decide otherwise. A version that is not known is older than any.
+    A row gives way to every later one that ever had its value, even if that is gone, or was never written because it
+    had to give way itself. Otherwise the order of arrival would decide. A version that is not known is older than any.
     """
     assert incoming is not None
     displaced = tuple(row for row in found.others if row.version is None or row.version < incoming)

@@ -67,7 +67,7 @@ Place = tuple[str, Row]
 
 @frozen
 class Repair:
-    """What became of a row that differed: it was `inserted`, `updated` or `deleted`; or why it was not repaired.
+    """The outcome for a row that differed: it was `inserted`, `updated` or `deleted`; or why it was not repaired.
 
     An extra row is `left` unless it is to be deleted; a row is `refused` by the subscriber; an article is `not
     compared`; of a row that differs because of a change that is `on its way`, the outcome is not known yet. The other
@@ -100,7 +100,7 @@ def repair(
     wanted: Sequence[Wanted],
     options: RowRepair,
 ) -> Iterator[Repair]:
-    """Repair the rows that differ, and yield what became of each, as it is done. Idempotent.
+    """Repair the rows that differ, and yield the outcome for each, as it is done. Idempotent.
 
     Extra rows are deleted only with `delete_extra`. A rehearsal rolls each of its transactions back. Raises as
     `compare_all`, and what opening a subscriber raises.
@@ -267,7 +267,7 @@ class _Repairing:
     def _apply(
         self, transaction: RepairTransaction, changes: Mapping[RowCorrection, Repair]
     ) -> Iterator[RowCorrection]:
-        """Make changes, repeatedly while one makes way for another; yield those that are made."""
+        """Make changes, repeatedly while some release values that others need; yield those that are made."""
         waiting = sorted(changes, key=lambda change: change.operation is not Operation.DELETE)
         for _ in range(_PASSES):
             reasons = {change: transaction.try_change(change) for change in waiting}

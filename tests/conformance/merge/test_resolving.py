@@ -251,6 +251,21 @@ def test_the_inbox_decides_once_unless_told_again(merged: Merge) -> None:
     assert [row[1] for row in everywhere(merged)] == ["hub"]
 
 
+def test_comments_and_deciders_are_listed_by_conflict(merged: Merge) -> None:
+    begin(merged)
+    conflict = of_names(merged)
+    assert merged.merge.list_conflict_notes() == {}
+    merged.merge.comment_on_conflicts([conflict.conflict_id], "ask the shop", "anna")
+    merged.merge.resolve(conflict.conflict_id, Winner.SUBSCRIBER, decided_by="bert")
+
+    (noted,) = merged.merge.list_conflict_notes().values()
+    assert [(each.noted_by, each.note, each.winner) for each in noted] == [
+        ("anna", "ask the shop", None),
+        ("bert", None, "subscriber"),
+    ]
+    assert merged.merge.list_conflict_notes("none") == {}
+
+
 def test_who_wrote_which_version_is_known(merged: Merge) -> None:
     begin(merged, column_tracking=True)
     merged.hub.execute("update item set qty = 5")

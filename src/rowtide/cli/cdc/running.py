@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from rowtide.actions.entries import say_lost
+from rowtide.actions.wording import say_lost
 from rowtide.cdc.requests import RepeatedSnapshot, RowsPerSecond
 from rowtide.cdc.scans.pace import CaptureOptions, EngineOption, EngineSetting, RewritesWidened
 from rowtide.cli import options

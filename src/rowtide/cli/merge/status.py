@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from rowtide.actions.entries import say_resolved_merge
+from rowtide.actions.wording import say_resolved_merge
 from rowtide.cli.groups import CommandTable, name_actor, report_done
 from rowtide.cli.health import print_unhealthy
 from rowtide.cli.options import AnyDb, HubDb, Listed, ListingFormat, SomePublication, Wide, listing

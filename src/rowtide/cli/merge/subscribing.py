@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from rowtide.actions.entries import say_compared, say_reinitialized
+from rowtide.actions.wording import say_compared, say_reinitialized
 from rowtide.cli.groups import CommandTable, record_done, report_done
 from rowtide.cli.merge.devices import GatewayUrl, opening, require_db
 from rowtide.cli.options import HideKeys, HubDb, ListingFormat, SomeHubDb, Wide, Yes, confirm_loss

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from rowtide.actions.entries import say_compared
+from rowtide.actions.wording import say_compared
 from rowtide.cli.active_configuration import label_of
 from rowtide.cli.groups import CommandTable, record_done
 from rowtide.cli.options import Db, Listed, ListingFormat, SomePublication, Wide, listing

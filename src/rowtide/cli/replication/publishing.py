@@ -131,7 +131,7 @@ def add_schema(
     triggers are omitted: subscribers' tables get no triggers.
     """
     from rowtide.replication.errors.publishing import ArticlesNotAdded
-    from rowtide.replication.publishing.schema_articles import FAILED, AddedArticle
+    from rowtide.replication.publishing.whole_schemas import FAILED, AddedArticle
 
     with notes.status("Publishing ..."):
         added = list(connect(db).replication.add_schema(publication, schema, excluding=excluding or ()))

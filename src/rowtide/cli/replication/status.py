@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from rowtide.actions.entries import say_posted, say_resolved
+from rowtide.actions.wording import say_posted, say_resolved
 from rowtide.cli.groups import CommandTable, record_done, report_done
 from rowtide.cli.health import print_unhealthy
 from rowtide.cli.options import Db, Listed, ListingFormat, SomePublication, Wide, listing

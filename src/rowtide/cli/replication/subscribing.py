@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from rowtide.actions.entries import PAUSED, RESUMED, say_copied_again
+from rowtide.actions.wording import PAUSED, RESUMED, say_copied_again
 from rowtide.cli.active_configuration import label_of
 from rowtide.cli.groups import CommandTable, record_done, report_done
 from rowtide.cli.options import (

@@ -16,9 +16,10 @@ from rowtide.databases.types.value_type import TypeKind
 from rowtide.merge.articles import Article, Publication
 from rowtide.merge.catalogue import find_article, get_publication, list_articles, read_nickname
 from rowtide.merge.conflicts.lost_rows import Lost, describe_lost, keep_lost
+from rowtide.merge.conflicts.notes import add_note, find_decider
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, encode_presence, identify, record
 from rowtide.merge.conflicts.resolvers import Winner
-from rowtide.merge.conflicts.stored_conflicts import MergeConflict, add_note, as_kept, find_decider, get_conflict
+from rowtide.merge.conflicts.stored_conflicts import MergeConflict, as_kept, get_conflict
 from rowtide.merge.definitions import conflicts_info, partition_mappings, subscriptions
 from rowtide.merge.errors import rows as errors
 from rowtide.merge.nodes.node import Node, transact_at

@@ -98,9 +98,9 @@ class RowguidMalformed(MetadataMalformed, number=8163):
 
 
 class GenerationRefused(DataLoss, number=8142):
-    """A subscriber says what it cannot know, or what was said before: its database was tampered with, or restored."""
+    """A subscriber reports generations that it cannot have: its database was tampered with, or restored."""
 
-    fact = "{subscriber} is not where it says to be: {reason}"
+    fact = "the state that {subscriber} reports does not match the publisher's: {reason}"
     hint = """Its database was changed by hand, or put back in part. Save what only it has, and run `rowtide merge
         reinitialize PUBLICATION --subscriber {subscriber}` without --upload-first."""
     subscriber: str

@@ -1,4 +1,14 @@
-"""Definitions of a node's tables: their parts beside columns and keys, and what distinguishes two of them. Pure."""
+"""Definitions of a node's tables: their parts beside columns and keys, and what distinguishes two of them. Pure.
+
+Subscribers' tables get the parts that their database has. A part is given as its own database writes it; `for_sqlite`
+and `for_postgres` write it for the other one: an expression without its casts, which the subscriber's database itself
+then accepts or refuses, tried in a temporary table. A translation of all expressions would take a grammar of all SQL;
+and most schemas have such parts. What a subscriber lacks is listed, and prevents nothing: the hub still checks every
+row.
+
+Triggers are not copied: what they do at one node is merged; at two nodes it would be done twice. Actions of foreign
+keys are for a device's own programs: what the hub's actions did arrives as changes of rows.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +22,6 @@ from rowtide.databases.types.registry import find_type, kind_of
 from rowtide.databases.types.value_type import TypeKind
 from rowtide.databases.urls import DatabaseKind
 from rowtide.merge.articles import Article, ArticleColumn
-
-# The parts of a table beside its columns and keys, which subscribers' tables get as far as their database has them.
-# Pure. A part is given as its own database writes it; `for_sqlite` and `for_postgres` write it for the other one: an
-# expression without its casts, which the subscriber's database itself then accepts or refuses, tried in a temporary
-# table. To translate all expressions takes a grammar of all SQL; and to refuse tables with such parts would refuse
-# most schemas. What a subscriber lacks is listed, and prevents nothing: the hub still checks every row. Triggers are
-# not copied. What they do at one node is merged; at two nodes they would do it twice. Actions of foreign keys are for
-# a device's own programs: what the hub's actions did arrives as changes of rows.
 
 
 class PartKind(Enum):

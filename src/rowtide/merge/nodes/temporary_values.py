@@ -31,11 +31,11 @@ class TemporaryKind(Enum):
     """The same."""
     ROWGUID = auto()
     LAST_DIGITS = auto()
-    """Of the rowguid, for texts of a limited length."""
+    """The last digits of the rowguid, for texts of a limited length."""
     CHARACTER = auto()
-    """One of Unicode's private ones, for shorter texts."""
+    """A private character of Unicode, for shorter texts."""
     BYTES = auto()
-    """Of the rowguid."""
+    """Bytes of the rowguid."""
 
 
 def temporary_kinds(article: Article, referenced: Collection[str]) -> dict[str, TemporaryKind]:

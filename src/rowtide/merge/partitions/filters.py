@@ -93,7 +93,7 @@ class RowFilter:
 
     @property
     def is_circular(self) -> bool:
-        """Whether rows may follow rows of the same article, directly or over others."""
+        """Whether the join filters are recursive: rows may follow rows of the same article, directly or over others."""
         return self.groups[-1].is_circular
 
     @property

@@ -93,7 +93,9 @@ def keep_stayed(connection: Connection, subscriber: int, article: Article, rowgu
         connection.execute(update(partition_mappings).where(of_rows).values(generation=STAYED, is_leaving=False))
 
 
-def part_members(connection: Connection, subscriber: Subscription, article: Article, rowguids: Sequence[str]) -> None:
+def end_memberships(
+    connection: Connection, subscriber: Subscription, article: Article, rowguids: Sequence[str]
+) -> None:
     """Store that a subscriber no longer has rows.
 
     Nodes below one that publishes again may have changed them before they left; their changes come later.

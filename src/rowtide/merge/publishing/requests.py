@@ -170,7 +170,7 @@ class ArticleRequest(WordsRead):
             sql_server="@logical_record_level_conflict_detection",
         ),
     ] = False
-    """Of the logical records that the article is the top of."""
+    """Option of the logical records whose top article this is."""
     record_conflict_resolution: Annotated[
         bool,
         Option(
@@ -179,7 +179,7 @@ class ArticleRequest(WordsRead):
             sql_server="@logical_record_level_conflict_resolution",
         ),
     ] = False
-    """As for detection."""
+    """As `record_conflict_detection`, of those logical records."""
     identity_range: Annotated[
         int,
         Option(

@@ -37,6 +37,7 @@ from rowtide.merge.session.pairing import OWED, find_damages, find_proposal, pro
 from rowtide.merge.session.receiving import SubscriberReceiver
 from rowtide.merge.session.record_groups import find_tops
 from rowtide.merge.session.spool_transfer import (
+    OnTransferred,
     in_session,
     known_rows,
     read_changes,
@@ -191,7 +192,8 @@ class DeviceHalf:
         received = self.at_hub
         if number == 0:
             self._hashes = _SentHashes()
-        # What additive columns are sent with is stored before, and logical records are put together.
+        # The sent values of additive columns have to be stored before they are sent, and logical records are sent as a
+        # whole: so all is read first.
         is_whole = is_whole or any(one.additive_column is not None for one in received) or self.has_records
         definitions = self.known if self.definitions is None else self.definitions
         request = upload_request(self.known, definitions, since, self.hub, wanted, names_parents=number == 0)
@@ -254,7 +256,7 @@ class DeviceHalf:
         spool: Spool,
         uploaded: int,
         phase: Phase,
-        tell: Callable[[int, int], None],
+        tell: OnTransferred,
     ) -> None:
         """Write a download; `uploaded` is the device's generation that the hub has."""
         self.node.writer.spare(self.known)
@@ -321,6 +323,7 @@ class DeviceHalf:
                 self.node.connection,
                 own.subid,
                 replicastate=terms.mark,
+                # The mark of an acknowledgement that is owed is also the next one: `owed` makes it again from that.
                 next_replicastate=terms.mark if defers else None,
                 settledgen=settled,
                 waitinggen=None if waiting is None else waiting.own,

@@ -54,17 +54,22 @@ class Refused:
 
 
 class Attempt(Enum):
-    """How rows are written: `TOGETHER` is all or none, of others the node tells what it refuses.
+    """How rows are written.
 
-    `ALONE` is `FIRST` where the caller does nothing else in the transaction, `LAST` is `FIRST` with a `RETRY` of what
-    is refused and of further rows.
+    A batch is written in `FIRST` or `ALONE`. Rows that have each other's keys are written `TOGETHER`. All refused rows
+    are deferred, and written once more at the end of the transfer: in `LAST` with the last batch, or else in `RETRY`.
     """
 
     FIRST = auto()
+    """The node writes what it accepts, and returns what it refuses; others may follow in the transaction."""
     ALONE = auto()
+    """As `FIRST`, where the caller does nothing else in the transaction: a server can commit in the same round trip."""
     TOGETHER = auto()
+    """All rows are written, with deferred constraints, or none."""
     RETRY = auto()
+    """Rows refused before: together first, then each removal with the row that takes its key, then each row."""
     LAST = auto()
+    """`FIRST` for the last batch, and `RETRY` for what it refuses and what was deferred before, in one transaction."""
 
 
 Part = tuple[Article, Sequence[RowChange]]
@@ -159,6 +164,7 @@ class Transfer:
             for nickname, changes in spool.batches():
                 if self.records.collect(nickname, changes):
                     self.on_progress(len(changes))
+        # The last part is kept back: `_apply_last` writes it in one transaction with what was deferred, and concludes.
         last: Part | None = None
         for parts in self._parts(spool):
             if self.records is not None or len(parts) > 1:
@@ -184,7 +190,7 @@ class Transfer:
         """Transfer changes that others of the same upload follow; return what is refused, or requested again."""
         for parts in self._parts(spool):
             self._apply_together(parts)
-        return _by_article(list(self._waiting.values()))
+        return by_article(list(self._waiting.values()))
 
     def _find_coming(self, spool: Spool) -> list[tuple[Article, Row]]:
         articles, is_upload = self.articles, self.receiver.is_upload
@@ -325,7 +331,7 @@ class Transfer:
         try:
             received = self._counted([(article, layer) for layer in layers], work)
         except RowsRefused:
-            # Only the commit shows which of them.
+            # A deferred constraint failed at the commit, which names no row: layer by layer, then in halves.
             for layer in layers:
                 self._apply_divided(article, self._defer_children(article, layer))
             return ()
@@ -342,6 +348,8 @@ class Transfer:
             if len(changes) == 1:
                 self._defer(article, changes[0])
                 return
+            # Rows that the node can name are returned. What raises does not say which row it was: the commit, with a
+            # deferred constraint.
             middle = len(changes) // 2
             self._apply_divided(article, changes[:middle])
             self._apply_divided(article, changes[middle:])
@@ -373,7 +381,7 @@ class Transfer:
             self._apply_divided(article, changes, is_last=not waiting)
             return
         late = frozenset(change.rowguid for _, change in waiting)
-        parts = _by_article([*waiting, *((article, change) for change in changes)])
+        parts = by_article([*waiting, *((article, change) for change in changes)])
         try:
             self._end(parts, Attempt.LAST, late)
         except RowsRefused:
@@ -415,10 +423,11 @@ class Transfer:
         began = time.monotonic()
         try:
             self.receiver.node.writer.receive(parts)
+            # The check comes first: a synchronisation that was replaced is to write nothing, and to wait for no lock.
             done = transact_at(self.receiver.node, work, is_durable=is_durable, first=self.receiver.check)
         finally:
             self.count(parts[0][0], Counts(seconds=time.monotonic() - began))
-        # Layers that follow a refusal are left.
+        # Fewer results than parts: layers that follow a refusal were not written, and `_apply_first` returns them.
         for (article, _), received in zip(parts, done, strict=False):
             self.count(article, received.counts)
         return done
@@ -436,7 +445,7 @@ class Transfer:
             waiting = [] if self._are_accepted_together(waiting) else self._retry_exchanges(waiting)
         if not waiting:
             return
-        parts = _by_article(waiting)
+        parts = by_article(waiting)
         try:
             self._end(parts, Attempt.RETRY)
         except RowsRefused:
@@ -492,7 +501,7 @@ class Transfer:
 
     def _are_accepted_together(self, waiting: Sequence[Waiting]) -> bool:
         try:
-            self._attempt(_by_article(waiting), Attempt.TOGETHER)
+            self._attempt(by_article(waiting), Attempt.TOGETHER)
         except RowsRefused:
             return False
         return True
@@ -502,9 +511,10 @@ Waiting = tuple[Article, RowChange]
 """A change that is to be tried last."""
 
 
-def _by_article(waiting: Sequence[Waiting]) -> list[Part]:
+def by_article(changes: Iterable[Waiting]) -> list[Part]:
+    """Return changes as parts, one for each article."""
     parts: dict[int, tuple[Article, list[RowChange]]] = {}
-    for article, change in waiting:
+    for article, change in changes:
         parts.setdefault(article.nickname, (article, []))[1].append(change)
     return list(parts.values())
 

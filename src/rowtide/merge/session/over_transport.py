@@ -45,6 +45,7 @@ from rowtide.merge.session.messages import (
 )
 from rowtide.merge.session.pairing import HUB, fingerprint_of
 from rowtide.merge.session.purge import is_due, purge
+from rowtide.merge.session.spool_transfer import OnTransferred
 from rowtide.merge.session.spooling import Spool
 from rowtide.merge.session.upload_parts import ConfirmedRows, PartSize, divide, select
 from rowtide.merge.versions.changes import RowChange
@@ -59,8 +60,6 @@ _MOST_DOWNLOADS = 5
 
 Follow = Callable[[DeviceHalf, DeviceState], None]
 """Applies the schema of its hub at a device, which has uploaded everything."""
-Tell = Callable[[int, int], None]
-"""Called with the number of changes done, and that of all that have been read."""
 
 
 @frozen
@@ -312,7 +311,7 @@ class _DeviceSession:
         self.summary.upload.refusals += [refused for refused, _ in refusals]
         self.summary.upload.refused += [refused for refused, each in refusals if each.is_wanted]
 
-    def tell(self, phase: str) -> Tell:
+    def tell(self, phase: str) -> OnTransferred:
         return lambda done, all_: self.on_progress(phase, done, all_)
 
 

@@ -32,6 +32,7 @@ from rowtide.merge.session.exchange import (
     Refused,
     accepted_alike,
     alike,
+    by_article,
     count_writes,
 )
 from rowtide.merge.session.messages import Counts
@@ -148,7 +149,7 @@ class NodeReceiver:
         self.asking.add((article.nickname, change.rowguid))
         put_retry(self.node.connection, self.source, article.nickname, change.rowguid, error.code, error.reason)
         if refused.refusal.is_locked:
-            # It is only late.
+            # Another session has it locked: it is requested again, and nothing is recorded.
             self.locked.add((article.nickname, change.rowguid))
             return
         conflict_type = failure_type(change, is_upload=self.is_upload, is_live=is_live)
@@ -156,7 +157,7 @@ class NodeReceiver:
 
     def ask_no_more(self, refused: Sequence[Refused]) -> None:
         """Do not request refused rows again: their outcome is decided."""
-        for article, changes in by_article(refused):
+        for article, changes in parts_of(refused):
             rowguids = [change.rowguid for change in changes]
             if not self.asking.isdisjoint((article.nickname, rowguid) for rowguid in rowguids):
                 drop_retries(self.node.connection, self.source, article.nickname, rowguids)
@@ -247,7 +248,7 @@ class SubscriberReceiver(NodeReceiver):
         return False
 
     def reject(self, refused: Sequence[Refused]) -> list[Counts]:
-        parts = by_article(refused)
+        parts = parts_of(refused)
         known = self.read_known(rowguids_of(parts))
         found = {article.nickname: each for (article, _), each in zip(parts, known, strict=True)}
         for each in refused:
@@ -270,9 +271,6 @@ def split(part: Part, refusals: Mapping[str, Refusal]) -> tuple[list[RowChange],
     return [change for change in changes if change.rowguid not in refusals], refused
 
 
-def by_article(refused: Sequence[Refused]) -> list[Part]:
-    """Return refused changes by their articles."""
-    parts: dict[int, tuple[Article, list[RowChange]]] = {}
-    for each in refused:
-        parts.setdefault(each.article.nickname, (each.article, []))[1].append(each.change)
-    return list(parts.values())
+def parts_of(refused: Sequence[Refused]) -> list[Part]:
+    """Return refused changes as parts, one for each article."""
+    return by_article((each.article, each.change) for each in refused)

@@ -19,6 +19,9 @@ from rowtide.merge.session.spooling import Outgoing, Spool
 from rowtide.merge.versions.changes import RowChange
 from rowtide.merge.versions.checked_metadata import are_rowguids
 
+OnTransferred = Callable[[int, int], None]
+"""Called with the number of changes done, and the number read so far."""
+
 
 @contextmanager
 def in_session(node: Node, subscription: Subscription) -> Iterator[None]:

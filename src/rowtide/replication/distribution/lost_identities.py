@@ -17,7 +17,8 @@ from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.segments import read_segment
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat
-from rowtide.replication.distribution.log_events import CopyNeeded, find_lost_identity
+from rowtide.replication.distribution.altering_transactions import CopyNeeded
+from rowtide.replication.distribution.log_events import find_lost_identity
 from rowtide.replication.distribution.reader_entry import read_log
 from rowtide.replication.distribution.run_context import DeliveryContext
 from rowtide.replication.errors.delivery import (

@@ -4,7 +4,7 @@ Before the first batch it is verified that the subscriber knows this log: a publ
 restored together write other transactions at LSNs that the subscriber has. Those are younger than the subscriber's last
 batch. Ages are compared, each by the clock of its own server, so that the clocks need not agree.
 
-Work that reads the log itself waits here until the log store has the log up to a position.
+`read_log` waits until the log store has the log up to a position.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class ReaderEntry:
         return position != self._advanced and time.monotonic() >= self._next_advance
 
     def note(self, position: Position) -> None:
-        """Take a position as that of the last time, whether or not it could be recorded."""
+        """Treat a position as recorded, so that the next attempt waits for the interval even if this one failed."""
         self._next_advance = time.monotonic() + _ADVANCE_S
         self._advanced = position
 
@@ -123,11 +123,6 @@ def _require_time(manifest: Manifest, deadline: float) -> None:
     if time.monotonic() >= deadline:
         raise LogNotRead(str(manifest.state.position), _PATIENCE_S)
 
-
-# Whether a subscriber has what the log store has below its position: the publisher may have been restored without it.
-# A publisher and its log store that were restored together write other transactions at LSNs that the subscriber
-# knows. Those are younger than the subscriber's last batch. Ages are compared, each by the clock of its own server,
-# so that the clocks need not agree.
 
 CLOCK_STEP_S = 60.0
 """A clock that was set by less between a batch and the next start proves nothing."""

@@ -1,7 +1,4 @@
-"""A run of replication: its context, and what it reports, as events and to the program that started it.
-
-Counts of a batch that is delivered, which are reported when it is committed.
-"""
+"""A run of replication: its context, and what it reports, as events and to the program that started it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class SubscriptionClaims:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = distributor(connection)
-        # A run that is stopped would have its subscriptions for ever.
+        # Without it, the server would keep the session of a run that was suspended, and its claims, for ever.
         self._heartbeat = SessionKeepalive(self._connection)
         self._held: set[int] = set()
 

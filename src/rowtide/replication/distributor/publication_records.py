@@ -259,6 +259,7 @@ def keep_articles(connection: Connection, publication: str) -> None:
 def begin_changing(connection: Connection, publication: str) -> None:
     """Let no subscription be added to a publication until the transaction ends. Raises `SubscriptionBeingAdded`."""
     deadline = time.monotonic() + PATIENCE_S
+    # Skipped and tried again: a `lock_timeout` would abort the transaction, with what the caller did in it before.
     locking = _row_of(publication).with_for_update(key_share=True, skip_locked=True)
     while distributor(connection).execute(locking).first() is None:
         if time.monotonic() >= deadline:

@@ -117,7 +117,7 @@ def record_articles(connection: Connection, guid: str, prepared: Sequence[Articl
 
 
 def find_replaced(connection: Connection, agent_id: int) -> Article | None:
-    """Return what the subscriber has of a joining article from before; None if it joins for the first time."""
+    """Return the article as the subscriber has it from an earlier subscription; None if it joins for the first time."""
     found = distributor(connection).execute(select(agents.c.replaces).where(agents.c.id == agent_id)).scalar()
     return None if found is None else decode_article(found)
 
@@ -243,7 +243,7 @@ def _read(row: RowMapping) -> Subscription:
         subscriber=row["subscriber"],
         guid=row["subscription_guid"],
         starts={},
-        # One without articles has no row that says so.
+        # A subscription without articles has no row in the join.
         state=SubscriptionState(row["status"] if row["status"] is not None else SubscriptionState.ACTIVE),
         resumptions=row["resumptions"],
         constraints=None if row["constraints"] is None else Constraints(row["constraints"]),

@@ -1,8 +1,6 @@
 """One comparison of a subscriber with its publisher: both read in a snapshot each, neither locked nor stopped.
 
-The subscriber is read first: what it has is then visible at the publisher.
-
-Compare subscribers' rows with the published ones while both change (SQL Server: sp_publication_validation).
+The subscriber is read first: what it has is then visible at the publisher. (SQL Server: sp_publication_validation.)
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.segments import read_segment
 from rowtide.log.store.state import Reader
 from rowtide.replication.articles.articles import Article
+from rowtide.replication.distribution.altering_transactions import find_altering
 from rowtide.replication.distribution.delivery_interface import resume_position
-from rowtide.replication.distribution.log_events import find_altering
 from rowtide.replication.distribution.reader_entry import read_log
 from rowtide.replication.distributor import subscription_records
 from rowtide.replication.distributor.publisher import read_source

@@ -23,9 +23,10 @@ from rowtide.log.store.state import ManifestState, segments_between, skipped_bet
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat, Command, KeyUpdates
 from rowtide.replication.articles.schema_changes import ColumnDropped, ColumnRetyped
-from rowtide.replication.distribution.calls.from_log import are_local, encode
+from rowtide.replication.distribution.altering_transactions import AlteringTransaction, CopyNeeded, find_altering
+from rowtide.replication.distribution.calls.encoding import encode
+from rowtide.replication.distribution.calls.from_log import are_local
 from rowtide.replication.distribution.calls.ordered import Calls
-from rowtide.replication.distribution.log_events import AlteringTransaction, CopyNeeded, find_altering
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import SchemaChanged
 from rowtide.replication.targets.compared_rows import (

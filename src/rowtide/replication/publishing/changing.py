@@ -3,8 +3,8 @@
 (SQL Server: sp_changearticle, sp_articlefilter, sp_articlecolumn.) Other articles are not touched. Subscribers that
 lack rows or values afterwards copy the article again.
 
-Changes of articles in the log and the distribution database: one transaction, or two where they are two databases.
-Register the script that runs at subscribers after schema changes of an article.
+A change is one transaction in the log's database and the distribution database, or two where these are two databases.
+Scripts that run at subscribers after schema changes are registered here, too.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Articles stay. A subscription cannot continue across the gap; `reinitialize` copies its tables again.
 
-Adopting a moved database: articles are bound to their tables' new oids, and announced again.
+When a moved database is adopted, articles are bound to their tables' new oids, and announced again.
 """
 
 from __future__ import annotations

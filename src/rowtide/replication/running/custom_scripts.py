@@ -1,7 +1,4 @@
-"""What an article's custom script does after a schema change: read, or asked of a function of the user's.
-
-Nulls that a published table allows since, without an event trigger's report, and its subscriber's table does not.
-"""
+"""What an article's custom script does after a schema change: its SQL, or what a user's function returns."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class JoiningAgent:
                 return False
             self._agent = self._held.enter_context(SubscriptionAgent.open(self._context, self._subscription))
         worked = self._agent.step()
-        level = self._agent.record_if_level()
+        level = self._agent.record_if_caught_up()
         if level is not None:
             self._held.close()
             failpoint("article_readiness.before")

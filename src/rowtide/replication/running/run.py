@@ -1,7 +1,4 @@
-"""Running replication: the log reader, and an agent for each subscription, unless another process has them.
-
-Which subscriptions a run delivers.
-"""
+"""Running replication: the log reader, and an agent for each subscription, unless another process has them."""
 
 from __future__ import annotations
 
@@ -338,7 +335,7 @@ class ReplicationAgent:
         self._elsewhere = known
 
     def _is_delivered(self, subscription: Subscription) -> bool:
-        """Whether another process has delivered the target, as far as it has recorded."""
+        """Whether another process has recorded that the target is delivered."""
         if self._target is None:
             return False
         reader = self._manifest.refresh().readers.get(subscription.reader)

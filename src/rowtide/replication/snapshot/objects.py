@@ -1,6 +1,6 @@
 """What a subscriber gets besides tables: the types and functions that tables need, and published views and functions.
 
-Read at the publisher, with the statements that create it, each after what it uses.
+They are read at the publisher, with the statements that create them, each after what it uses.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class ArticlesStatus:
 
 
 def read_articles_status(connection: Connection, state: ManifestState | None) -> ArticlesStatus:
-    """Return what is amiss with published tables; without a log store that can be read none is `unread`."""
+    """Return the problems of published tables; without a readable log store none is `unread`."""
     members = state.members if state is not None else None
     return make_once("articles", lambda: _read_status(connection, members), members)
 

@@ -1,6 +1,5 @@
 """Articles that join a subscription: the subscriber is prepared by their agents, and may be out of reach until then.
-
-Copy one article of a subscription again, while the others continue (SQL Server: sp_reinitsubscription, @article).
+An article that is copied again leaves its subscription and joins it (SQL Server: sp_reinitsubscription, @article).
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
         if not _is_wanted(joining.lock(connection, wanted.agent_id)):
             return False
         if kind.find_status(wanted.subscriber, wanted.guid) is not None:
-            # Another agent was faster: what it copies begins where it said.
+            # Another agent was faster: its copy begins where it has recorded.
             return False
         known = subscription_records.list_subscribed(connection, wanted.agent_id)
         into = wanted.joins or 0
@@ -161,7 +160,7 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
         try:
             kind.prepare(wanted.subscriber, new)
         except RowtideError as error:
-            # After an outage the subscriber may be prepared all the same, which the next try finds.
+            # After an outage the subscriber may be prepared nevertheless; the next attempt finds that.
             if error.remedy is not Remedy.RETRY:
                 manifest.append(ReaderLeft(wanted.reader))
             raise
@@ -170,9 +169,9 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
     return True
 
 
-def _is_wanted(joining: Subscription | None) -> bool:
+def _is_wanted(found: Subscription | None) -> bool:
     """Whether an article is still to join: it was not dropped, paused or replaced."""
-    return joining is not None and joining.state in (SubscriptionState.WAITING, SubscriptionState.ACTIVE)
+    return found is not None and found.state in (SubscriptionState.WAITING, SubscriptionState.ACTIVE)
 
 
 def _is_kept(connection: Connection, wanted: Subscription, held: Article, now: Sequence[Article]) -> bool:
@@ -210,7 +209,7 @@ def _list_refreshed(
 def _follow_all(
     connection: Connection, wanted: Subscription, held: Article, now: Sequence[Article]
 ) -> Iterator[Followed]:
-    """Yield what became of a table since the subscriber had it, if it is kept there."""
+    """Yield the changes of a table since the subscriber had it, if it is kept there."""
     for article in now if wanted.if_exists in (IfExists.KEEP, IfExists.DELETE, IfExists.TRUNCATE) else ():
         table = find_by_id(connection, article.source_id)
         if table is not None and held != article:

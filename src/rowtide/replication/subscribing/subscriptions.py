@@ -1,7 +1,4 @@
-"""Create and drop subscriptions (SQL Server: sp_addsubscription, sp_dropsubscription).
-
-Move subscribers' sequences to where the publisher's are, before programs write to a subscriber instead.
-"""
+"""Create, change and drop subscriptions (SQL Server: sp_addsubscription, sp_dropsubscription)."""
 
 from __future__ import annotations
 

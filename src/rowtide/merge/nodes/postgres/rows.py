@@ -16,13 +16,12 @@ from rowtide.merge.definitions import SCHEMA, articles, replinfo
 from rowtide.merge.nodes.postgres.default_schema import here
 from rowtide.merge.nodes.postgres.metadata import row_metadata
 from rowtide.merge.nodes.postgres.metadata.generations import newer_generations, take_generations, window_since
+from rowtide.merge.nodes.postgres.metadata.log_application import log_own, log_update
 from rowtide.merge.nodes.postgres.metadata.row_metadata import (
     FILTERING,
     ROWGUIDS,
     PostgresReader,
     escaped,
-    log_own,
-    log_update,
     sent,
     table_of,
     uuid_array,

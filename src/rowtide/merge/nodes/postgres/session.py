@@ -56,7 +56,8 @@ from rowtide.merge.nodes.postgres.metadata.generations import (
     numbers_request,
     take_generations,
 )
-from rowtide.merge.nodes.postgres.metadata.row_metadata import apply_statements, emptying, stamps_of, tidy
+from rowtide.merge.nodes.postgres.metadata.log_application import apply_statements, emptying, tidy
+from rowtide.merge.nodes.postgres.metadata.row_metadata import stamps_of
 from rowtide.merge.nodes.postgres.metadata.system_tables import LOG
 from rowtide.merge.nodes.postgres.stored_tables import StoredTable, StoredTables, table_requests
 from rowtide.merge.nodes.untyped_values import server_type

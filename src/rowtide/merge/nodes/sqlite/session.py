@@ -24,7 +24,8 @@ from rowtide.merge.errors.nodes import FileHasReaders, NodeBusy
 from rowtide.merge.errors.rows import NOT_UTF_8, RowsRefused
 from rowtide.merge.nodes.node_tables import MetadataFormat
 from rowtide.merge.nodes.sqlite.metadata import node_form
-from rowtide.merge.nodes.sqlite.metadata.row_metadata import apply_log, decode, is_logged
+from rowtide.merge.nodes.sqlite.metadata.log_application import apply_log, is_logged
+from rowtide.merge.nodes.sqlite.metadata.row_metadata import decode
 from rowtide.merge.nodes.sqlite.metadata.system_tables import AGENT
 from rowtide.merge.progress import require_session
 

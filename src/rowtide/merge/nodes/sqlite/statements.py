@@ -15,7 +15,7 @@ from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact, keep_exact
 from rowtide.merge.nodes.sqlite.foreign_key_actions import has_dependents, matches
 from rowtide.merge.nodes.sqlite.key_moves import DELETING, SETTING, list_referrers, nickname_of
-from rowtide.merge.nodes.sqlite.metadata.row_metadata import encode_own_columns
+from rowtide.merge.nodes.sqlite.metadata.log_application import encode_own_columns
 from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, DISPLACED, LOG, TOMBSTONE
 from rowtide.merge.nodes.sqlite.rows import SqliteRows, values_of
 from rowtide.merge.nodes.temporary_values import TemporaryValues

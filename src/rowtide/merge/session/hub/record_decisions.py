@@ -67,7 +67,7 @@ class HubRecordDecisions:
 
         def work() -> tuple[list[Part], list[Counts]]:
             known = self.receiver.read_known(rowguids_of([part]))
-            self.receiver.judge([part], known)
+            self.receiver.check_lineages([part], known)
             return self.receiver.refuse_others([part], known)
 
         ((_, left),), (counts,) = transact(self.receiver, work)

@@ -12,7 +12,7 @@ from rowtide.replication.subscription_settings import SubscriptionSettings
 
 COMMIT_BATCH_SIZE = 10_000
 COMMIT_BATCH_THRESHOLD = 100_000
-"""A batch takes what the log store has, and never waits for more: so large is one of a backlog only."""
+"""Defaults. A batch takes what the log store has, and never waits for more: only a backlog has batches so large."""
 
 
 @frozen
@@ -37,10 +37,10 @@ class BatchLimits:
 
 
 ONE_BY_ONE = BatchLimits(100, 1000)
-"""The limits of what is delivered row by row after a refusal."""
+"""Limits of batches that are sent row by row after a refusal: all but the last of them are committed before it."""
 
 
-class Cutter:
+class BatchSplitter:
     """Decides, transaction by transaction, where a batch ends."""
 
     def __init__(self, limits: BatchLimits) -> None:

@@ -1,6 +1,6 @@
 """The calls of a subscription's articles, from the log to the subscriber: by article and operation, and in log order.
 
-One row, a `ProcedureCall`, is made only where a driver takes one. Where the key is in a call's arguments.
+One row, a `ProcedureCall`, is made only where a driver takes one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rowtide.replication.distribution.calls.arguments import Arguments, CallArgu
 
 _UNCHANGED = np.array(None, dtype=object)
 LEAST_BULK = 20
-"""Fewer inserts of one article in a row do not count as many."""
+"""Fewer consecutive inserts of one article are not counted as bulk."""
 _Numbers = npt.NDArray[np.int64]
 
 
@@ -164,7 +164,7 @@ class OrderedCalls:
         starts, ends = [0, *borders], [*borders, len(self)]
         yield from zip(self.lsns[starts].tolist(), starts, ends, strict=True)
 
-    def stretches(self) -> Iterator[tuple[int, int, int, bool]]:
+    def consecutive_calls(self) -> Iterator[tuple[int, int, int, bool]]:
         """Yield the ranges of one group's calls that follow each other: the group, its first index, their number, and
         whether it is a change of a key, which is a range of its own.
         """

@@ -80,7 +80,7 @@ class Failure:
     error: RowtideError
 
 
-class Pieces:
+class RetriedCalls:
     """Runs calls by `run_piece`, which returns the failure of a piece that it rolled back."""
 
     def __init__(self, run_piece: Callable[[Sequence[ProcedureCall]], Failure | None], skips: SkipErrors) -> None:

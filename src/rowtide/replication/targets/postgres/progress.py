@@ -1,9 +1,8 @@
 """Progress of a PostgreSQL subscriber, written in the transactions that deliver changes, so that none is applied twice.
 
 (SQL Server: MSreplication_subscriptions.) Each agent increments the epoch when it starts (`recovery`). A batch first
-locks the progress row, and is refused unless epoch and position are those that its agent knows.
-
-The prepared transactions of a batch that was sent in streams: names, what is left, how they end.
+locks the progress row, and is refused unless epoch and position are those that its agent knows. The names of a batch's
+prepared transactions, one for each stream, say which batch they belong to.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")
 
 FORMAT = StoreFormat("subscriber's metadata in the database")
 FENCED = "RT001"
-"""The error that refuses a batch after another agent has taken over."""
+"""SQLSTATE that refuses a batch after another agent has taken over: in a class that PostgreSQL does not use."""
 
 _OBJECTS = (
     *own_schema(SCHEMA),
@@ -172,7 +171,7 @@ class _FoundObjects:
 
     @property
     def is_only_removed(self) -> bool:
-        """Whether it was made before formats had numbers: nothing but removing comes so far."""
+        """Whether it was made before formats had numbers: such objects can only be removed."""
         return self.is_made and self.stored is None
 
 
@@ -389,7 +388,7 @@ class PreparedName:
 
 @frozen
 class Settled:
-    """A prepared transaction that was left, and what became of it."""
+    """A prepared transaction that was left, and how it was ended."""
 
     name: PreparedName
     is_committed: bool

@@ -1,7 +1,5 @@
-"""Bring a table of a SQLite file through a schema change, in the caller's transaction.
-
-A schema change of an article in a SQLite file, as statements. Columns that SQLite's `alter table` does not alter: a
-table of another definition takes the place of the old one.
+"""Apply a schema change of an article to a table of a SQLite file, in the caller's transaction.  Where SQLite's `alter
+table` cannot alter a column, a table of another definition takes the place of the old one.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ def declare(column: PublishedColumn, *, is_strict: bool) -> str:
 
 
 def retype(connection: sqlite3.Connection, name: str, column: PublishedColumn) -> None:
-    """Declare a column of a table with its type as it is now; values stay what they are, as far as that has them."""
+    """Declare a column of a table with its present type; values that the type has stay what they are."""
     table = find_table(connection, name)
     declaration = declare(column, is_strict=table is not None and table.is_strict)
     _rebuild(connection, name, lambda item: retyped(item, declaration) if _is(item, column) else item)

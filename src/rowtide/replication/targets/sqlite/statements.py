@@ -94,7 +94,7 @@ def _update(article: Article, bitmap: bytes | None) -> Statement:
 
 
 def _itself(article: Article) -> str:
-    """Return an assignment for an update that changed nothing: its row must exist all the same, and triggers fire."""
+    """Return an assignment for an update that changed nothing: its row must exist nevertheless, and triggers fire."""
     others = (column for column in article.columns if column.key_ordinal is None)
     name = quote(next(others, article.columns[0]).name)
     return f"{name} = t.{name}"

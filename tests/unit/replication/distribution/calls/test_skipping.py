@@ -15,7 +15,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
 from rowtide.replication.distribution.calls.ordered import ProcedureCall
-from rowtide.replication.distribution.calls.skipping import NOTHING_SKIPPED, Failure, Pieces, SkipErrors
+from rowtide.replication.distribution.calls.skipping import NOTHING_SKIPPED, Failure, RetriedCalls, SkipErrors
 from rowtide.replication.errors.delivery import AgentReplaced, CommandRefused, RowNotFound
 from rowtide.replication.errors.subscribing import SkipErrorsInvalid
 
@@ -89,7 +89,7 @@ class Subscriber:
 
 
 def deliver(subscriber: Subscriber, count: int, skips: SkipErrors = MISSING_ROWS) -> list[int]:
-    pieces = Pieces(subscriber.run_piece, skips)
+    pieces = RetriedCalls(subscriber.run_piece, skips)
     for number in range(count):
         pieces.add(ProcedureCall(number, 1, ORDERS, Operation.UPDATE, []))
     return [error.lsn.value for error in pieces.end()]

@@ -189,7 +189,7 @@ STATE = f"select {_MADE}, {_WRITTEN}"
 _LOCK = int.from_bytes(b"rtform")
 _RIGHTS = "42501"
 _READ_ONLY = "25006"
-_FUNCTIONS = "functions of triggers 3"
+FUNCTIONS_FORM = "functions of triggers 3"
 """The form of the functions of the tables' triggers: a node with another one gets this build's."""
 OUTDATED = (_RIGHTS, _READ_ONLY)
 """SQLSTATEs of a role or a server that may not complete a node."""
@@ -201,7 +201,7 @@ OWN_FORM = "rowtide merge 8749f9c54a5bdbb6"
 
 def digest_form() -> str:
     """Return the form that this build's views and functions have."""
-    return f"rowtide merge {sha256(chr(10).join([_FUNCTIONS, *view_statements()]).encode()).hexdigest()[:16]}"
+    return f"rowtide merge {sha256(chr(10).join([FUNCTIONS_FORM, *view_statements()]).encode()).hexdigest()[:16]}"
 
 
 Placing: TypeAlias = Callable[[tuple[Article, ...]], tuple[Article, ...]]

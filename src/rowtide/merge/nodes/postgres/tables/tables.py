@@ -31,7 +31,7 @@ from rowtide.merge.nodes.node_tables import (
 )
 from rowtide.merge.nodes.postgres.default_schema import here
 from rowtide.merge.nodes.postgres.execution import TRUSTED
-from rowtide.merge.nodes.postgres.metadata import node_form, system_tables
+from rowtide.merge.nodes.postgres.metadata import identity, node_form, system_tables
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
 from rowtide.merge.nodes.postgres.procedures import require_procedure
 from rowtide.merge.nodes.postgres.session import PostgresSession
@@ -40,6 +40,7 @@ from rowtide.merge.nodes.postgres.tables.altering import (
     PostgresTableAlteration,
     make_parts,
 )
+from rowtide.merge.nodes.postgres.tables.attached_partitions import attach_partitions
 from rowtide.merge.nodes.postgres.tables.description import (
     creation,
     damage_request,
@@ -50,7 +51,6 @@ from rowtide.merge.nodes.postgres.tables.description import (
     read_description,
 )
 from rowtide.merge.nodes.postgres.tables.identity_triggers import unbounding
-from rowtide.merge.nodes.postgres.tables.rebuilt_tables import attach_partitions
 from rowtide.merge.nodes.postgres.tables.triggers import (
     find_rewriting,
     function_name,
@@ -146,10 +146,10 @@ class PostgresTables:
             node_form.renew_members(self._connection, self.places.fill)
 
     def find_original(self) -> Original | None:
-        return system_tables.find_original(self._connection)
+        return identity.find_original(self._connection)
 
     def record_identity(self) -> None:
-        system_tables.record_identity(self._connection)
+        identity.record_identity(self._connection)
 
     def remove(self) -> None:
         system_tables.drop(self._connection)
@@ -189,13 +189,13 @@ class PostgresTables:
     def examine(self, articles: Sequence[Article]) -> Examination:
         try:
             (found,), owners, *parts = self._session.read(
-                (system_tables.REQUEST, None), self._executions.request(articles), *map(damage_request, articles)
+                (identity.REQUEST, None), self._executions.request(articles), *map(damage_request, articles)
             )
         except psycopg.errors.InsufficientPrivilege:
             # The role may not read which server this is.
             return Examination(None, self._find_damages(articles), is_recorded=True)
         self._executions.take(owners)
-        original, is_recorded = system_tables.compare_identity(*found)
+        original, is_recorded = identity.compare_identity(*found)
         found_columns = {article.nickname: answer[0] for article, answer in zip(articles, parts, strict=True)}
         return Examination(
             original,

@@ -4,6 +4,8 @@ Each fires once per statement and appends all of the statement's rows to the log
 lock and waits for nothing. The triggers fire in every session_replication_role, but not for the agent's own writes.
 What a user's trigger or a foreign key action does in the agent's transaction is logged like any other change. Triggers
 of programs that change the row they fire for are found here, too (`RewritingTrigger`).
+
+An existing node gets functions that were changed here only if `FUNCTIONS_FORM` of `node_form` is raised with them.
 """
 
 from __future__ import annotations

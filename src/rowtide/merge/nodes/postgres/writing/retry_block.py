@@ -37,6 +37,8 @@ def refused_rows_block(
     may = " and ".join(rights)
     is_of_rows = f"(left(rowtide_state, 2) in ({classes}) and (rowtide_state <> '{NO_RIGHT}' or {may}))"
     # An error of rowtide's own tables is a fault, and no refused row: it ends the block.
+    # After the first row that is locked, others are waited for only for a moment: else each would take the whole
+    # patience, which `write_each` sets before the block and resets behind it.
     is_expected = f"{is_of_rows} and rowtide_schema is distinct from {quote_literal(SCHEMA)}"
     return f"""declare
 rowtide_lows int[] := '{{{lows}}}'; rowtide_highs int[] := '{{{highs}}}'; rowtide_low int; rowtide_high int;
@@ -72,7 +74,9 @@ def retrying(places: Sequence[int], exchanges: Sequence[str], after: Sequence[st
     """Return what follows once all was tried: what was refused is tried again, with the rows at further places.
 
     All of it together; then each removal with the row that takes its key, which `exchanges` are queries of, by their
-    places; then each row alone, again while others were taken. `after` follows the queries.
+    places; then each row alone, again while others were accepted: rows may wait for each other in any order. That is
+    quadratic in the length of such a chain, and linear in rows that nothing accepts. `after` follows the queries. The
+    arrays are a stack here, too: rows are in descending order in them.
     """
     pairs = " union all ".join(exchanges) or "select 0, 0 where false"
     listed = ",".join(map(str, places))

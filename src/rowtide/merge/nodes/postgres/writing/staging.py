@@ -102,7 +102,7 @@ def make_staging(session: BatchingConnection, article: Article, execution: Execu
         "null::bigint as rowtide_sent"
     )
     metadata = ", ".join(f"{name} {type_}" for name, type_ in _METADATA.items())
-    # Another role's table is not used as ours: one that is there is dropped, or the agent may not drop it and fails.
+    # A table of that name that another role has left is dropped, never reused; if the agent may not drop it, it fails.
     # Made by a query, the columns have the table's types without its defaults, identities and checks.
     copied = f"select {places}{columns} from {table_of(article)} t with no data"
     for statement in (

@@ -265,7 +265,8 @@ class PostgresWriter:
                 parts, bounds, late, is_tolerant=bool(late), commits=commits
             )
         except (psycopg.DataError, psycopg.IntegrityError):
-            # While it was staged: a type does not take a value.
+            # While it was staged: a type does not take a value. Back to the savepoint that `_write_staged` sets before
+            # it stages.
             self._staging.forget()
             self._session.put("rollback to savepoint rowtide_stage")
             staged, (listed, *holders) = self._write_staged(parts, bounds, late, is_tolerant=True, commits=commits)

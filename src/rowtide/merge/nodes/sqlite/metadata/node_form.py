@@ -126,7 +126,7 @@ def _pending_in(article: Article) -> str:
 FORMAT = StoreFormat("merge metadata of the file")
 FORMAT_VIEW = "MSmerge_format"
 _FORM = "MSmerge_form"
-_TRIGGERS = "triggers of tables 2"
+TRIGGERS_FORM = "triggers of tables 2"
 """The form of the tables' triggers: a file with another one gets this build's; see `SqliteTables.prepare`."""
 
 
@@ -138,7 +138,7 @@ _FORM_STATEMENT = f"CREATE VIEW {_FORM} as select {quote_literal(FORM_DIGEST)} a
 
 def digest_form() -> str:
     """Return the digest of this build's views, guards and triggers."""
-    return sha256("\n".join([*file_views().values(), *_guards(), _TRIGGERS]).encode()).hexdigest()[:16]
+    return sha256("\n".join([*file_views().values(), *_guards(), TRIGGERS_FORM]).encode()).hexdigest()[:16]
 
 
 def is_complete(session: sqlite3.Connection) -> bool:

@@ -3,8 +3,7 @@
 (SQL Server: sp_scriptpublicationcustomprocs.) Their parameters are SQL Server's (documents 003): c1 to cn, pkc1 to
 pkcm, bitmap. A procedure that does not find its row raises 20598, with the table and the key.
 
-Rows with more columns than a procedure has parameters, passed to generated procedures as arrays of text. Parameters of
-an article's procedures: names and types, part by part of the call format. Values as the text of a PostgreSQL array.
+Rows with more columns than a procedure can have parameters are passed as arrays of text.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def parameters_of(article: Article, operation: Operation) -> Sequence[tuple[str,
     return parameters
 
 
-# No value of PostgreSQL has a zero byte: with one begins what stands between values, and what stands for NULL.
+# No value of PostgreSQL has a zero byte: the separator of values and the sign for NULL begin with one.
 _BETWEEN = b"\0,"
 _NULL = b"\0n"
 _NULL_IN_QUOTES = b'"\0n"'
@@ -286,6 +285,7 @@ def inserting(article: Article, given: Mapping[str, str]) -> str:
     """Return the statement that inserts a row; `given` are the expressions of values, as `parameters_of` names them."""
     names = ", ".join(quote(column.name) for column in article.columns)
     values = ", ".join(given[f"c{index}"] for index in range(1, len(article.columns) + 1))
+    # Overriding: identity columns that are `generated always` take the publisher's numbers, too.
     return f"insert into {_table(article)} ({names}) overriding system value values ({values})"
 
 

@@ -1,10 +1,9 @@
 """Calls at a PostgreSQL subscriber besides generated procedures: statements, and many calls at once. Pure.
 
-They are for tables of other roles, which the function has the rights of, for articles with plain statements, and for
-procedures that users wrote or edited: these find by the role's own path what they name. Each takes the texts of all
-values as one array. Pure.
-
-Custom procedures, checked when a subscription is added, not when the first change arrives.
+They are used for tables that other roles own, for articles with plain statements, and for procedures that users wrote
+or edited, which look names up in the role's own search_path. A function executes them, with the rights of the table's
+owner if that is another role. Each takes the texts of all values as one array. Operators are qualified, since the path
+may be a user's.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class PostgresRepair:
             ).fetchone() == (True,)
 
     def _run_all(self, changes: Sequence[RowCorrection]) -> dict[RowCorrection, str]:
-        """Make changes while one makes way for another; return why others are refused."""
+        """Make changes while some release values that others need; return why the rest are refused."""
         waiting: Sequence[RowCorrection] = changes
         while True:
             refused: dict[RowCorrection, str] = {}

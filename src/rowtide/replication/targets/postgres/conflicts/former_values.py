@@ -1,4 +1,4 @@
-"""Keys and unique values that rows of a PostgreSQL subscriber had and have no longer."""
+"""Keys that rows of a PostgreSQL subscriber had and have no longer, for changes that arrive late."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ COPYING = "rowtide.copying"
 END_IF_ALTERED = "exception when undefined_column then gone := null; end;"
 """The end of a block of a trigger that names columns: it reads alone, since a write would take a transaction number.
 
-Where a column was renamed or dropped, programs' writes go on until the agent has made the trigger again; nobody writes
-to the table at other databases meanwhile, so that nothing arrives late.
+Where a column was renamed or dropped, programs' writes succeed until the agent has created the trigger again; the table
+is not written at other databases meanwhile, so that nothing arrives late.
 """
 _TRIGGERS = ("rowtide_deleted", "rowtide_moved", "rowtide_emptied")
 _SETTINGS = ("DateStyle", "IntervalStyle", "extra_float_digits", "bytea_output", "TimeZone", "lc_monetary")

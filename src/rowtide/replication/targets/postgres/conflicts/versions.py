@@ -1,4 +1,4 @@
-"""Conflicts at a PostgreSQL subscriber: when and where rows were changed last, and the conflicts kept.
+"""Conflicts at a PostgreSQL subscriber: when and where rows were changed last, and the conflicts that are kept.
 
 Each of the publisher's transactions is one at the subscriber, with the publisher's commit time and the subscription's
 replication origin: `track_commit_timestamp` keeps both for every row.
@@ -91,7 +91,7 @@ class Versions:
             self._raw.execute(_CONFIRM, [self._subscription.guid, self._incoming.committed_us])
 
     def forget_deleted(self) -> None:
-        """Now and then, delete the deleted keys that no change can be older than."""
+        """Periodically purge records of deleted keys that are older than any change still to arrive."""
         if time.monotonic() >= self._next_forgetting:
             self._next_forgetting = time.monotonic() + _FORGET_S
             with translated():

@@ -415,7 +415,7 @@ def _keep_versions(connection: _Connection, article: Article) -> None:
 
 
 def _published(article: Article) -> Mapping[str, Any]:
-    """Return what `as_detected` has replaced."""
+    """Return what `with_conflict_detection` has replaced."""
     return {
         "insert": article.insert,
         "update": article.update,

@@ -41,7 +41,7 @@ def is_deadlocked(watcher: psycopg.Connection, own: Sequence[int], *, or_prepare
 
 
 class DeadlockWatch:
-    """Looks whether a session that waits for a program is waited for, and ends its statement then."""
+    """Detects a deadlock between a session of ours and a program, and cancels the session's statement."""
 
     def __init__(self, watched: psycopg.Connection, connect: Callable[[], psycopg.Connection]) -> None:
         """`connect` opens the connection to look from, when it is first needed."""

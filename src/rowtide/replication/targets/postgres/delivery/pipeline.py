@@ -25,9 +25,16 @@ from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.replication.targets.postgres.delivery.deadlock_watch import DeadlockWatch
 
 _SENT_BETWEEN_LOOKS = 256
-"""Number of statements sent before results are read, so that neither side's buffer fills up."""
+"""Number of statements after which results are read.
+
+The socket does not block, so that full buffers are no deadlock, but libpq would keep more and more in memory.
+"""
 _SILENCE_MS = 300
-"""Without an answer for this long the agent looks for a deadlock: before a server does by itself, after a second."""
+"""Without an answer for this long the agent looks for a deadlock.
+
+That is before the server does, after `deadlock_timeout`, by default a second. Where that is set lower, the server may
+end the program's transaction instead of the agent's.
+"""
 _CANCELLED, _DEADLOCK = "57014", "40P01"
 _ENDED = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
@@ -50,7 +57,7 @@ class Pipeline:
         self._watch = watch
         self._libpq: abc.PGconn = connection.pgconn
         # A blocking send would wait for a server that waits until its answers are read: with both buffers full, neither
-        # goes on.
+        # would continue.
         self._libpq.nonblocking = 1
         self._libpq.enter_pipeline_mode()
         self._sent = 0

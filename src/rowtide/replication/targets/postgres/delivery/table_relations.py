@@ -1,6 +1,5 @@
-"""A subscriber's tables and generated procedures, read from its catalogue when an agent starts.
-
-Which articles' calls can influence each other at a subscriber.
+"""A subscriber's tables and generated procedures, read from its catalogue when an agent starts.  They decide which
+articles' calls can influence each other.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ class SetPlan:
     groups: Mapping[str, int]
 
     @property
-    def folded(self) -> Set[str]:
+    def combinable(self) -> Set[str]:
         """Articles by id of which several updates of a row may be one: nothing sees the row between them."""
         return {article_id for article_id, operation in self.has_arrays if operation is Operation.UPDATE}
 
@@ -256,7 +255,7 @@ class MadeProcedures:
         source = procedures.source(article, operation, table)
         if not table.is_others:
             return not self._is_one(name, source)
-        # It may be there from before the table had another owner, and is not called.
+        # It may exist since before the table had another owner; it is not called.
         return any(made.source != source for made in self._made.get(name, ()))
 
     def is_others(self, article: Article) -> bool:

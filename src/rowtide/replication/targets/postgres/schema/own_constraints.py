@@ -7,8 +7,6 @@ only; what is created later acts as with `enforce`.
 Deletes of tables that a cascade of the batch reaches may find no row. Which rows the cascade took is not examined: the
 keys that a delete is given need not have the reference. So a row of such a table that was missing before is not
 noticed.
-
-Whether tables that a PostgreSQL subscriber had before it subscribed fit the published ones; how they are copied.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The streams of a subscription, as one: what is prepared in all of them is committed, or nothing.
 
-They are opened together, in threads of their own, while the first batch for them is read.
-
-One of several connections that a batch is divided among, which prepares its part or rolls it back. Whether a
-subscriber's server allows as many prepared transactions as its subscriptions' streams need.
+They are opened together, in threads of their own, while the first batch for them is read. Each is a connection that
+prepares its part of a batch or rolls it back.
 """
 
 from __future__ import annotations
@@ -37,7 +35,8 @@ from rowtide.replication.targets.postgres.progress import BatchName, PreparedNam
 from rowtide.replication.targets.postgres.writing_rights import open_written
 
 LOCK_TIMEOUT_S = 5
-_SENT_BETWEEN_LOOKS = 256
+_CALLS_BETWEEN_LOOKS = 256
+"""Calls after which a stream looks whether it is to stop."""
 _GONE = "42704"
 _REFUSALS = (RowtideError, BatchUndone, CallNotStorable)
 
@@ -140,11 +139,11 @@ class Stream:
 
     def _run(self, share: Sequence[OrderedCalls]) -> None:
         for calls in share:
-            for start in range(0, len(calls), _SENT_BETWEEN_LOOKS):
+            for start in range(0, len(calls), _CALLS_BETWEEN_LOOKS):
                 if self._is_stopped.is_set():
                     self._sender.roll_back()
                     raise BatchUndone
-                self._sender.send(calls.between(start, start + _SENT_BETWEEN_LOOKS))
+                self._sender.send(calls.between(start, start + _CALLS_BETWEEN_LOOKS))
         self._sender.finish()
 
     def _commit(self, *, or_gone: bool) -> None:

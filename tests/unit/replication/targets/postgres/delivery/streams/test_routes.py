@@ -12,7 +12,7 @@ from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.ordered import ProcedureCall
 from rowtide.replication.targets.postgres.delivery.streams.division import ArticleForeignKey, SubscriberRules, Unique
-from rowtide.replication.targets.postgres.delivery.streams.several_connections import Routes
+from rowtide.replication.targets.postgres.delivery.streams.routes import Routes
 
 PLAIN = SubscriberRules(frozenset({ARTICLE_ID}))
 PAIRS = article(source_table([("a", "integer"), ("b", "integer"), ("qty", "integer")], name="pairs", key=("a", "b")))
