@@ -153,7 +153,7 @@ app = CommandTable()
 
 
 class Truncate(StrEnum):
-    """How a truncate of a captured table is handled."""
+    """The handling of a truncate of a captured table."""
 
     CAPTURE = "capture"
     REFUSE = "refuse"
