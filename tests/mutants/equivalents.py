@@ -36,7 +36,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     ): "any hash modulo one bucket is 0",
     ("replication/distribution/calls/runs.py", "_combine", "unite(old, new)", "unite(new, old)"): "a union of bits",
     ("replication/distribution/calls/from_log.py", "filtered", "0", "1"): "nothing is chosen: no rows from any place",
-    ("replication/distribution/watchers.py", "BatchCounts.__init__", "1", "2"): "no LSN is negative",
+    ("replication/distribution/run_context.py", "BatchCounts.__init__", "1", "2"): "no LSN is negative",
     (
         "merge/session/record_transfer.py",
         "_Groups.of",

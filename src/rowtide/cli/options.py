@@ -91,7 +91,7 @@ def upgrade_first(db: str, subscribers: Sequence[str] | None = ()) -> None:
     A subscriber that cannot be migrated is reported, and left to the agent. Raises the error that prevents the
     migration of the database itself.
     """
-    from rowtide.upgrading.present import upgrade
+    from rowtide.upgrading.upgrade import upgrade
 
     own, *others = upgrade(db, subscribers)
     for failure in own.failures:

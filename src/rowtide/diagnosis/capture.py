@@ -28,7 +28,7 @@ from rowtide.diagnosis.result import (
     times,
     warning,
 )
-from rowtide.log.postgres.slot import ReadingStatus, seconds_between
+from rowtide.log.postgres.backlog import ReadingStatus, seconds_between
 from rowtide.targets.definitions import TableState
 from rowtide.targets.listing import NEW, ListedTarget
 

@@ -20,7 +20,7 @@ from rowtide.diagnosis.result import (
     times,
     warning,
 )
-from rowtide.log.postgres.slot import seconds_between
+from rowtide.log.postgres.backlog import seconds_between
 from rowtide.replication.distributor.history import RunStatus
 from rowtide.replication.errors.delivery import PublishedTableDropped
 from rowtide.replication.status import ArticlesStatus, DeliveryStatus, SubscriptionDelivery

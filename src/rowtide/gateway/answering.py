@@ -46,7 +46,7 @@ from rowtide.merge.devices.registered import (
     register_named,
 )
 from rowtide.merge.errors.devices import CodeRefused, TokenRefused
-from rowtide.merge.inspection.validating import ValidateRequest
+from rowtide.merge.inspection.device_validation import ValidateRequest
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.session.messages import (
     Acknowledgement,

@@ -42,7 +42,8 @@ from rowtide.merge.catalogue import get_publication, list_publications, read_nic
 from rowtide.merge.errors.devices import TokenRefused
 from rowtide.merge.errors.nodes import NodeRestored
 from rowtide.merge.errors.subscribing import PublicationsShared
-from rowtide.merge.inspection.validating import ArticleValidation, ValidateAnswer, ValidateRequest, validate_device
+from rowtide.merge.inspection.device_validation import ValidateAnswer, ValidateRequest, validate_device
+from rowtide.merge.inspection.validating import ArticleValidation
 from rowtide.merge.nodes.connecting import open_synchronised
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.progress import list_subscriptions

@@ -23,7 +23,7 @@ from rowtide.merge.definitions import conflicts_info, partition_mappings, subscr
 from rowtide.merge.devices.registered import KnownDevice, bind_subscription, require_publication
 from rowtide.merge.errors.devices import DeviceFileDiffers
 from rowtide.merge.errors.subscribing import DownloadLost, MergeSubscriptionUnknown, UploadMalformed
-from rowtide.merge.inspection.validating import ValidateAnswer, ValidateRequest, serve_validation
+from rowtide.merge.inspection.device_validation import ValidateAnswer, ValidateRequest, serve_validation
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.filters import bind_articles
 from rowtide.merge.publishing.device_requests import serve_device, serve_schema

@@ -19,7 +19,7 @@ from rowtide.merge.definitions import partition_groups, subscriptions
 from rowtide.merge.devices.registered import KnownDevice, note_claims
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.filters import require_values
-from rowtide.merge.publishing.following import move
+from rowtide.merge.publishing.partition_moves import move
 from rowtide.merge.session.messages import SyncRequest
 from rowtide.merge.session.pairing import read_hub
 

@@ -190,7 +190,7 @@ def _require_compared(publication: str, found: Iterable[ArticleValidation | RowD
 )
 def repairs(db: Db, publication: SomePublication = None) -> Listed:
     """List the rows that `validate --repair` inserted, updated and deleted at subscribers, newest first."""
-    from rowtide.replication.distributor.history import RepairedRow
+    from rowtide.replication.distributor.repair_records import RepairedRow
 
     return RepairedRow, connect(db).replication.list_repairs(publication)
 

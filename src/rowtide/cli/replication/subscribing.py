@@ -182,7 +182,7 @@ def recover(
 
     Each batch is committed or rolled back as a whole. An agent does the same when it starts.
     """
-    from rowtide.replication.subscribing.readers import recover
+    from rowtide.replication.subscribing.pausing import recover
 
     recovered = recover(subscriber)
     for transaction in recovered:

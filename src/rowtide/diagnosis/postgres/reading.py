@@ -34,7 +34,7 @@ from rowtide.diagnosis.postgres.tracking_facts import TrackingFacts, read_tracki
 from rowtide.diagnosis.result import Known, Unread, attempt
 from rowtide.log.catalogue import find_source
 from rowtide.log.errors import DatabaseCopied
-from rowtide.log.postgres.slot import describe_reading, read_backlog
+from rowtide.log.postgres.backlog import describe_reading, read_backlog
 from rowtide.replication.distributor.history import find_reader_error
 from rowtide.replication.status import (
     ArticlesStatus,

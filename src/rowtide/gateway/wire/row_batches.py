@@ -15,8 +15,7 @@ from typing import Any
 from rowtide.gateway.wire.typed_json import Misfit, decode_bytes, from_json, to_json, treat
 from rowtide.merge.session.messages import RowBatch
 from rowtide.merge.versions.changes import Row, RowChange
-from rowtide.merge.versions.comparison import Malformed
-from rowtide.merge.versions.stored_metadata import (
+from rowtide.merge.versions.checked_metadata import (
     are_rowguids,
     read_bases,
     read_columns,
@@ -27,6 +26,7 @@ from rowtide.merge.versions.stored_metadata import (
     read_tombstone_type,
     read_version,
 )
+from rowtide.merge.versions.comparison import Malformed
 
 _VERSION_FIELDS = ("lineage", "last", "columns", "tombstone", "priority", "overrules")
 _FIELDS = frozenset({"article", "versions", "places", "rowguids", "columns"})

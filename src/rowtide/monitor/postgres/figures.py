@@ -33,8 +33,9 @@ from rowtide.monitor.snapshot import (
     PolledJobRun,
     TokenArrival,
 )
-from rowtide.replication.distributor.definitions import agents, distributor, is_made, publications as published
+from rowtide.replication.distributor.definitions import agents, is_made, publications as published
 from rowtide.replication.distributor.history import distribution_history, errors
+from rowtide.replication.distributor.location import distributor
 from rowtide.replication.distributor.tracers import tracer_history, tracer_tokens
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBSCRIBER_SCHEMA
 

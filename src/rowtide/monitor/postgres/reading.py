@@ -11,7 +11,7 @@ from typing import Self
 
 from sqlalchemy import Connection
 
-from rowtide.cdc.queries.windows import LsnTimes
+from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.catalogue import read_server_time
 from rowtide.databases.postgres.connect import open_engine

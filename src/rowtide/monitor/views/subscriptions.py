@@ -11,7 +11,7 @@ from rowtide.core.values import frozen
 from rowtide.diagnosis import CheckResult, Code
 from rowtide.diagnosis.capture import LATE_S
 from rowtide.diagnosis.merge import MergeFacts
-from rowtide.log.postgres.slot import seconds_between
+from rowtide.log.postgres.backlog import seconds_between
 from rowtide.merge.status import MergeStatus
 from rowtide.monitor.labels import number_of, without_users
 from rowtide.monitor.views.judgements import MERGE_STATES

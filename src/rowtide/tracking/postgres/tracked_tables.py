@@ -11,7 +11,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.catalogue import find_table, read_table, read_tables, running_through
 from rowtide.databases.postgres.errors import TableNotFound
-from rowtide.databases.postgres.owners import find_planned
+from rowtide.databases.postgres.planned_code import find_planned
 from rowtide.databases.postgres.quoting import EQUALS, quote, quote_literal, quote_qualified, read_operators
 from rowtide.databases.postgres.rowguid import ROWGUID, rowguid_key
 from rowtide.databases.postgres.values import is_of_server, text_of, value_of
