@@ -38,7 +38,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     ("replication/distribution/calls/from_log.py", "filtered", "0", "1"): "nothing is chosen: no rows from any place",
     ("replication/distribution/run_context.py", "BatchCounts.__init__", "1", "2"): "no LSN is negative",
     (
-        "merge/session/record_transfer.py",
+        "merge/session/record_groups.py",
         "_Groups.of",
         "self._above[each] = member",
         "pass",
