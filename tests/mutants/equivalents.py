@@ -66,7 +66,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "Manifest.load",
         "self._known_at = -math.inf",
         "pass",
-    ): "reading the entries sets it, and without a state it is not looked at",
+    ): "looking for a checkpoint sets it",
     (
         "log/store/manifest.py",
         "Manifest._last_deletable",
