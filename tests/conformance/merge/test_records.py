@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import uuid4
 
 import pytest
 
 from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge, ServerMember
 from rowtide.merge.articles import FilterType, PartitionOptions
 from rowtide.merge.errors.publishing import RecordLinkRefused, RecordOptionsRefused
+from rowtide.merge.nodes.connecting import open_node
+from rowtide.merge.nodes.node import transact_at
+from rowtide.merge.progress import list_retries
 from rowtide.merge.session.history import Summary
+from rowtide.merge.session.hub.records import HubRecords
 
 ORDERS = "create table orders (id integer primary key, note varchar(20), region varchar(10))"
 LINES = (
@@ -99,6 +105,17 @@ def test_without_options_rows_of_a_record_conflict_singly(merged: Merge) -> None
     assert (note(merged.hub), lines(merged.hub)) == ("sub", [(1, 12), (2, 20)])
     assert types(merged) == [1]
     require_rest(merged)
+
+
+def test_rows_that_are_still_wanted_are_requested_again(merged: Merge) -> None:
+    begin(merged)
+    rowguid = str(uuid4())
+    with open_node(merged.hub.url) as hub:
+        receiver = SimpleNamespace(asking=set(), source=9, node=hub)
+        records = HubRecords(cast(Any, receiver), 0, wanted={(7, rowguid)})
+        transact_at(hub, records.request_later)
+        assert list_retries(hub.connection, 9) == {7: [rowguid]}
+    assert receiver.asking == {(7, rowguid)}
 
 
 @pytest.mark.exhaustive
