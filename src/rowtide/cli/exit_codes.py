@@ -13,7 +13,7 @@ from rowtide.core.errors import Remedy, RowtideError
 
 
 class ExitCode(IntEnum):
-    """How a long-running command ended."""
+    """Exit codes of long-running commands."""
 
     STOPPED = 0
     """By a signal."""

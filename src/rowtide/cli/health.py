@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 app = CommandTable()
 
 COLUMNS = ("state", "code", "area", "subject", "message", "measures", "remediation")
-"""What is printed of a result for programs."""
+"""A result as it is printed for programs."""
 _UNREACHABLE = 2
 _WIDTH = 80
 _INDENT = " " * 4

@@ -121,7 +121,7 @@ class Kind:
 
     @property
     def depth(self) -> int:
-        """How many names it has: its containers', then its own."""
+        """The number of its names: its containers', then its own."""
         return self.path.count(NAME)
 
     @property

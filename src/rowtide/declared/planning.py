@@ -48,7 +48,7 @@ class DeclaredObject:
 
     @property
     def name(self) -> ObjectName:
-        """What identifies it among objects of its kind."""
+        """Its identity among objects of its kind."""
         return self.kind.name, self.names
 
     @property
@@ -152,7 +152,7 @@ def nothing(*_given: object) -> None:
 
 
 class Action(StrEnum):
-    """What is done with an object."""
+    """The action of a step."""
 
     ADD = "add"
     CHANGE = "change"

@@ -1,4 +1,4 @@
-"""What declared state needs of a PostgreSQL database: its features, its tables' names, and a lock."""
+"""Declared state of a PostgreSQL database: its features, its tables' names, and a lock."""
 
 from __future__ import annotations
 

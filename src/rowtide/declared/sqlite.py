@@ -1,4 +1,4 @@
-"""What declared state needs of a SQLite file: its features, its tables' names, and a lock."""
+"""Declared state of a SQLite file: its features, its tables' names, and a lock."""
 
 from __future__ import annotations
 

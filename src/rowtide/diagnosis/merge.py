@@ -61,7 +61,7 @@ def _find_damage(node: Node) -> Iterator[tuple[str, str]]:
 
 
 CLOSE_SHARE = 0.25
-"""Of the retention: with less of it left a subscription is soon expired."""
+"""The share of the retention below which a subscription expires soon."""
 REFUSED_S = 3600.0
 """A device that has been refused for longer needs a new code."""
 _DAY_S = 86_400.0

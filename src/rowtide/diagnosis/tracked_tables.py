@@ -66,7 +66,7 @@ class TrackedFacts:
 
 
 MANY_TOMBSTONES = 100_000
-"""That many old ones are worth a purge."""
+"""The number of old tombstones from which a purge is suggested."""
 _DAY_S = 86_400.0
 
 

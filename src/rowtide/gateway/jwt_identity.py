@@ -39,7 +39,7 @@ _OLDEST_S = 3600.0
 """A key set that is older is read again before use, so that withdrawn keys stop being accepted."""
 _TIMEOUT_S = 5.0
 _MOST_BYTES = 1 << 20
-"""What is read of a key set: the address may answer with anything."""
+"""Limit of a key set's size: the address may answer with anything."""
 _LONGEST_TOKEN = 16_384
 """Longer tokens are refused before they are parsed, which happens before they are known to be valid."""
 

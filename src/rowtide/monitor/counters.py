@@ -96,7 +96,7 @@ class DatabaseCounters:
     counters: dict[Series, float] = field(default_factory=dict)
     histograms: dict[Series, Histogram] = field(default_factory=dict)
     _totals: dict[Series, float] = field(default_factory=dict)
-    """What was last found of each `Total`."""
+    """The last value of each `Total`."""
     _marks: dict[str, tuple[int, float]] = field(default_factory=dict)
     """The last event of each stream that was counted, with its amount."""
     _before_failover: set[Series] = field(default_factory=set)

@@ -79,7 +79,7 @@ class RoleMembership:
     group: str
     owner: str = "a superuser"
     whose: str = ""
-    """What the role owns or opens, in words."""
+    """A description of what the membership gives access to."""
     is_explicit: bool = False
     """Whether the member does not inherit the rights of its groups unless each grant says so."""
 
@@ -125,7 +125,7 @@ class Ownership:
     """Ownership of a superuser's table, which no grant shares: a member of its owner could do all that it can."""
 
     table: str
-    """As SQL takes it."""
+    """The table's name, quoted for SQL."""
     held_by: str
 
     def grant_to(self, role: str) -> str:

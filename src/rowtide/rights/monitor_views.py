@@ -135,7 +135,7 @@ class MonitorViews:
 
     @property
     def mark(self) -> str:
-        """The comment on the schema, which says which views it has."""
+        """The comment on the schema, by which a version recognises its views."""
         digest = hashlib.sha256("\n".join(self.statements).encode()).hexdigest()[:12]
         return f"rowtide's views for monitors, {digest}"
 

@@ -422,6 +422,27 @@ def test_a_lease_is_given_up_by_its_holder_alone(store: LocalStore) -> None:
     assert (given_up.holder, given_up.token > token) == ("nobody", True)
 
 
+def test_a_lease_is_taken_only_by_a_process_that_may(store: LocalStore) -> None:
+    manifest, _ = open_manifest(store)
+    version = manifest.state.version
+
+    def refuse() -> None:
+        raise LeaseLost("log", "the session that holds it")
+
+    with pytest.raises(LeaseLost, match="the session that holds it"):
+        manifest.take_lease("log", "another", verify=refuse)
+    assert Manifest.open(store).state.version == version
+
+
+def test_the_last_entry_shows_that_a_store_was_replaced(store: LocalStore) -> None:
+    manifest, _ = open_manifest(store)
+    last = f"manifest/{manifest.state.version:020}.json"
+
+    assert manifest.read_last_entry() == store.get(last)
+    store.delete(last)
+    assert manifest.read_last_entry() is None
+
+
 def test_the_oldest_change_that_waits_is_behind_a_position(store: LocalStore) -> None:
     manifest, _ = open_manifest(store)
     for changes in ([(1, 110, 1), (1, 120, 1)], [(1, 130, 1)]):

@@ -59,7 +59,7 @@ _PENDING = {
 
 
 class SyncEngine(StrEnum):
-    """What runs the synchronisations of many subscribers."""
+    """The engine that synchronises many subscribers."""
 
     THREADS = "threads"
     SPARK = "spark"

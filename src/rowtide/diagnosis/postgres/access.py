@@ -190,7 +190,9 @@ def check_subscriber(facts: NodeFacts, schema: str) -> Iterator[CheckResult]:
 
 
 def _check_tables_of_owners(facts: NodeFacts) -> Iterator[CheckResult]:
-    """List tables of other roles, whose code runs as their owners, and say which the role may not write so."""
+    """Report tables of other roles, whose code runs as their owners, and those that the role may not write to in this
+    way.
+    """
     others = sorted(
         (one for one in facts.tables if one.owner != facts.role.name and not one.owner_is_superuser),
         key=lambda one: (one.owner, one.is_owned),

@@ -47,7 +47,7 @@ from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import FEATURE as REPLICATION
 
 SMALL_SAFE_SHARE = 0.2
-"""Of max_slot_wal_keep_size; whether that itself is enough is checked with the server."""
+"""The remaining share of max_slot_wal_keep_size below which is a warning; its value is checked with the server."""
 MUCH_KEPT_BYTES = 1 << 30
 
 _BLOCKED: dict[type[RowtideError], tuple[str, Code]] = {
@@ -135,7 +135,7 @@ def _let_superuser(role: RoleFacts, command: Remediation) -> Remediation:
 
 
 def without_forbidden(capture: CaptureFacts) -> CaptureFacts:
-    """Leave out that this user may not write the log store's folder, as others may: that says nothing about it."""
+    """Omit that this user may not write to the log store's folder: the user of the agents may."""
     return replace(capture, blockers=tuple(one for one in capture.blockers if not is_forbidden(one)))
 
 

@@ -69,7 +69,7 @@ class CapturedInstance:
 
     @property
     def can_be_compared(self) -> bool:
-        """What a gap changed in the table can be found: it has a key and a snapshot."""
+        """Whether the changes of a gap can be reconciled: the table has a key and a snapshot."""
         return self.is_copied and self.definition is not None and bool(self.definition.index_columns)
 
 
@@ -96,7 +96,7 @@ class CaptureFacts:
     rules: RuleFacts | None = None
     new_partitions: tuple[NewPartition, ...] = ()
     requests: str | None = None
-    """What is asked of the bucket a day, in words."""
+    """The number of requests to the bucket a day, as text."""
 
 
 @frozen
@@ -180,7 +180,7 @@ def load_manifest(url: str) -> ManifestState | None:
 
 
 class KeptManifest:
-    """A manifest that is read again and again: only what was written since, unless the log store was replaced.
+    """A manifest that is read repeatedly: only new entries, unless the log store was replaced.
 
     One in a bucket is read as a whole, which takes fewer requests.
     """

@@ -133,7 +133,7 @@ def _check_captured(capture: CaptureFacts) -> Iterator[CheckResult]:
 
 
 def check_lake(lake: LakeFacts) -> Iterator[CheckResult]:
-    """Check what the lake says of instances: copies that are outdated, lost keys, and how targets follow them."""
+    """Check the instances' states in the lake: outdated copies, lost keys, and the progress of targets."""
     yield from if_read(lake.outdated, Code.SNAPSHOTS_UNKNOWN, "snapshots", check_outdated)
     yield from if_read(lake.lost_keys, Code.KEYS_UNKNOWN, "keys", check_lost_keys)
     yield from if_read(lake.targets, Code.TARGETS_UNKNOWN, "targets", check_targets)

@@ -83,7 +83,7 @@ class DatabaseFacts:
 
 @frozen
 class PublishedFacts:
-    """What the lake has published: up to which LSN, committed when, and of each instance from which LSN on."""
+    """The published range of the lake: its last LSN with its commit time, and the first LSN of each instance."""
 
     lsn: CommitLsn | None
     time: datetime | None
@@ -109,7 +109,7 @@ class LakeFacts:
     """The DDL on the tables of enabled instances, in log order, by the instance."""
 
     def of(self, names: Collection[str]) -> LakeFacts:
-        """Return what is said of some instances."""
+        """Return the facts for some instances."""
         targets, outdated, lost = self.targets, self.outdated, self.lost_keys
         return LakeFacts(
             targets if isinstance(targets, Unread) else tuple(one for one in targets if one.instance in names),
@@ -255,7 +255,7 @@ def _read_agents(
 
 
 def read_lake(connection: Connection, capture: CaptureFacts) -> LakeFacts:
-    """Return what the lake says of instances, and of targets."""
+    """Read the facts about instances and targets from the lake."""
     return _LakeReading(capture.source.lake, capture.state).read(connection) if capture.is_enabled else NO_LAKE_FACTS
 
 
@@ -266,14 +266,14 @@ def _read_reading(connection: Connection, capture: CaptureFacts) -> ReadingFacts
 
 
 class _LakeReading:
-    """What is read of a lake's tables, each once; a table that cannot be read fails what needs it."""
+    """The tables of a lake, each read once; a table that cannot be read raises in each caller."""
 
     def __init__(self, lake: str, state: ManifestState | None) -> None:
         self._lake = lake
         self._state = state
 
     def read(self, connection: Connection) -> LakeFacts:
-        """Return what the lake says of instances and targets."""
+        """Return the facts about instances and targets."""
         return LakeFacts(
             targets=attempt_here(lambda: self._list_targets(connection)),
             outdated=attempt_here(self._find_outdated),

@@ -45,7 +45,7 @@ SHORTEST_SENDER_TIMEOUT_S = 10.0
 
 _SERVER = "server"
 _OUR_SESSIONS = "rowtide"
-"""What the application names of our own sessions begin with."""
+"""The prefix of the application names of rowtide's sessions."""
 _GIBIBYTE = 1 << 30
 _SMALL_WAL_KEEP = 1 * _GIBIBYTE
 _MORE_SLOTS = 10

@@ -19,7 +19,7 @@ from rowtide.replication.distributor.location import SCHEMA as DISTRIBUTION_SCHE
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBSCRIBER_SCHEMA
 
 SHORTEST_STATISTICS_S = 600
-"""Averages over a shorter time say little."""
+"""The shortest time over which an average is meaningful."""
 _OUR_SCHEMAS = ("rowtide", "cdc")
 _MADE_BY = {
     "cdc": ("cdc", "rowtide"),

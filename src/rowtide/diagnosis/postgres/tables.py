@@ -137,7 +137,7 @@ def refuse_kind(table: SourceTable) -> RowtideError | None:
 
 
 def check_name_clashes(facts: DatabaseFacts) -> Iterator[CheckResult]:
-    """Names of instances are compared without regard to case, and do not say where the schema ends."""
+    """Instances' names are compared without regard to case, and do not separate schema and table."""
     instances = facts.capture.instances if facts.capture is not None else ()
     taken = {instance.name.lower(): f"{instance.schema}.{instance.table}" for instance in instances}
     for table in (one.table for one in facts.tables if not one.is_captured):

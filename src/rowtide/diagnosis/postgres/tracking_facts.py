@@ -30,9 +30,9 @@ _OUR_TABLES = ("__sysOCSTrackedObjects", "__sysOCSDeletedRows", "__sysAnchors")
 
 @frozen
 class Readers:
-    """Who gets the columns of a table from the log: publications that list none, and capture.
+    """The readers that get a table's columns from the log: publications without a column list, and capture.
 
-    Those of all tables are omitted.
+    Publications of all tables are omitted.
     """
 
     publications: tuple[str, ...] = ()

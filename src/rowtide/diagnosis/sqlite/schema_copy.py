@@ -21,7 +21,7 @@ from rowtide.tracking.sqlite.tracked_tables import CHANGE_BSN, SqliteSubject
 
 _GENERATED = (2, 3)
 OTHER_FEATURES = ("msmerge_", "sysmerge", "msreplication_", "mssnapshot_")
-"""Of merge, and of what is delivered into the file."""
+"""Prefixes of names of merge, and of delivery into the file."""
 _PREFIXES = ("__sys", ACTIONS, *OTHER_FEATURES)
 
 
@@ -88,7 +88,7 @@ class SchemaCopy:
         )
 
     def _read_views(self) -> dict[str, tuple[str, ...] | None]:
-        """Return the columns of each view, None where SQLite cannot say them."""
+        """Return the columns of each view, None where SQLite cannot determine them."""
         names = [name for name, kind in list_relations(self._copy).items() if kind == "view"]
         return {name: self._read_columns(name) for name in names}
 

@@ -42,7 +42,7 @@ _MOST_READS = 8
 
 
 class PostgresPoll:
-    """Reads a database again and again, by one thread; its session stays open until `close`, or until it fails."""
+    """Polls a database, in one thread; its session stays open until `close`, or until it fails."""
 
     def __init__(self, database: NamedUrl) -> None:
         self._database = database

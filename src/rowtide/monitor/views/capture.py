@@ -137,7 +137,7 @@ class InstanceView:
 
 @frozen
 class CleanupView:
-    """How change rows are removed; without a job `schedule` and `retention_s` are None. `agent` runs the job."""
+    """The cleanup of change rows; without a job `schedule` and `retention_s` are None. `agent` runs the job."""
 
     schedule: str | None
     retention_s: float | None
@@ -349,7 +349,7 @@ class SlotView:
 
 @frozen
 class LogView:
-    """How far the log is read, and its store."""
+    """The progress of the log reader, and the log store."""
 
     lag_bytes: int | None
     lag_s: float | None

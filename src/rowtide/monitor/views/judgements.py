@@ -17,7 +17,7 @@ MERGE_STATES = {
     Code.MERGE_ROWS_REFUSED: "rows_refused",
     Code.MERGE_SUBSCRIPTION_HEALTHY: "healthy",
 }
-"""States of a merge subscription, by what `health` says of it."""
+"""States of a merge subscription, by its code in `health`."""
 WORST_FIRST = tuple(State)
 
 

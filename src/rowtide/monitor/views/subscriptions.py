@@ -29,7 +29,7 @@ SUBSCRIPTION_STATES = {
     Code.SUBSCRIPTION_LATE: "late",
     Code.SUBSCRIPTION_HEALTHY: "healthy",
 }
-"""States of a subscription, by what `health` says of it."""
+"""States of a subscription, by its code in `health`."""
 
 
 class MonitorState(StrEnum):

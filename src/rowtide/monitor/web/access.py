@@ -64,7 +64,7 @@ Tokens = Mapping[str, str]
 
 
 class Role(StrEnum):
-    """What a person may do: an operator may see values of rows and act, where that is allowed at all."""
+    """Roles of viewers: an operator may see values of rows and act, where that is allowed at all."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"

@@ -33,7 +33,7 @@ class Render(Protocol):
 
 @frozen
 class Asked:
-    """What a page of a database is made of; `rest` are the segments of the path after the section."""
+    """The request for a page of a database; `rest` are the segments of the path after the section."""
 
     view: DatabaseView
     rest: Sequence[str]

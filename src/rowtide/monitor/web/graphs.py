@@ -142,7 +142,7 @@ def _fold(source: str, publication: str, kind: str, subscribers: Sequence[_Ranke
 
 
 _Key = tuple[str, ...]
-"""What a node is: its kind, its name, and of what is not a monitored database whose it is."""
+"""The identity of a node: kind, name, and, unless it is a monitored database, the database that it belongs to."""
 
 
 def draw_topology(deliveries: Sequence[DeliveryPath]) -> Topology | None:
@@ -201,7 +201,7 @@ def _keys(one: DeliveryPath) -> tuple[_Key, _Key, _Key]:
 
 
 def _link(deliveries: Sequence[DeliveryPath]) -> Mapping[tuple[_Key, _Key], tuple[str, State]]:
-    """Return the lines, with what each says and its state: of a publication the worst of its subscriptions."""
+    """Return the lines, each with its label and state: of a publication the worst of its subscriptions."""
     links: dict[tuple[_Key, _Key], tuple[str, State]] = {}
     for one in deliveries:
         source, publication, target = _keys(one)
