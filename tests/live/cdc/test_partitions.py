@@ -180,6 +180,21 @@ def test_a_table_with_a_partition_that_is_not_logged_is_refused(logged: LoggedDa
         logged.cdc.enable_table("measure")
 
 
+def test_a_partition_that_is_no_longer_logged_is_named(logged: LoggedDatabase) -> None:
+    make_measures(logged)
+    logged.enable("measure")
+    assert matching(connect(logged.url).check(), "not in the log") == []
+    logged.execute("create unlogged table far partition of measure for values from (80) to (90)")
+
+    finding = only(connect(logged.url).check(), "partition public.far of public.measure is unlogged")
+    assert (finding.state, finding.subject) == (State.FAILING, "instance public_measure")
+    assert ("instance public_measure", State.FAILING) in {
+        (judgement.subject, judgement.state) for judgement in connect(logged.url).health()
+    }
+    run_mend(finding, logged.url)
+    assert matching(connect(logged.url).check(), "not in the log") == []
+
+
 def test_rows_of_an_attached_partition_are_missed_aloud(captured: CapturedDatabase) -> None:
     captured.execute(
         "create table measure (id int primary key, name text) partition by range (id)",

@@ -80,6 +80,23 @@ def test_created_types_are_as_they_are_at_the_publisher(replicated: ReplicatedDa
         assert replicated.subscriber.execute(described) == replicated.publisher.execute(described)
 
 
+def test_values_may_violate_a_constraint_that_is_not_valid(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(
+        "create domain amount as int constraint small check (value < 100)",
+        "create table stock (id int primary key, of amount)",
+        "insert into stock values (1, -5)",
+        "alter domain amount add constraint positive check (value > 0) not valid",
+        stock={},
+    )
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.publisher.execute("insert into stock values (2, 5)")
+    replicated.deliver()
+
+    replicated.require_equal("stock")
+    checked = "select conname from pg_constraint where contypid = 'amount'::regtype and contype = 'c'"
+    assert replicated.subscriber.execute(checked) == [("small",)]
+
+
 def test_functions_of_a_range_type_are_listed(replicated: ReplicatedDatabase) -> None:
     replicated.publish(
         "create function apart(text, text) returns float8 language sql immutable as 'select length($1) - length($2)'",

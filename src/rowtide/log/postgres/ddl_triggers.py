@@ -16,7 +16,7 @@ from enum import Enum
 
 from sqlalchemy import Connection, Executable, text
 
-from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_COLLATION, COLUMN_TYPE_TEXT
+from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_COLLATION, COLUMN_TYPE_TEXT, IS_NOT_NULL
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, translated
 from rowtide.databases.postgres.functions import close_function
 from rowtide.databases.postgres.kept_answers import made_once
@@ -156,7 +156,7 @@ ALTERED_COLUMNS = f"""(
                     'type_code', a.atttypid::bigint,
                     'type_modifier', a.atttypmod,
                     'base_type_text', {COLUMN_BASE_TYPE_TEXT},
-                    'is_nullable', not a.attnotnull,
+                    'is_nullable', not {IS_NOT_NULL.strip()},
                     'is_generated', a.attgenerated <> '',
                     'is_virtual', a.attgenerated = 'v',
                     'default', (select pg_get_expr(f.adbin, f.adrelid) from pg_attrdef f
@@ -171,7 +171,7 @@ ALTERED_COLUMNS = f"""(
                 where a.attrelid = altered.oid and a.attnum > 0 and not a.attisdropped)"""
 """SQL expression of the columns, as JSON, of a row `altered` with a table's oid."""
 
-_ALTERED_KEYS = """(
+_ALTERED_KEYS = f"""(
                 select coalesce(json_agg((
                     select json_agg(k.number order by k.place)
                     from unnest(i.indkey::int2[]) with ordinality k(number, place)
@@ -181,7 +181,7 @@ _ALTERED_KEYS = """(
                     and i.indpred is null and i.indexprs is null and not exists (
                         select from unnest(i.indkey::int2[]) with ordinality k(number, place)
                         join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number
-                        where k.place <= i.indnkeyatts and not a.attnotnull))"""
+                        where k.place <= i.indnkeyatts and not {IS_NOT_NULL.strip()}))"""
 """SQL expression of the keys, as JSON: columns' numbers of indexes by which rows differ at every moment."""
 
 _OWN_XMIN = """{row}.xmin::text::bigint > 2

@@ -151,6 +151,7 @@ _DOMAIN_HAS_EFFECTS = f"""
 """
 """A domain of which this is true has to exist at the subscriber, as there is no statement that creates it."""
 _TYPE_NAME = _NAMED.format(name="t.typname")
+# Rows that were there may violate a domain's constraint that is not valid; a subscriber would check their values.
 _TYPE = f"""
 select {
     _EXTENDED.format(
@@ -171,7 +172,8 @@ select {
         || case when t.typnotnull then ' not null' else '' end
         || coalesce((select string_agg(format(' constraint %I %s', k.conname, pg_get_constraintdef(k.oid)), ''
                                        order by k.conname)
-                     from pg_constraint k where k.contypid = t.oid and k.contype = 'c'), '') end
+                     from pg_constraint k
+                     where k.contypid = t.oid and k.contype = 'c' and k.convalidated), '') end
     when 'c' then case when c.relkind = 'c' then format('create type %s as (%s)', {_TYPE_NAME},
         (select string_agg(quote_ident(a.attname) || ' ' || format_type(a.atttypid, a.atttypmod)
                            || case when a.attcollation <> own.typcollation
