@@ -34,6 +34,12 @@ MOVES = {
     "dropped": ("drop table low",),
     "tree dropped": ("drop table high",),
     "later one dropped": (*LATER, "drop table last"),
+    "set unlogged": ("alter table low set unlogged",),
+    "set logged": (
+        "create unlogged table last partition of high for values from (80) to (90)",
+        "insert into parts values (81, 81)",
+        "alter table last set logged",
+    ),
 }
 UNTOLD = {
     "attached": MOVES["attached"],

@@ -137,8 +137,16 @@ begin
             from (select pg_event_trigger_table_rewrite_oid() as oid
                   union select relid from pg_partition_ancestors(pg_event_trigger_table_rewrite_oid())) above)), true);
     end if;
+    if pg_event_trigger_table_rewrite_reason() & 1 <> 0 then
+        perform set_config('rowtide.relogged', concat_ws(' ', current_setting('rowtide.relogged', true), (
+            select string_agg(relid::oid::bigint::text, ' ')
+            from pg_partition_ancestors(pg_event_trigger_table_rewrite_oid()))), true);
+    end if;
 """
-"""Reason 4: a column's type changes, or how its values are generated. The altered table is the topmost one."""
+"""Reason 4: a column's type changes, or how its values are generated. The altered table is the topmost one.
+
+Reason 1: a table becomes unlogged, or logged. The server keeps published tables from it, but not their partitions.
+"""
 
 _REQUIRE_OWNER = """lock table rowtide.control in row exclusive mode;
         if not exists (select from pg_class c join pg_roles owner on owner.oid = c.relowner
@@ -314,6 +322,7 @@ declare
     takes_rows boolean;
     unloggable record;
     rewritten text[] := string_to_array(current_setting('rowtide.rewritten', true), ' ');
+    relogged text[] := string_to_array(current_setting('rowtide.relogged', true), ' ');
 begin
     for altered in
         with recursive named as (
@@ -337,6 +346,8 @@ begin
         ), above as (
             select ancestor.relid as oid from named a join pg_class c on c.oid = a.oid and c.relkind = 'p',
                 pg_partition_ancestors(a.oid) ancestor
+            union
+            select c.oid from pg_class c where c.oid::bigint::text = any(relogged)
         )
         select c.oid, n.nspname, c.relname, c.relkind, c.oid not in (select oid from named) as is_inherited,
             c.oid in (select oid from printed_otherwise) as is_printed_otherwise,
@@ -349,6 +360,11 @@ begin
     loop
         brings_rows := altered.relkind = 'p' and tg_tag = 'ALTER TABLE' and {_ADDS_ROWS};
         takes_rows := altered.relkind = 'p' and tg_tag = 'ALTER TABLE' and {_TAKES_ROWS};
+        if altered.oid::bigint::text = any(relogged) then
+            -- Of its rows while it was unlogged the log has no changes.
+            brings_rows := true;
+            takes_rows := true;
+        end if;
         continue when altered.is_above and not (brings_rows or takes_rows);
         {_REQUIRE_OWNER}
         insert into rowtide.control (kind, content) values ('{Announcement.DDL}', {_ANNOUNCED});
@@ -359,6 +375,7 @@ begin
         end loop;
     end loop;
     perform set_config('rowtide.rewritten', '', true);
+    perform set_config('rowtide.relogged', '', true);
 """
 
 _GONE = announced_content(moves_rows="altered.takes_rows", brings_rows="false")
