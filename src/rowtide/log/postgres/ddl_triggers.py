@@ -245,8 +245,12 @@ _NAMED_TABLES = """
 
 _ADDS_ROWS = f"""exists (
             select from pg_partition_tree(altered.oid) above join pg_inherits i on i.inhparent = above.relid
-            where {_OWN_XMIN.format(row="i")} and {_HOLDS_ROWS.format(oid="i.inhrelid")})"""
+            where {_OWN_XMIN.format(row="i")} and {_HOLDS_ROWS.format(oid="i.inhrelid")}
+                and i.inhrelid::bigint::text <> all(
+                    string_to_array(coalesce(current_setting('rowtide.made', true), ''), ' ')))"""
 """SQL condition: partitions that are not empty were attached to a table in this transaction.
+
+Not those that were created as partitions: the log has all of their rows.
 
 By the catalogue and not by the statement's text: a partition manager's function runs as `select …`.
 """
@@ -424,6 +428,14 @@ _ATTACH = f"""
 declare
     found record;
 begin
+    perform set_config('rowtide.made', coalesce((
+        select string_agg(c.oid::bigint::text, ' ')
+        from (select unnest(string_to_array(current_setting('rowtide.made', true), ' '))::oid as oid
+              union
+              select d.objid from pg_event_trigger_ddl_commands() d
+              where tg_tag = 'CREATE TABLE' and d.classid = 'pg_class'::regclass) made
+        join pg_class c on c.oid = made.oid
+        where c.relispartition), ''), true);
     if exists (select from pg_event_trigger_ddl_commands() d join pg_class c on c.oid = d.objid
                where d.classid = 'pg_class'::regclass and (c.relkind = 'p' or c.relispartition))
     then
