@@ -110,6 +110,7 @@ class Code(Enum):
     TOAST_LOGGED = Area.TABLES, "A full replica identity will log a table's TOASTed values."
     IDENTITY_CHANGES = Area.TABLES, "Enabling sets replica identity full for tables."
     PARTITION_IDENTITY = Area.TABLES, "A partition's replica identity is not full: its change rows lack old values."
+    PARTITION_NOT_LOGGED = Area.TABLES, "Changes of a partition's rows are not in the log."
     PRIMARY_KEY_MISSING = Area.TABLES, "A table has no primary key: no net changes."
     COLUMN_NAMES_DIFFER_IN_CASE = Area.TABLES, "Columns differ only in case, and have other names in the lake."
     COLUMNS_HELD_AS_TEXT = Area.TABLES, "Columns have types that the lake holds as text."

@@ -55,6 +55,24 @@ def present(logged: LoggedDatabase, instance: str = ITEM) -> list[tuple[Any, ...
     return sorted((row["id"], int(row["n"])) for row in found.to_pylist())
 
 
+def test_real_numbers_are_cast_as_the_server_casts_them(logged: LoggedDatabase) -> None:
+    logged.execute("create table item (id int primary key, n real)", "insert into item values (1, 0.1), (2, 0.1)")
+    logged.enable("public.item", snapshot=True)
+    run(logged)
+    with logged.transaction() as connection:
+        for statement in (
+            "insert into item values (3, 0.1)",
+            "update item set n = 1.1 where id = 2",
+            "alter table item alter n type double precision",
+            "insert into item values (4, 0.1)",
+        ):
+            connection.execute(statement)
+    run(logged)
+
+    found = rowtide_module.open_lake(str(logged.lake)).get_table_as_of(ITEM).to_arrow().read_all().to_pylist()
+    assert sorted((row["id"], row["n"]) for row in found) == logged.execute("select id, n from item order by id")
+
+
 def make_marked(logged: LoggedDatabase) -> None:
     """Let an instance have a base and a change table that are marked, each with files of both types."""
     logged.execute("create table item (id int primary key, n int)", "insert into item values (1, 1)")

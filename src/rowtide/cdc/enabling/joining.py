@@ -23,7 +23,7 @@ from rowtide.cdc.enabling.table_rules import ENABLED, FAILED, PRESENT, TableRule
 from rowtide.cdc.enabling.table_sets import Outcome, TableOutcome, enable_planned, plan_each
 from rowtide.cdc.published import read_instances, read_publication
 from rowtide.core.errors import RowtideError
-from rowtide.databases.postgres.catalogue import list_tables
+from rowtide.databases.postgres.catalogue import IS_NOT_NULL, list_tables
 from rowtide.databases.postgres.errors import TableHeld, translated
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.postgres.quoting import quote_literal
@@ -65,7 +65,7 @@ class LostKeys:
 
 # A deferrable index is no key, because two rows may have the same value until the transaction ends. Neither is an index
 # on expressions, nor a partial one.
-_LOST = """
+_LOST = f"""
 select t.member_id, t.source_object_id
 from cdc.change_tables t
 join pg_class c on c.oid::bigint = t.source_object_id
@@ -76,9 +76,9 @@ where exists (select from cdc.index_columns k where k.object_id = t.object_id)
       and i.indpred is null and i.indexprs is null and not exists (
         select from unnest(i.indkey::int2[]) with ordinality k(number, place)
         join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number
-        where k.place <= i.indnkeyatts and (not a.attnotnull or not exists (
+        where k.place <= i.indnkeyatts and (not {IS_NOT_NULL} or not exists (
             select from cdc.index_columns own where own.object_id = t.object_id and own.column_id = k.number))))
-"""
+"""  # noqa: S608 - of constants
 
 _CONTENT = announced_content(
     command="'ALTER TABLE'",

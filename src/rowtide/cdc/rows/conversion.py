@@ -28,7 +28,12 @@ from rowtide.core.values import frozen
 from rowtide.databases.lake_types import LakeType
 from rowtide.databases.lake_values.casting import Column, Texts, arrow_schema, arrow_type, kernels, where
 from rowtide.databases.lake_values.texts import as_texts
-from rowtide.databases.postgres.typed_values import as_marked_texts, is_utf8, typed_values as postgres_values
+from rowtide.databases.postgres.typed_values import (
+    as_marked_texts,
+    is_utf8,
+    typed_values as postgres_values,
+    typed_values_of,
+)
 
 EXACT = pa.map_(pa.int32(), pa.string())
 
@@ -111,6 +116,8 @@ def as_binary(masks: Masks, is_null: npt.NDArray[np.bool_]) -> pa.Array[Any]:
 
 TYPED_VALUES = {"postgres": postgres_values}
 """How texts become typed values, by the kind of the database."""
+_LOGGED_VALUES = {"postgres": typed_values_of}
+"""The same for texts of the log, which has the types that columns had then."""
 
 BATCH_ROWS = 64 * 1024
 """The records that are converted at a time, so that their texts stay in the processor's cache."""
@@ -276,7 +283,7 @@ def _absent_masks(images: RowImages, versions: _RowVersions, indexes: Sequence[i
 def _values(images: RowImages, versions: _RowVersions, instance: instances.Instance, shape: TableShape) -> list[Column]:
     """Return the captured columns, and `__$exact`."""
     indexes = change_columns.find_indexes(instance, shape)
-    typed_values = TYPED_VALUES[instance.database_kind]
+    typed_values_of = _LOGGED_VALUES[instance.database_kind]
     exact = ExactValues(len(versions.record))
     columns: list[Column] = []
     for ordinal, column in enumerate(instance.columns, 1):
@@ -285,7 +292,7 @@ def _values(images: RowImages, versions: _RowVersions, instance: instances.Insta
             columns.append(kernels.cast(pa.nulls(len(versions.record)), arrow_type(lake_type.name)))
             continue
         texts = images.logged.take(versions.choose(images.before_at(index), images.after_at(index)))
-        columns.append(typed_values(texts, lake_type))
+        columns.append(typed_values_of(texts, shape.columns[index].type_code, lake_type))
         exact.add(ordinal, texts, columns[-1])
     return [*columns, exact.as_maps()]
 

@@ -367,6 +367,14 @@ COLUMN_BASE_TYPE_TEXT = f"""
 """
 """SQL expression of the base type of a row `a` of pg_attribute, if its type is a domain."""
 
+IS_NOT_NULL = """
+(a.attnotnull and not exists (
+    select from pg_constraint required
+    where required.conrelid = a.attrelid and required.contype = 'n' and required.conkey[1] = a.attnum
+        and not required.convalidated))
+"""
+"""SQL condition: a column, a row `a` of pg_attribute, has no null. PostgreSQL 18 has constraints that rows violate."""
+
 COLUMN_TYPE_TEXT = _TYPE_TEXT.format(type_code="a.atttypid", modifier="a.atttypmod")
 """SQL expression of the type of a row `a` of pg_attribute."""
 
@@ -391,7 +399,7 @@ types as materialized (
                as has_deterministic_collation
     from (select distinct atttypid, atttypmod, attcollation from chosen) a)
 select a.attrelid::bigint, a.attnum::int, a.attname::text, a.atttypid::bigint, a.atttypmod,
-       t.type_text, not a.attnotnull, a.attgenerated <> '',
+       t.type_text, not {IS_NOT_NULL}, a.attgenerated <> '',
        array_position(k.conkey, a.attnum), a.attgenerated = 'v', t.base_type_text, t.has_deterministic_collation,
        case when a.attgenerated <> '' then (
            select pg_get_expr(d.adbin, d.adrelid) from pg_attrdef d

@@ -16,7 +16,7 @@ from enum import Enum
 
 from sqlalchemy import Connection, Executable, text
 
-from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_COLLATION, COLUMN_TYPE_TEXT
+from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_COLLATION, COLUMN_TYPE_TEXT, IS_NOT_NULL
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, translated
 from rowtide.databases.postgres.functions import close_function
 from rowtide.databases.postgres.query_memo import made_once
@@ -137,8 +137,16 @@ begin
             from (select pg_event_trigger_table_rewrite_oid() as oid
                   union select relid from pg_partition_ancestors(pg_event_trigger_table_rewrite_oid())) above)), true);
     end if;
+    if pg_event_trigger_table_rewrite_reason() & 1 <> 0 then
+        perform set_config('rowtide.relogged', concat_ws(' ', current_setting('rowtide.relogged', true), (
+            select string_agg(relid::oid::bigint::text, ' ')
+            from pg_partition_ancestors(pg_event_trigger_table_rewrite_oid()))), true);
+    end if;
 """
-"""Reason 4: a column's type changes, or how its values are generated. The altered table is the topmost one."""
+"""Reason 4: a column's type changes, or how its values are generated. The altered table is the topmost one.
+
+Reason 1: a table becomes unlogged, or logged. The server keeps published tables from it, but not their partitions.
+"""
 
 _REQUIRE_OWNER = """lock table rowtide.control in row exclusive mode;
         if not exists (select from pg_class c join pg_roles owner on owner.oid = c.relowner
@@ -156,7 +164,7 @@ ALTERED_COLUMNS = f"""(
                     'type_code', a.atttypid::bigint,
                     'type_modifier', a.atttypmod,
                     'base_type_text', {COLUMN_BASE_TYPE_TEXT},
-                    'is_nullable', not a.attnotnull,
+                    'is_nullable', not {IS_NOT_NULL.strip()},
                     'is_generated', a.attgenerated <> '',
                     'is_virtual', a.attgenerated = 'v',
                     'default', (select pg_get_expr(f.adbin, f.adrelid) from pg_attrdef f
@@ -171,7 +179,7 @@ ALTERED_COLUMNS = f"""(
                 where a.attrelid = altered.oid and a.attnum > 0 and not a.attisdropped)"""
 """SQL expression of the columns, as JSON, of a row `altered` with a table's oid."""
 
-_ALTERED_KEYS = """(
+_ALTERED_KEYS = f"""(
                 select coalesce(json_agg((
                     select json_agg(k.number order by k.place)
                     from unnest(i.indkey::int2[]) with ordinality k(number, place)
@@ -181,7 +189,7 @@ _ALTERED_KEYS = """(
                     and i.indpred is null and i.indexprs is null and not exists (
                         select from unnest(i.indkey::int2[]) with ordinality k(number, place)
                         join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number
-                        where k.place <= i.indnkeyatts and not a.attnotnull))"""
+                        where k.place <= i.indnkeyatts and not {IS_NOT_NULL.strip()}))"""
 """SQL expression of the keys, as JSON: columns' numbers of indexes by which rows differ at every moment."""
 
 _OWN_XMIN = """{row}.xmin::text::bigint > 2
@@ -237,8 +245,12 @@ _NAMED_TABLES = """
 
 _ADDS_ROWS = f"""exists (
             select from pg_partition_tree(altered.oid) above join pg_inherits i on i.inhparent = above.relid
-            where {_OWN_XMIN.format(row="i")} and {_HOLDS_ROWS.format(oid="i.inhrelid")})"""
+            where {_OWN_XMIN.format(row="i")} and {_HOLDS_ROWS.format(oid="i.inhrelid")}
+                and i.inhrelid::bigint::text <> all(
+                    string_to_array(coalesce(current_setting('rowtide.made', true), ''), ' ')))"""
 """SQL condition: partitions that are not empty were attached to a table in this transaction.
+
+Not those that were created as partitions: the log has all of their rows.
 
 From the catalogue and not from the statement's text: the function of a partition manager runs as `select …`.
 """
@@ -317,6 +329,7 @@ declare
     takes_rows boolean;
     unloggable record;
     rewritten text[] := string_to_array(current_setting('rowtide.rewritten', true), ' ');
+    relogged text[] := string_to_array(current_setting('rowtide.relogged', true), ' ');
 begin
     for altered in
         with recursive named as (
@@ -340,6 +353,8 @@ begin
         ), above as (
             select ancestor.relid as oid from named a join pg_class c on c.oid = a.oid and c.relkind = 'p',
                 pg_partition_ancestors(a.oid) ancestor
+            union
+            select c.oid from pg_class c where c.oid::bigint::text = any(relogged)
         )
         select c.oid, n.nspname, c.relname, c.relkind, c.oid not in (select oid from named) as is_inherited,
             c.oid in (select oid from printed_otherwise) as is_printed_otherwise,
@@ -352,6 +367,11 @@ begin
     loop
         brings_rows := altered.relkind = 'p' and tg_tag = 'ALTER TABLE' and {_ADDS_ROWS};
         takes_rows := altered.relkind = 'p' and tg_tag = 'ALTER TABLE' and {_TAKES_ROWS};
+        if altered.oid::bigint::text = any(relogged) then
+            -- Of its rows while it was unlogged the log has no changes.
+            brings_rows := true;
+            takes_rows := true;
+        end if;
         continue when altered.is_above and not (brings_rows or takes_rows);
         {_REQUIRE_OWNER}
         insert into rowtide.control (kind, content) values ('{Announcement.DDL}', {_ANNOUNCED});
@@ -362,6 +382,7 @@ begin
         end loop;
     end loop;
     perform set_config('rowtide.rewritten', '', true);
+    perform set_config('rowtide.relogged', '', true);
 """
 
 _GONE = announced_content(moves_rows="altered.takes_rows", brings_rows="false")
@@ -411,6 +432,14 @@ _ATTACH = f"""
 declare
     found record;
 begin
+    perform set_config('rowtide.made', coalesce((
+        select string_agg(c.oid::bigint::text, ' ')
+        from (select unnest(string_to_array(current_setting('rowtide.made', true), ' '))::oid as oid
+              union
+              select d.objid from pg_event_trigger_ddl_commands() d
+              where tg_tag = 'CREATE TABLE' and d.classid = 'pg_class'::regclass) made
+        join pg_class c on c.oid = made.oid
+        where c.relispartition), ''), true);
     if exists (select from pg_event_trigger_ddl_commands() d join pg_class c on c.oid = d.objid
                where d.classid = 'pg_class'::regclass and (c.relkind = 'p' or c.relispartition))
     then

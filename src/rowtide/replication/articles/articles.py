@@ -27,6 +27,7 @@ from rowtide.replication.errors.publishing import (
     KeyCheckedLate,
     KeyGenerated,
     PartitionImagesVary,
+    PartitionNotPublishable,
     PublishedColumnListedTwice,
     PublishedColumnUnknown,
     PublishedKeyColumnMissing,
@@ -172,6 +173,9 @@ def define_article(
     """
     if table.kind not in (TableKind.ORDINARY, TableKind.PARTITIONED):
         raise TableNotPublishable(table.qualified_name, table.kind.value)
+    for partition in table.row_holders:
+        if partition.kind is not TableKind.ORDINARY:
+            raise PartitionNotPublishable(table.qualified_name, partition.qualified_name, partition.kind.value)
     commands = {**DEFAULTS, **request.commands}
     _require_key(table, commands)
     columns = tuple(_published(column) for column in _choose_columns(table, request.columns))

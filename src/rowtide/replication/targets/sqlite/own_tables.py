@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence, Set
 
 from rowtide.databases.sqlite.catalogue import Column, find_table, read_triggers
-from rowtide.databases.sqlite.sql_text import quote
+from rowtide.databases.sqlite.sql_text import fold, quote
 from rowtide.databases.sqlite.values import affinity, stored_type
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.articles.call_formats import CallFormat
@@ -56,11 +56,11 @@ def _find_unfit(connection: sqlite3.Connection, article: Article) -> Iterator[st
         reason = _find_reason(published, table.find_column(published.name), is_strict=table.is_strict)
         if reason is not None:
             yield f"column {published.name} {reason}"
-    known = {column.name.lower() for column in article.columns}
+    known = {fold(column.name) for column in article.columns}
     if article.insert.call_format is not CallFormat.NONE:
         for column in table.columns:
             is_filled = column.is_nullable or column.default is not None or column.is_generated
-            if column.name.lower() not in known and not is_filled:
+            if fold(column.name) not in known and not is_filled:
                 yield f"column {column.name} is not null, has no default and is not published"
 
 
