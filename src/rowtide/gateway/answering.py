@@ -26,6 +26,7 @@ from rowtide.gateway.requests import DeviceRegistration, Done, FileRequest, More
 from rowtide.gateway.synchronising import (
     Downloads,
     answer_acknowledgement,
+    answer_comparison,
     answer_more,
     answer_pending,
     answer_schema,
@@ -52,6 +53,7 @@ from rowtide.merge.devices.registered import (
 from rowtide.merge.errors.devices import CodeRefused, TokenRefused
 from rowtide.merge.inspection.validating import ValidateRequest
 from rowtide.merge.nodes.node import Node
+from rowtide.merge.publishing.rows_at_hub import RowsRequest
 from rowtide.merge.session.messages import (
     Acknowledgement,
     DeviceState,
@@ -126,6 +128,7 @@ class Answering:
             "acknowledge": self._acknowledge,
             "pending": self._pending,
             "validate": self._validate,
+            "compare": self._compare,
             "conflicts": self._conflicts,
             "logout": self._logout,
         }
@@ -232,6 +235,14 @@ class Answering:
         """Return what a device compares its rows with."""
         device = self._know(node, asked)
         return Envelope(answer_validation(node, device, read(asked.body, ValidateRequest).message))
+
+    def _compare(self, node: Node, asked: DeviceRequest) -> Envelope:
+        """Return what the hub has of the rows of a device whose tables were rebuilt."""
+        device = self._know(node, asked)
+        request: RowsRequest = read(asked.body, RowsRequest).message
+        if request.size > self.most_rows:
+            raise BodyTooLarge(f"{self.most_rows:,} rows")
+        return answer_comparison(node, device, request)
 
     def _pending(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Return what the hub has for a device."""

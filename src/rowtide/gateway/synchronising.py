@@ -28,8 +28,9 @@ from rowtide.merge.errors.subscribing import DownloadLost, MergeSubscriptionUnkn
 from rowtide.merge.inspection.validating import ValidateAnswer, ValidateRequest, serve_validation
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.filters import bind_articles, require_values
-from rowtide.merge.publishing.device_requests import serve_device, serve_schema
+from rowtide.merge.publishing.device_requests import serve_comparison, serve_device, serve_schema
 from rowtide.merge.publishing.following import move
+from rowtide.merge.publishing.rows_at_hub import RowsRequest
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncRequest
 from rowtide.merge.session.pairing import Pairing, read_hub, require_met
@@ -178,6 +179,12 @@ def answer_schema(hub: Node, device: KnownDevice, state: DeviceState) -> SchemaS
 def answer_validation(hub: Node, device: KnownDevice, request: ValidateRequest) -> ValidateAnswer:
     """Return what a device compares its rows with. Raises what `serve_validation` raises, and `answer_sync`."""
     return serve_validation(hub, _meet(hub, device, request.state), request)
+
+
+def answer_comparison(hub: Node, device: KnownDevice, request: RowsRequest) -> Envelope:
+    """Return what the hub has of a device's rows. Raises what `serve_comparison` raises, and `answer_sync`."""
+    require_publication(device, request.state.publication)
+    return Envelope(*serve_comparison(hub, request, partial(_admit, hub, device, request.state)))
 
 
 def answer_pending(hub: Node, device: KnownDevice, state: DeviceState) -> PendingAtHub:
