@@ -228,17 +228,17 @@ class Answering:
 
     def _follow(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Return the hub's definitions to a device that has earlier ones."""
-        device = self._know(node, asked)
+        device = self._know_user(node, asked)
         return Envelope(answer_schema(node, device, read(asked.body, DeviceState).message))
 
     def _validate(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Return what a device compares its rows with."""
-        device = self._know(node, asked)
+        device = self._know_user(node, asked)
         return Envelope(answer_validation(node, device, read(asked.body, ValidateRequest).message))
 
     def _compare(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Return what the hub has of the rows of a device whose tables were rebuilt."""
-        device = self._know(node, asked)
+        device = self._know_user(node, asked)
         request: RowsRequest = read(asked.body, RowsRequest).message
         if request.size > self.most_rows:
             raise BodyTooLarge(f"{self.most_rows:,} rows")
@@ -265,7 +265,7 @@ class Answering:
 
     def _conflicts(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Return the conflicts of a device's changes."""
-        device = self._know(node, asked)
+        device = self._know_user(node, asked)
         read(asked.body, Done)
         return Envelope(list_own_conflicts(node, device))
 
@@ -297,6 +297,15 @@ class Answering:
         device = know_device(node, read_token(asked.token), asked.client)
         self.note_known(asked.token)
         self._require_served(device)
+        return device
+
+    def _know_user(self, node: Node, asked: DeviceRequest) -> KnownDevice:
+        """Return the device that asks for what rows are: as for a download, its user has a token, where users have one.
+
+        Raises what `_know` and `_claims` raise.
+        """
+        device = self._know(node, asked)
+        self._claims(node, device, asked)
         return device
 
     def _require_served(self, device: KnownDevice) -> None:
