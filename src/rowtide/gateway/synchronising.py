@@ -15,10 +15,10 @@ from threading import Lock
 
 from sqlalchemy import ColumnElement, cast, select
 
-from rowtide.gateway.errors import DeviceMoved
+from rowtide.gateway.errors import DeviceMoved, MessageMalformed
 from rowtide.gateway.jwt_identity import Claims, must_move
 from rowtide.gateway.requests import DeviceConflict, DeviceConflicts, MoreRequest
-from rowtide.gateway.wire.envelopes import Envelope
+from rowtide.gateway.wire.envelopes import SPOKEN_TEXT, Envelope
 from rowtide.merge.articles import ExchangeType, Partition
 from rowtide.merge.catalogue import get_publication, list_articles
 from rowtide.merge.definitions import conflicts_info, partition_groups, partition_mappings, subscriptions
@@ -153,7 +153,9 @@ def _fill(batches: Iterator[RowBatch]) -> Sequence[RowBatch]:
 
 
 def answer_more(hub_name: str, device: KnownDevice, request: MoreRequest, downloads: Downloads) -> Sequence[RowBatch]:
-    """Return further batches of a download. Raises `DownloadLost`."""
+    """Return further batches of a download. Raises `DownloadLost`, `MessageMalformed`."""
+    if request.first < 0:
+        raise MessageMalformed("message.first", "it is negative", SPOKEN_TEXT)
     rest = downloads.find(hub_name, device.device_id)
     if rest is None or (rest.session, rest.generation) != (request.session, request.generation):
         raise DownloadLost(device.name, request.generation)
