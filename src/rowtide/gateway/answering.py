@@ -63,6 +63,8 @@ from rowtide.merge.session.messages import (
     UploadResult,
 )
 
+STEPS_OF_STRANGERS = frozenset({"register"})
+"""Steps of who has no token yet."""
 _NO_TOKEN = "none was sent as Authorization: Bearer"  # noqa: S105 - it says that there is none
 
 

@@ -150,6 +150,10 @@ class Refusals:
             self.meter.require(address, now_s)
             raise
 
+    def is_known(self, token: str) -> bool:
+        """Whether a token was in force when it was last used."""
+        return _digest(token) in self._known
+
     def note_known(self, token: str) -> None:
         """Note that a token is in force."""
         digest = _digest(token)

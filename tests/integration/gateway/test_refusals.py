@@ -45,7 +45,7 @@ def test_a_hub_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 def test_a_request_that_comes_slowly_is_refused(tmp_path: Path) -> None:
     hubs = {"shop": Hub("shop", f"sqlite:///{tmp_path / 'shop.db'}")}
     limits = GatewayLimits(body_s=0.1)
-    head = b"POST /shop/logout HTTP/1.1\r\nHost: gateway\r\nContent-Length: 100\r\n\r\n{"
+    head = b"POST /shop/register HTTP/1.1\r\nHost: gateway\r\nContent-Length: 100\r\n\r\n{"
     with (
         serving_gateway(hubs, Address("127.0.0.1", 0), TlsOptions(), limits=limits) as address,
         socket.create_connection((address.host, address.port), timeout=60) as device,
