@@ -18,14 +18,13 @@ from rowtide.merge.nodes.node_tables import TableDescription
 from rowtide.merge.nodes.sending import Enumeration
 from rowtide.merge.partitions.partition_membership import find_held
 from rowtide.merge.row_hashes import hash_rows
-from rowtide.merge.session.hub.parent_keys import SELECT_GENERATIONS, read_generations
-from rowtide.merge.session.hub.uploading import check_lineages
+from rowtide.merge.session.hub.lineage_checks import SELECT_GENERATIONS, check_lineages, read_generations
 from rowtide.merge.session.messages import DeviceState, RowBatch, RowsByArticle
 from rowtide.merge.session.pairing import Pairing, require_met, require_original
 from rowtide.merge.session.spool_transfer import known_rows
 from rowtide.merge.versions.changes import Row, RowChange
+from rowtide.merge.versions.checked_metadata import are_rowguids, read_lineage
 from rowtide.merge.versions.comparison import Malformed
-from rowtide.merge.versions.stored_metadata import are_rowguids, read_lineage
 
 _BATCH_ROWS = 2000
 _MOST_KEYS = 20_000
