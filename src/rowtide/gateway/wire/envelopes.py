@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
@@ -19,7 +18,6 @@ SPOKEN: tuple[int, ...] = (VERSION,)
 """The versions of the protocol that this build supports."""
 SPOKEN_TEXT = ", ".join(map(str, SPOKEN))
 CONTENT_TYPE = "application/vnd.rowtide+json"
-_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 _FIELDS = {"protocol", "message", "batches", "is_last"}
 
 
@@ -48,7 +46,6 @@ def read(body: bytes, kind: type[Any], spoken: Sequence[int] = SPOKEN) -> Envelo
     shown = ", ".join(map(str, spoken))
     try:
         document = parse(body)
-        _require_unicode(body, document)
         _require_version(document, spoken)
         _require_fields(document)
         return Envelope(
@@ -71,16 +68,6 @@ def parse(body: bytes) -> Mapping[str, Any]:
     if not isinstance(document, dict):
         raise Misfit("/", "it is no object")
     return document
-
-
-def _require_unicode(body: bytes, document: Mapping[str, Any]) -> None:
-    """Raise `Misfit` for half of a character, which JSON can escape: no database takes a text with one."""
-    if _HALF.search(body) is None:
-        return
-    try:
-        json.dumps(document, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        raise Misfit("/", "a text has half of a character (a surrogate)") from error
 
 
 def _require_version(document: Mapping[str, Any], spoken: Sequence[int]) -> None:
