@@ -23,11 +23,11 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     ): "entries up to the oldest checkpoint are deleted already, and what is gone may be deleted again",
     (
         "merge/session/upload_parts.py",
-        "_digest_of",
+        "_digests_of",
         "change.row is None",
         "change.row is not None",
     ): "the two signs change places in each digest, and a row and its delete still differ",
-    ("merge/session/upload_parts.py", "_digest", "4", "5"): "a longer length before each part still tells parts apart",
+    ("merge/session/upload_parts.py", "_joined", "4", "5"): "a longer length before each part still tells parts apart",
     (
         "replication/targets/compared_rows.py",
         "bucket_of",

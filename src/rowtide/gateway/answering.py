@@ -26,6 +26,7 @@ from rowtide.gateway.requests import DeviceRegistration, Done, FileRequest, More
 from rowtide.gateway.synchronising import (
     Downloads,
     answer_acknowledgement,
+    answer_comparison,
     answer_more,
     answer_pending,
     answer_schema,
@@ -48,6 +49,7 @@ from rowtide.merge.devices.registered import (
 from rowtide.merge.errors.devices import CodeRefused, TokenRefused
 from rowtide.merge.inspection.device_validation import ValidateRequest
 from rowtide.merge.nodes.node import Node
+from rowtide.merge.publishing.rows_at_hub import RowsRequest
 from rowtide.merge.session.messages import (
     Acknowledgement,
     DeviceState,
@@ -57,6 +59,8 @@ from rowtide.merge.session.messages import (
     UploadResult,
 )
 
+STEPS_OF_STRANGERS = frozenset({"register"})
+"""Steps of who has no token yet."""
 _NO_TOKEN = "none was sent as Authorization: Bearer"  # noqa: S105 - it says that there is none
 
 
@@ -122,6 +126,7 @@ class Answering:
             "acknowledge": self._acknowledge,
             "pending": self._pending,
             "validate": self._validate,
+            "compare": self._compare,
             "conflicts": self._conflicts,
             "logout": self._logout,
         }
@@ -221,13 +226,21 @@ class Answering:
 
     def _follow(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Return the hub's definitions, for a device that has earlier ones."""
-        device = self._know(node, asked)
+        device = self._know_user(node, asked)
         return Envelope(answer_schema(node, device, read(asked.body, DeviceState).message))
 
     def _validate(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Return the counts and checksums with which a device compares its rows."""
-        device = self._know(node, asked)
+        device = self._know_user(node, asked)
         return Envelope(answer_validation(node, device, read(asked.body, ValidateRequest).message))
+
+    def _compare(self, node: Node, asked: DeviceRequest) -> Envelope:
+        """Return what the hub has of the rows of a device whose tables were rebuilt."""
+        device = self._know_user(node, asked)
+        request: RowsRequest = read(asked.body, RowsRequest).message
+        if request.size > self.most_rows:
+            raise BodyTooLarge(f"{self.most_rows:,} rows")
+        return answer_comparison(node, device, request)
 
     def _pending(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Return the number of changes that the hub has for a device."""
@@ -250,7 +263,7 @@ class Answering:
 
     def _conflicts(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Return the conflicts that a device's changes lost."""
-        device = self._know(node, asked)
+        device = self._know_user(node, asked)
         read(asked.body, Done)
         return Envelope(list_own_conflicts(node, device))
 
@@ -282,6 +295,15 @@ class Answering:
         device = know_device(node, read_token(asked.token), asked.client)
         self.note_known(asked.token)
         self._require_served(device)
+        return device
+
+    def _know_user(self, node: Node, asked: DeviceRequest) -> KnownDevice:
+        """Return the device that asks for what rows are: as for a download, its user has a token, where users have one.
+
+        Raises what `_know` and `_claims` raise.
+        """
+        device = self._know(node, asked)
+        self._claims(node, device, asked)
         return device
 
     def _require_served(self, device: KnownDevice) -> None:

@@ -9,8 +9,8 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -26,7 +26,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.events.catalogue import GatewayAnswered, GatewayBroken
 from rowtide.events.event import emit, format_places
-from rowtide.gateway.answering import Answering, DeviceRequest
+from rowtide.gateway.answering import STEPS_OF_STRANGERS, Answering, DeviceRequest
 from rowtide.gateway.errors import (
     BodyTooLarge,
     GatewayAddressUnknown,
@@ -53,12 +53,13 @@ from rowtide.gateway.requests import CLAIMS_HEADER, CLIENT_HEADER, KEY_HEADER, P
 from rowtide.gateway.wire import problems
 from rowtide.gateway.wire.envelopes import CONTENT_TYPE, VERSION, Envelope, Unfit, pack, read, unpack, write
 from rowtide.listening import read_bearer
-from rowtide.merge.devices.credentials import read_token
 from rowtide.merge.session.messages import SyncAnswer
 
 Result = TypeVar("Result")
 _MOST_BYTES_WITHOUT_TOKEN = 65_536
 """Limit of a body without a token, as of a registration: its sender is not known, and it fits."""
+REST_S = 10.0
+"""How long the body of a refused request may still come in."""
 _GONE = 499
 """Status of a request whose client disconnected, as in nginx; it is only logged."""
 _PUBLIC = ("/healthz", "/readyz")
@@ -94,6 +95,8 @@ class GatewayApp:
         # One request runs in each thread, and three wait for it; further ones get GatewayBusy, so that a device does
         # not wait behind a queue for longer than it would pause before another attempt.
         self._places = Places(4 * served.limits.sessions, "requests")
+        # Whoever sends slowly keeps a place: strangers take them from each other alone.
+        self._registering = Places(4 * served.limits.sessions, "registrations")
         self._watches: dict[str, HeadWatch] = {}
         self._waiting = waiting or Places(served.limits.waiting, "waiting devices")
 
@@ -137,6 +140,8 @@ class GatewayApp:
         """Answer a long poll: once the hub has changes for the device, or when the time is over."""
         asked = self._begin(request, "wait")
         with self._admitted(request, asked), self._waiting.place():
+            async with _taking_rest(request):
+                await self._require_known(asked)
             # Only while the token is looked up: a thousand waiting devices leave the threads to those that synchronise.
             with self._places.place():
                 asked = replace(asked, body=await self._read(request))
@@ -179,20 +184,41 @@ class GatewayApp:
 
     def _step(self, step: str) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            asked, limit_s = self._begin(request, step), self._served.limits.request_s
-            with self._admitted(request, asked), self._places.place():
-                asked = replace(asked, body=await self._read(request))
-                try:
-                    async with asyncio.timeout(limit_s):
-                        envelope = await self._served.answering.answer(step, asked)
-                except TimeoutError as error:
-                    raise GatewayBusy(f"the request takes longer than {limit_s:g} seconds", BUSY_S) from error
+            asked = self._begin(request, step)
+            is_stranger = step in STEPS_OF_STRANGERS
+            places = self._registering if is_stranger else self._places
+            with self._admitted(request, asked):
+                async with _taking_rest(request):
+                    if not is_stranger:
+                        await self._require_known(asked)
+                    with places.place():
+                        envelope = await self._work(request, step, asked)
             request.state.rows_down = sum(len(batch.changes) for batch in envelope.batches)
             if isinstance(envelope.message, SyncAnswer) and envelope.message.result is not None:
                 request.state.rows_up = sum(counts.moved for counts in envelope.message.result.counts.values())
             return _respond(request, envelope)
 
         return answer
+
+    async def _require_known(self, asked: DeviceRequest) -> None:
+        """Raise `TokenRefused`, `DeviceRevoked` before a body is read, which may be large, and come slowly."""
+        if not self._refusals.is_known(asked.token):
+            with self._places.place():
+                await self._in_time(self._served.answering.know(asked))
+
+    async def _work(self, request: Request, step: str, asked: DeviceRequest) -> Envelope:
+        """Return the answer to a request, whose body is read first. Raises `GatewayBusy`, and what both raise."""
+        asked = replace(asked, body=await self._read(request))
+        return await self._in_time(self._served.answering.answer(step, asked))
+
+    async def _in_time(self, work: Awaitable[Result]) -> Result:
+        """Return the result of work. Raises `GatewayBusy`, and what the work raises."""
+        limit_s = self._served.limits.request_s
+        try:
+            async with asyncio.timeout(limit_s):
+                return await work
+        except TimeoutError as error:
+            raise GatewayBusy(f"the request takes longer than {limit_s:g} seconds", BUSY_S) from error
 
     async def _read(self, request: Request) -> bytes:
         """Return the unpacked body of a request. Raises `BodyTooLarge`, `SenderTooSlow`, `MessageMalformed`."""
@@ -216,7 +242,8 @@ class GatewayApp:
         return unpacked
 
     async def _receive(self, request: Request) -> bytes:
-        most = self._served.limits.body_bytes if read_token(_bearer(request)) is not None else _MOST_BYTES_WITHOUT_TOKEN
+        is_known = self._refusals.is_known(_bearer(request))
+        most = self._served.limits.body_bytes if is_known else _MOST_BYTES_WITHOUT_TOKEN
         declared = request.headers.get("content-length", "")
         if declared.isascii() and declared.isdigit() and int(declared[:20]) > most:
             raise BodyTooLarge(f"{most:,} bytes")
@@ -225,7 +252,25 @@ class GatewayApp:
             pieces += piece
             if len(pieces) > most:
                 raise BodyTooLarge(f"{most:,} bytes")
+        request.state.has_come = True
         return bytes(pieces)
+
+
+@asynccontextmanager
+async def _taking_rest(request: Request) -> AsyncIterator[None]:
+    """Take what is left of a body, for some seconds, before an error is answered; nothing of it is kept.
+
+    A connection that is closed with bytes unread is reset, and the device would not learn why.
+    """
+    try:
+        yield
+    except RowtideError:
+        if not hasattr(request.state, "has_come"):
+            with suppress(TimeoutError, ClientDisconnect):
+                async with asyncio.timeout(REST_S):
+                    async for _ in request.stream():
+                        pass
+        raise
 
 
 class EdgeMiddleware:

@@ -10,7 +10,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace as replace_fields
+from dataclasses import dataclass
 from functools import partial
 from glob import escape
 from pathlib import Path
@@ -47,7 +47,9 @@ from rowtide.merge.inspection.validating import ArticleValidation
 from rowtide.merge.nodes.connecting import open_synchronised
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.progress import list_subscriptions
-from rowtide.merge.publishing.device_requests import fill_again, follow_hub, synchronise_device
+from rowtide.merge.publishing.device_requests import fill_again, follow_hub, recover_device, synchronise_device
+from rowtide.merge.publishing.exchange_requests import Recovered
+from rowtide.merge.publishing.rows_at_hub import RowsAnswer, RowsRequest
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.publishing.snapshots import SnapshotProgress
 from rowtide.merge.session.history import Summary
@@ -71,6 +73,10 @@ class GatewayTransport:
     def follow(self, state: DeviceState) -> SchemaStep:
         step: SchemaStep = self.client.ask("follow", Envelope(state), SchemaStep).message
         return step
+
+    def compare(self, request: RowsRequest) -> tuple[RowsAnswer, Sequence[RowBatch]]:
+        answer = self.client.ask("compare", Envelope(request), RowsAnswer)
+        return answer.message, answer.batches
 
     def fetch(self, session: int, generation: int, first: int) -> Sequence[RowBatch]:
         return self.client.ask("more", Envelope(MoreRequest(session, generation, first)), More).batches
@@ -240,17 +246,20 @@ class Device:
         self,
         *,
         upload_first: bool = False,
+        absent_is_delete: bool = False,
         on_upload: Progress = lambda _phase, _done, _all: None,
+        on_recovered: Callable[[Recovered], None] = lambda _recovered: None,
         on_progress: SnapshotProgress = lambda _article, _rows: None,
         limits: DeviceLimits = DEFAULT_LIMITS,
     ) -> Summary | None:
         """Copy the device's tables again, as the hub has them; return what was uploaded before.
 
-        Without `upload_first`, what was changed since the last synchronisation is lost. With it, programs wait until
-        the rows are there. A repeated call resumes an interrupted one. Tables that the device created itself stay.
+        Without `upload_first`, what was changed since the last synchronisation is lost. With it, also what was changed
+        in rebuilt tables is uploaded, as by `MergeReplication.reinitialize`, and programs wait until the rows are
+        there. A repeated call resumes an interrupted one. Tables that the device created itself stay.
 
         Raises `DeviceNotRegistered`, `PublicationUnclear`, `PublicationsShared`, `SchemaNotFollowed`, `NodeBusy`,
-        `UploadNotComparable`, and what `GatewayClient.ask` raises.
+        `UploadNotComparable`, `TablesUnfit`, and what `GatewayClient.ask` raises.
         """
         self._find_token()
         key_path = self._beside("reinitializing")
@@ -259,6 +268,10 @@ class Device:
             key, summary = _read_key(key_path), None
             if key is None:
                 if upload_first:
+                    transport = GatewayTransport(self._client)
+                    found = recover_device(transport, node, name, str(self.path), absent_is_delete=absent_is_delete)
+                    for recovered in found:
+                        on_recovered(recovered)
                     summary = self._exchange(node, ExchangeType.UPLOAD, on_upload, reinitializes=True)
                 follow_hub(GatewayTransport(self._client), node, name, str(self.path))
                 key = make_request_key()
@@ -275,8 +288,7 @@ class Device:
         path, state = self._beside("again"), None
         if len(list_publications(node.connection)) > 1:
             # The hubs of its other publications know the device by its nickname, which the new file has to keep.
-            own = find_device(node, name, str(self.path))
-            state = replace_fields(own.describe(examines=False), definitions=own.known)
+            state = find_device(node, name, str(self.path)).describe_for_question()
         try:
             if not path.exists():
                 fetch_first_file(self._client, path, key, FileRequest(replaces=True, state=state))

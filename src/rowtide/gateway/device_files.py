@@ -34,7 +34,6 @@ from rowtide.core.values import frozen
 from rowtide.gateway.errors import DeviceHasFile, FileBeingMade, GatewayAddressUnknown
 from rowtide.gateway.requests import DeviceFile, FileRequest
 from rowtide.gateway.wire.row_batches import decode_batch, encode_batch
-from rowtide.merge.articles import DEFAULT_LIMITS
 from rowtide.merge.catalogue import renew_nickname
 from rowtide.merge.definitions import subscriptions
 from rowtide.merge.devices.credentials import BEHIND_GATEWAY
@@ -176,29 +175,31 @@ class DeviceFiles:
                 path.unlink(missing_ok=True)
 
 
-_LENGTH = struct.Struct(">Q")
+_LENGTHS = struct.Struct(">QQ")
 _NAME_BYTES = 16
-_MOST_KEPT_BYTES = DEFAULT_LIMITS.upload_bytes
+MOST_KEPT_BYTES = 1 << 29
+"""Of the parts of an upload, unpacked: the request that comes last has all of them in memory."""
 
 
 @dataclass(slots=True)
 class KeptUpload:
-    """See `KeptParts`. The file has of each part its name, its length, and its batches as JSON, compressed."""
+    """See `KeptParts`. The file has of each part its name, its lengths, and its batches as JSON, compressed."""
 
     path: Path
     device: str
 
     def add(self, before: str, batches: Sequence[RowBatch]) -> str:
-        packed = gzip.compress(json.dumps([encode_batch(one) for one in batches]).encode(), 6, mtime=0)
+        unpacked = json.dumps([encode_batch(one) for one in batches]).encode()
+        packed = gzip.compress(unpacked, 6, mtime=0)
         name = hashlib.sha256(before.encode() + packed).digest()[:_NAME_BYTES]
         try:
             with self._opened() as file:
-                end = self._find_end(file, before)
-                if end + len(packed) > _MOST_KEPT_BYTES:
-                    raise UploadTooLarge(f"{_MOST_KEPT_BYTES:,} bytes")
+                end, size = self._find_end(file, before)
+                if size + len(unpacked) > MOST_KEPT_BYTES:
+                    raise UploadTooLarge(f"{MOST_KEPT_BYTES:,} bytes of logical records")
                 file.truncate(end)
                 file.seek(end)
-                file.write(name + _LENGTH.pack(len(packed)) + packed)
+                file.write(name + _LENGTHS.pack(len(packed), len(unpacked)) + packed)
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -210,7 +211,7 @@ class KeptUpload:
             self.path.unlink(missing_ok=True)
             return ()
         with self._opened() as file:
-            end = self._find_end(file, name)
+            end, _ = self._find_end(file, name)
             found: list[RowBatch] = []
             file.seek(0)
             while file.tell() < end:
@@ -226,22 +227,26 @@ class KeptUpload:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield file
 
-    def _find_end(self, file: BinaryIO, name: str) -> int:
-        """Return the offset after a part, given by name; 0 without a name. Raises `UploadLost`."""
-        end = 0
+    def _find_end(self, file: BinaryIO, name: str) -> tuple[int, int]:
+        """Return the offset after a part, given by name, and how large the parts up to there are unpacked.
+
+        Without a name, both are 0. Raises `UploadLost`.
+        """
+        end = size = 0
         while name:
-            own, length = self._read_head(file)
-            end = file.tell() + length
+            own, length, unpacked = self._read_head(file)
+            end, size = file.tell() + length, size + unpacked
             if own.hex() == name:
                 break
             file.seek(end)
-        return end
+        return end, size
 
-    def _read_head(self, file: BinaryIO) -> tuple[bytes, int]:
-        head = file.read(_NAME_BYTES + _LENGTH.size)
-        if len(head) < _NAME_BYTES + _LENGTH.size:
+    def _read_head(self, file: BinaryIO) -> tuple[bytes, int, int]:
+        head = file.read(_NAME_BYTES + _LENGTHS.size)
+        if len(head) < _NAME_BYTES + _LENGTHS.size:
             raise UploadLost(self.device)
-        return head[:_NAME_BYTES], _LENGTH.unpack(head[_NAME_BYTES:])[0]
+        length, unpacked = _LENGTHS.unpack(head[_NAME_BYTES:])
+        return head[:_NAME_BYTES], length, unpacked
 
 
 @frozen

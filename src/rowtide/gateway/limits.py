@@ -151,6 +151,10 @@ class Refusals:
             self.meter.require(address, now_s)
             raise
 
+    def is_known(self, token: str) -> bool:
+        """Whether a token was in force when it was last used."""
+        return _digest(token) in self._known
+
     def note_known(self, token: str) -> None:
         """Remember a token as valid."""
         digest = _digest(token)

@@ -15,8 +15,9 @@ from threading import Lock
 
 from sqlalchemy import ColumnElement, cast, select
 
+from rowtide.gateway.errors import MessageMalformed
 from rowtide.gateway.requests import DeviceConflict, DeviceConflicts, MoreRequest
-from rowtide.gateway.wire.envelopes import Envelope
+from rowtide.gateway.wire.envelopes import SPOKEN_TEXT, Envelope
 from rowtide.merge.articles import Partition
 from rowtide.merge.catalogue import get_publication, list_articles
 from rowtide.merge.definitions import conflicts_info, partition_mappings, subscriptions
@@ -26,7 +27,8 @@ from rowtide.merge.errors.subscribing import DownloadLost, MergeSubscriptionUnkn
 from rowtide.merge.inspection.device_validation import ValidateAnswer, ValidateRequest, serve_validation
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.filters import bind_articles
-from rowtide.merge.publishing.device_requests import serve_device, serve_schema
+from rowtide.merge.publishing.device_requests import serve_comparison, serve_device, serve_schema
+from rowtide.merge.publishing.rows_at_hub import RowsRequest
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncRequest
 from rowtide.merge.session.pairing import Pairing, require_met
@@ -150,7 +152,9 @@ def _fill(batches: Iterator[RowBatch]) -> Sequence[RowBatch]:
 
 
 def answer_more(hub_name: str, device: KnownDevice, request: MoreRequest, downloads: Downloads) -> Sequence[RowBatch]:
-    """Return further batches of a download. Raises `DownloadLost`."""
+    """Return further batches of a download. Raises `DownloadLost`, `MessageMalformed`."""
+    if request.first < 0:
+        raise MessageMalformed("message.first", "it is negative", SPOKEN_TEXT)
     rest = downloads.find(hub_name, device.device_id)
     if rest is None or (rest.session, rest.generation) != (request.session, request.generation):
         raise DownloadLost(device.name, request.generation)
@@ -180,6 +184,12 @@ def answer_validation(hub: Node, device: KnownDevice, request: ValidateRequest) 
     `answer_sync`.
     """
     return serve_validation(hub, _meet(hub, device, request.state), request)
+
+
+def answer_comparison(hub: Node, device: KnownDevice, request: RowsRequest) -> Envelope:
+    """Return what the hub has of a device's rows. Raises what `serve_comparison` raises, and `answer_sync`."""
+    require_publication(device, request.state.publication)
+    return Envelope(*serve_comparison(hub, request, partial(_admit, hub, device, request.state)))
 
 
 def answer_pending(hub: Node, device: KnownDevice, state: DeviceState) -> PendingAtHub:

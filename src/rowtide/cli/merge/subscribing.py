@@ -212,17 +212,21 @@ def reinitialize(
     """Copy a subscriber's tables again (SQL Server: sp_reinitmergesubscription).
 
     With --upload-first, all rows are compared with what the subscriber was sent: what was changed while a table had no
-    triggers, because a program had rebuilt it, is uploaded too. With --url, what is tracked is uploaded alone.
+    triggers, because a program had rebuilt it, is uploaded too.
     """
     if wanted.absent_is_delete and not wanted.upload_first:
         raise click.BadParameter("only with --upload-first", param_hint="--absent-is-delete")
     if not wanted.upload_first:
         confirm_loss(f"what was changed at {parse_url(wanted.subscriber)} and not synchronised", yes=yes)
     if url is not None:
-        if wanted.absent_is_delete:
-            raise click.BadParameter("not with --url", param_hint="--absent-is-delete")
         with opening(url, wanted.subscriber, wanted.publication) as device, _copying() as on_progress:
-            summary = device.reinitialize(upload_first=wanted.upload_first, on_progress=on_progress, limits=limits)
+            summary = device.reinitialize(
+                upload_first=wanted.upload_first,
+                absent_is_delete=wanted.absent_is_delete,
+                on_recovered=_print_recovered,
+                on_progress=on_progress,
+                limits=limits,
+            )
     else:
         asked = replace(wanted, on_recovered=_print_recovered, limits=limits)
         merge = connect(require_db(db)).merge

@@ -70,7 +70,7 @@ class StrangeFile(sqlite3.Connection):
         """Return the connection, with the limits set for all that follows."""
         self.limits = limits
         for setting in _SETTINGS:
-            self.execute(f"pragma {setting}")
+            self.execute(f"pragma {setting}").fetchall()
         # The expressions of a file can make values of any size: `zeroblob(1e9)`, `hex`, `printf`.
         self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, limits.value_bytes)
         set_defensive(self, is_on=True)
@@ -227,7 +227,9 @@ def open_file(path: str, limits: FileLimits | None = None) -> sqlite3.Connection
         if limits is not None and isinstance(connection, StrangeFile):
             connection.limited_by(limits)
         # SQLite opens a file only with the first statement: one that is no database is refused here, not later.
-        connection.execute("select 1 from sqlite_schema").fetchone()
+        # To its end: a debugger that holds the cursor would keep the statement active, beside which SQLite lets nobody
+        # replace a function, as SQLAlchemy does.
+        connection.execute("select 1 from sqlite_schema limit 1").fetchall()
     except sqlite3.DatabaseError as error:
         if is_busy(error) or error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CORRUPT:
             raise find_fault(path, error) from error

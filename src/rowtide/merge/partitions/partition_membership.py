@@ -133,6 +133,16 @@ def find_members(connection: Connection, subscriber: int, article: Article, rowg
     return found
 
 
+def find_held(connection: Connection, subscriber: int, article: Article, rowguids: Sequence[str]) -> set[str]:
+    """Return those of some rows that a subscriber has been sent, or has made, and that are not leaving it."""
+    found: set[str] = set()
+    c = partition_mappings.c
+    for chunk in _chunks(rowguids):
+        is_held = _of(subscriber, article, chunk) & (c.generation >= FROM_THERE) & ~c.is_leaving
+        found.update(connection.execute(select(c.rowguid).where(is_held)).scalars())
+    return found
+
+
 def remove_all_members(connection: Connection, subscriber: int, articles: Iterable[Article]) -> None:
     """Remove all rows of articles from a subscriber's membership."""
     for article in articles:

@@ -27,7 +27,8 @@ from rowtide.merge.progress import set_subscription
 from rowtide.merge.publishing.exchange_requests import Recovered
 from rowtide.merge.publishing.partition_moves import follow_filters
 from rowtide.merge.publishing.publications import drop_from, finish_drops
-from rowtide.merge.publishing.recovering import recover
+from rowtide.merge.publishing.recovering import Rebuilt, recover
+from rowtide.merge.publishing.rows_at_hub import NodeRows
 from rowtide.merge.publishing.schema_changes import notice
 from rowtide.merge.publishing.schema_steps import HubSchema, SchemaStep, SentSchema, reading_schema
 from rowtide.merge.publishing.snapshots import fill_articles
@@ -292,7 +293,12 @@ def upload_all(
     pairing = pair(hub, subscriber, *names)
     notice(hub, pairing.publication)
     require_same_ends(hub, subscriber, pairing)
-    for recovered in recover(hub, subscriber, pairing, absent_is_delete=absent_is_delete):
+    rebuilt = Rebuilt(subscriber, subscriber_name, pairing.known, pairing.at_subscriber.sent)
+    with hub.changes.enumerating() as enumeration:
+        rows = NodeRows(hub, pairing, enumeration)
+        found = recover(rebuilt, rows, absent_is_delete=absent_is_delete)
+    rows.store()
+    for recovered in found:
         on_recovered(recovered)
     return upload(hub, subscriber, pair(hub, subscriber, *names), on_upload)
 

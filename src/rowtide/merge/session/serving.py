@@ -348,6 +348,9 @@ def _checked(listed: RowsByArticle) -> RowsByArticle:
 
 def meet(hub: Node, state: DeviceState) -> Pairing | tuple[Article, ...]:
     """Return what both ends say of a subscription, or the hub's definitions if those of the device are needed."""
+    if not state.subid.isascii():
+        # Half of a character, which JSON can escape, is no text that a database can be asked for.
+        raise MergeSubscriptionUnknown(ascii(state.subid), state.publication)
     found = read_hub(hub, state.publication, [state.subid])
     at_hub = next((one for one in found.subscriptions if one.subid == state.subid), None)
     if at_hub is None:

@@ -92,6 +92,15 @@ class LineageChecks:
             reason = f"row {change.rowguid} of {article.qualified_name} does not include the change that made it"
             raise GenerationRefused(self.subscriber, reason)
 
+    def reduce(self, article: Article, lineage: bytes) -> bytes:
+        """Return an encoded lineage without the changes that their nodes have not reached.
+
+        It is that of a version which lost. Whoever settles the conflict joins it to the row's: of a change that is
+        still to come, every node would believe that it has it.
+        """
+        given = Lineage.decode(lineage).changes
+        return Lineage.of(each for each in given if each.version <= self._last_of(each.nickname, article)).encode()
+
     def _last_of(self, nickname: int, article: Article) -> int:
         if nickname == self.source:
             return self._generation
