@@ -28,11 +28,15 @@ _WRITES = ("select", "insert", "update", "delete", "truncate")
 
 @frozen
 class GrantPlan:
-    """The grants of a purpose in one database."""
+    """The grants of a purpose in one database.
+
+    `withheld` are memberships in superusers who own rowtide's schemas: a member could do all that a superuser can.
+    """
 
     needed: tuple[Grant, ...]
     widening: tuple[Grant, ...] = ()
     ownership: tuple[Ownership, ...] = ()
+    withheld: tuple[RoleMembership, ...] = ()
 
     @property
     def all(self) -> tuple[Grant, ...]:
@@ -42,7 +46,10 @@ class GrantPlan:
 
 def plan(facts: RightsFacts, purpose: Purpose) -> GrantPlan:
     """Return what a role needs for a purpose."""
-    return _PLANS[purpose](facts)
+    whole = _PLANS[purpose](facts)
+    memberships = (one for one in whole.needed if isinstance(one, RoleMembership))
+    withheld = () if facts.grantee.is_superuser else tuple(one for one in memberships if one.group in facts.superusers)
+    return replace(whole, needed=tuple(one for one in whole.needed if one not in withheld), withheld=withheld)
 
 
 def _monitor(facts: RightsFacts) -> GrantPlan:
@@ -200,7 +207,8 @@ def rehearse_grant(
         holder = group or role
         grants = (one.grant_to(holder) for one in _lacking(connection, holder, whole.all))
         statements = (*steps, *grants, *_join(connection, role, group))
-        return Granted(statements, (), _list_ownership(whole, holder), tuple(facts.lacking))
+        withheld = _list_withheld(connection, holder, whole)
+        return Granted(statements, (), _list_ownership(whole, holder), tuple(facts.lacking), withheld)
 
 
 @frozen
@@ -255,11 +263,18 @@ def _grant(connection: Connection, role: str, purpose: Purpose, tables: Sequence
         else:
             attempt.commit()
             statements.append(one.grant_to(holder))
-    return Granted(tuple(statements), tuple(not_granted), _list_ownership(whole, holder), tuple(facts.lacking))
+    withheld = _list_withheld(connection, holder, whole)
+    owning = _list_ownership(whole, holder)
+    return Granted(tuple(statements), tuple(not_granted), owning, tuple(facts.lacking), withheld)
 
 
 def _list_ownership(whole: GrantPlan, holder: str) -> tuple[str, ...]:
     return tuple(one.grant_to(holder) for one in whole.ownership)
+
+
+def _list_withheld(connection: Connection, holder: str, whole: GrantPlan) -> tuple[str, ...]:
+    lacking = _lacking(connection, holder, whole.withheld)
+    return tuple(one.group for one in lacking if isinstance(one, RoleMembership))
 
 
 def _prepare(
@@ -276,7 +291,7 @@ def _prepare(
         steps = tuple(step for views in unmade for step in _make(views, facts))
         facts = replace(facts, views={**facts.views, **{views.schema: views.names for views in unmade}})
     whole = plan(facts, purpose)
-    if not (whole.needed or steps):
+    if not (whole.needed or whole.withheld or steps):
         raise NothingToGrant(purpose, facts.database)
     return steps, whole, facts
 
@@ -332,5 +347,7 @@ def _grantors(owner: str, facts: RightsFacts) -> str:
         return owner
     if owner not in facts.schemas.values():
         return f"a superuser or as {owner}"
+    if owner in facts.superusers:
+        return owner
     joining = f"grant {quote(owner)} to {quote(facts.grantor)}"
     return f"a superuser, as {owner}, or as a member of it (`{joining}`)"

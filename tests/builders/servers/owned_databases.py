@@ -65,7 +65,7 @@ class OwnedDatabase:
                 }
                 return named | given
             case "grant":
-                return {"role": ROLE}
+                return {"role": ROLE, "purpose": "publisher"}
             case "tracking":
                 return {"table": "visit", "tables": "visit"}
             case _:
@@ -73,7 +73,7 @@ class OwnedDatabase:
 
 
 @contextmanager
-def open_owned(server: EmbeddedServer, place: Path) -> Iterator[OwnedDatabase]:
+def open_owned(server: EmbeddedServer, place: Path, *, is_superusers: bool = False) -> Iterator[OwnedDatabase]:
     """Let a role of its own enable everything in a new database."""
     with (
         fresh_database(server) as url,
@@ -82,7 +82,8 @@ def open_owned(server: EmbeddedServer, place: Path) -> Iterator[OwnedDatabase]:
         psycopg.connect(elsewhere, autocommit=True) as other,
     ):
         owner, role = psycopg.sql.Identifier(OWNER), psycopg.sql.Identifier(ROLE)
-        session.execute(psycopg.sql.SQL("create role {} login replication").format(owner))
+        attributes = psycopg.sql.SQL("superuser" if is_superusers else "replication")
+        session.execute(psycopg.sql.SQL("create role {} login {}").format(owner, attributes))
         session.execute(psycopg.sql.SQL("create role {} login").format(role))
         try:
             for one in (session, other):

@@ -21,8 +21,11 @@ from builders.commands.service_managers import service
 from builders.servers.monitored_databases import as_role
 from builders.servers.owned_databases import JOIN, OWNER, ROLE, OwnedDatabase, open_owned
 from rowtide.cli.exit_codes import ExitCode
+from rowtide.databases.postgres.connect import libpq_url
+from rowtide.databases.postgres.denied import find_grant
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.rights.commands import COMMANDS
+from rowtide.rights.purpose import Purpose
 
 BY_NAME: Mapping[str, Command] = {command.name: command for command in commands()}
 OF_OWNER = "membership in the owner of rowtide's schemas"
@@ -32,6 +35,8 @@ OWNED = [BY_NAME[row.command] for row in COMMANDS if OF_OWNER in row.needed and 
 READ_THE_LOG = [row.command for row in COMMANDS if {*row.needed} == {OF_OWNER, "the attribute replication"}]
 RUNS_ON = "agent run"
 ATTRIBUTE = f'alter role "{ROLE}" replication'
+WITH_OWNERS_RIGHTS = {*Purpose} - {Purpose.MONITOR, Purpose.SUBSCRIBER}
+"""They act as the owner of rowtide's schemas; readers where tables are tracked."""
 STARTS_SPARK = {"replication deliver-backlogs"}
 REFUSALS = ("RT-1143", "RT-1149", "RT-1106", "RT-22904", "RT-1127", "RT-229:")
 LAST = ("drop", "disable", "reinitialize", "restart", "adopt", "skip")
@@ -73,6 +78,29 @@ def require_done(owned: OwnedDatabase) -> None:
 
 def test_others_are_told_how_to_become_members(owned: OwnedDatabase) -> None:
     require_refused(owned)
+
+
+def test_no_hint_makes_a_role_a_member_of_a_superuser(server: EmbeddedServer, tmp_path: Path) -> None:
+    """It could do all that the superuser can: who administers the superuser's schemas connects as the superuser."""
+    with open_owned(server, tmp_path, is_superusers=True) as owned:
+        for command in OWNED:
+            if command.name not in STARTS_SPARK:
+                ended = owned.run(command)
+                said = f"{ended.output} {' '.join(ended.errors.split())}"
+                assert ended.code in ended.error_codes, (command.name, ended)
+                assert JOIN not in said, (command.name, ended)
+                assert f"connect as {OWNER}" in said, (command.name, ended)
+        for purpose in Purpose:
+            granted = rowtide("grant", ROLE, "--as", purpose, "--db", owned.url)
+            found = rowtide("check", "--as", purpose, "--db", as_role(owned.url, ROLE))
+            assert JOIN not in f"{granted.output}{granted.errors}{found.output}", purpose
+            assert (f"membership in {OWNER}" in granted.errors) is (purpose in WITH_OWNERS_RIGHTS), (purpose, granted)
+        is_member = owned.session.execute("select pg_has_role(%s, %s, 'member')", [ROLE, OWNER]).fetchone()
+        assert is_member == (False,)
+        with psycopg.connect(libpq_url(as_role(owned.url, ROLE)), autocommit=True) as session:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege) as refused:
+                session.execute(f'set role "{OWNER}"'.encode())
+            assert find_grant(str(refused.value.diag.message_primary), "", session) is None
 
 
 def test_who_reads_the_log_needs_the_attribute_too(owned: OwnedDatabase) -> None:

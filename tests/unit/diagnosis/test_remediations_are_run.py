@@ -48,12 +48,12 @@ RUN_BY: dict[str, tuple[str, ...]] = {
         _TRACKED_READER,
         _NOT_RUN,
     ),
-    "diagnosis/postgres/access.py:_check_enumeration": (_TRACKED_READER,),
+    "diagnosis/postgres/access.py:_administer": (_TRACKED_READER,),
     "diagnosis/postgres/access.py:check_subscriber": (_SUBSCRIBER,) * 5,
     "diagnosis/postgres/access.py:_check_tables_of_owners": (
         f"{CHECK}_purposes.py::test_a_subscribers_role_becomes_a_member_of_an_owner",
     ),
-    "diagnosis/postgres/access.py:_check_node": (_NODE, _NODE),
+    "diagnosis/postgres/access.py:_check_node": (_NODE,),
     "diagnosis/postgres/capture.py:check_capture": (
         f"{CHECK}_capture.py::test_a_schema_of_our_name_is_renamed_by_what_is_printed",
     ),
