@@ -18,6 +18,7 @@ from rowtide.handle import connect
 
 OWNER, ROLE = "Owner-of-all", "Outsider's"
 JOIN = f"""grant "{OWNER}" to "{ROLE}\""""
+ATTRIBUTE = f'alter role "{ROLE}" replication'
 NAMED_FIRST = "MSmerge_contents"
 """What merge's commands name first: a table of merge's, and a device of that name."""
 TABLES = (

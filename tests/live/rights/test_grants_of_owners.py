@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import signal
-import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, suppress
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from builders.capture.captured_databases import wait_until
 from builders.commands.command_lines import Ended, rowtide
 from builders.commands.command_tree import Command, commands
-from builders.commands.configuration_files import write_file
-from builders.commands.service_managers import service
 from builders.servers.monitored_databases import as_role
-from builders.servers.owned_databases import JOIN, OWNER, ROLE, OwnedDatabase, open_owned
+from builders.servers.owned_databases import ATTRIBUTE, JOIN, OWNER, ROLE, OwnedDatabase, open_owned
 from rowtide.cli.exit_codes import ExitCode
 from rowtide.databases.postgres.connect import libpq_url
 from rowtide.databases.postgres.denied import find_grant
@@ -34,7 +29,6 @@ SERVES = {"gateway serve"}
 OWNED = [BY_NAME[row.command] for row in COMMANDS if OF_OWNER in row.needed and row.command in BY_NAME.keys() - SERVES]
 READ_THE_LOG = [row.command for row in COMMANDS if {*row.needed} == {OF_OWNER, "the attribute replication"}]
 RUNS_ON = "agent run"
-ATTRIBUTE = f'alter role "{ROLE}" replication'
 WITH_OWNERS_RIGHTS = {*Purpose} - {Purpose.MONITOR, Purpose.SUBSCRIBER}
 """They act as the owner of rowtide's schemas; readers where tables are tracked."""
 STARTS_SPARK = {"replication deliver-backlogs"}
@@ -128,64 +122,6 @@ def test_an_agent_reports_the_attribute_of_its_job(owned: OwnedDatabase) -> None
         assert agent.returncode == ExitCode.STOPPED
     finally:
         owned.session.execute(f'revoke "{OWNER}" from "{ROLE}"'.encode())
-
-
-LEAVE = f'revoke "{OWNER}" from "{ROLE}"'
-WRITES: Mapping[str, str] = {
-    "capture": "insert into item values ({0}, 'value {0}')",
-    "subscriptions": "insert into orders values ({0}, 'value {0}')",
-    "merge": "insert into part values ({0})",
-}
-
-
-def has_arrived(owned: OwnedDatabase, job: str, number: int) -> bool:
-    """Return whether a row that `WRITES` has written is where the job brings it."""
-    match job:
-        case "capture":
-            return f"value {number}" in rowtide("cdc", "changes", "public_item", "--db", owned.url).output
-        case "subscriptions":
-            with psycopg.connect(owned.subscriber) as session:
-                made = session.execute("select to_regclass('orders') is not null").fetchone()
-                query = f"select from orders where id = {number}"
-                return made == (True,) and session.execute(query.encode()).rowcount == 1
-        case _:
-            with suppress(sqlite3.OperationalError), closing(sqlite3.connect(owned.folder / "device.db")) as device:
-                return device.execute("select 1 from part where id = ?", [number]).fetchone() is not None
-            return False
-
-
-def run_on(owned: OwnedDatabase, job: str, folder: Path, until: Callable[[int], bool], number: int) -> str:
-    """Run a job as the role until a row has arrived; return what it has printed."""
-    text = f'[databases.shop]\nurl = "{as_role(owned.url, ROLE)}"\nrun = ["{job}"]\n'
-    named = {"ROWTIDE_CONFIG": str(write_file(folder, text)), "ROWTIDE_DB": ""}
-    with service(folder / "run", "agent", "run", environment=named) as running:
-        owned.session.execute(WRITES[job].format(number).encode())
-        wait_until(lambda: until(number), what=f"row {number} of {job}")
-        if number == 1:
-            owned.session.execute(LEAVE.encode())
-            owned.session.execute(WRITES[job].format(2).encode())
-            assert running.process.wait(300) == ExitCode.NEEDS_PERSON, running.output
-        return running.output
-
-
-@pytest.mark.parametrize("job", ["capture", "subscriptions", pytest.param("merge", marks=pytest.mark.exhaustive)])
-def test_a_membership_is_revoked_while_a_job_runs(owned: OwnedDatabase, tmp_path: Path, job: str) -> None:
-    def has_come(number: int) -> bool:
-        return has_arrived(owned, job, number)
-
-    owned.session.execute(JOIN.encode())
-    owned.session.execute(ATTRIBUTE.encode())
-    try:
-        assert JOIN in run_on(owned, job, tmp_path, has_come, 1)
-        assert not has_come(2)
-
-        # Nothing was lost meanwhile.
-        owned.session.execute(JOIN.encode())
-        run_on(owned, job, tmp_path, has_come, 3)
-        assert has_come(2)
-    finally:
-        owned.session.execute(LEAVE.encode())
-        owned.session.execute(f'alter role "{ROLE}" noreplication'.encode())
 
 
 @pytest.mark.exhaustive
