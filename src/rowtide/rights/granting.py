@@ -21,6 +21,8 @@ from rowtide.rights.monitor_views import OF_EVERYBODY, MonitorViews, plan_views
 from rowtide.rights.purpose import Purpose, parse_purpose
 
 _SUPERUSER = "a superuser"
+_OF_DATABASE = "pg_database_owner"
+"""The owner of schema public, as whom nobody connects."""
 TRACKING, SUBSCRIBER, MERGE = "rowtide_tracking", "rowtide_subscriber", "rowtide_merge"
 _PUBLISHERS = ("rowtide", "cdc", "distribution")
 _WRITES = ("select", "insert", "update", "delete", "truncate")
@@ -110,7 +112,10 @@ def _subscriber(facts: RightsFacts) -> GrantPlan:
 
 
 def _merge(facts: RightsFacts) -> GrantPlan:
-    needed = (*_made(facts, MERGE), *_schemas(facts, "usage"), *_owners(facts, ()))
+    # A table gets an index, with the rights of its owner.
+    own = {table.schema for table in facts.tables if table.owner == facts.grantee.name}
+    making = replace(facts, schema_owners={name: owner for name, owner in facts.schema_owners.items() if name in own})
+    needed = (*_made(facts, MERGE), *_schemas(facts, "usage"), *_schemas(making, "create"), *_owners(facts, ()))
     return GrantPlan(needed, ownership=_of_superusers(facts))
 
 
@@ -248,6 +253,9 @@ def _grant(connection: Connection, role: str, purpose: Purpose, tables: Sequence
     for one in _lacking(connection, holder, whole.needed):
         statements.append(one.grant_to(holder))
         _run(connection, statements[-1], facts, one)
+        if _lacking(connection, holder, (one,)):
+            # With some right in the object, but not to grant this one, the server only warns.
+            raise GrantRefused(facts.grantor, statements[-1], "nothing was granted", _grantors(one.owner, facts))
     for step in _join(connection, role, group):
         statements.append(step)
         _run(connection, step, facts)
@@ -346,7 +354,7 @@ def _grantors(owner: str, facts: RightsFacts) -> str:
     if owner == _SUPERUSER:
         return owner
     if owner not in facts.schemas.values():
-        return f"a superuser or as {owner}"
+        return f"a superuser or as {facts.database_owner if owner == _OF_DATABASE else owner}"
     if owner in facts.superusers:
         return owner
     joining = f"grant {quote(owner)} to {quote(facts.grantor)}"

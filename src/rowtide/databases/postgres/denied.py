@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -27,6 +28,7 @@ _PARAMETER = re.compile(r'permission denied to set parameter "(?P<name>[^"]+)"')
 _OF_OWNERS = re.compile(
     rf'(?:SQL statement ".*"\n)?PL/pgSQL function {SCHEMA}\.(?:execute|query|read)_(?P<id>\d+)\(.*\) line \d+ at '
 )
+_OF_DATABASE = "pg_database_owner"
 _ROLE = re.compile(r'permission denied to set role "(?P<name>.+)"')
 
 
@@ -51,6 +53,16 @@ def find_grant(message: str, context: str, looking: psycopg.Connection[Any]) -> 
     In a schema, also what the owner of a table lacks as which a statement of rowtide's ran. In a language other than
     English nothing is found.
     """
+    missing = _find(message, context, looking)
+    if missing is None or missing.owner != _OF_DATABASE:
+        return missing
+    # Nobody connects as this role, which has schema public, and whose one member is the database's owner.
+    found = looking.execute("select pg_get_userbyid(datdba)::text from pg_database where datname = current_database()")
+    owner = found.fetchone()
+    return replace(missing, owner=owner[0]) if owner is not None else missing
+
+
+def _find(message: str, context: str, looking: psycopg.Connection[Any]) -> MissingGrant | None:
     role = looking.info.user
     if named := _PARAMETER.match(message):
         return MissingGrant(f"grant set on parameter {named['name']} to {quote(role)}", "a superuser")
