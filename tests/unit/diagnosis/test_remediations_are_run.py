@@ -118,7 +118,7 @@ RUN_BY: dict[str, tuple[str, ...]] = {
     "diagnosis/tracked_tables.py:move_beside": (f"{_TRACKING}_stamps_are_kept_beside_rows_that_a_publication_sends",),
     "diagnosis/tracked_tables.py:remediate_loss": (f"{_SQLITE}_a_table_that_was_dropped_is_tracked_no_more",),
     "diagnosis/tracked_tables.py:_check_tombstones": (f"{_TRACKING}_old_tombstones_are_purged_when_there_are_many",),
-    "diagnosis/capture.py:_describe_capturing": (_CAPTURE_LATE,),
+    "diagnosis/capture.py:restart_capture": (_CAPTURE_LATE,),
     "diagnosis/capture.py:check_outdated": (
         "live/cdc/test_partitions.py::test_rows_of_an_attached_partition_are_missed_aloud",
     ),
