@@ -13,7 +13,7 @@ from typing import Any, Union, get_args, get_origin
 from rowtide.gateway import requests
 from rowtide.gateway.wire.typed_json import fields_of
 from rowtide.merge.articles import Article
-from rowtide.merge.inspection.validating import ValidateAnswer, ValidateRequest
+from rowtide.merge.inspection.device_validation import ValidateAnswer, ValidateRequest
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, SyncAnswer, SyncRequest
 from rowtide.merge.session.pending import PendingAtHub

@@ -1,4 +1,4 @@
-"""HTTP servers of this process: where they listen, and how they run beside what the process does otherwise."""
+"""HTTP servers of this process: their sockets, and running them in a thread beside other work."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read_bearer(authorization: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches what listens on a host."""
+    """Return whether a server on this host is reached from this machine alone."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -63,7 +63,7 @@ def bound_to(listen: Address) -> Iterator[socket.socket]:
 
 @contextmanager
 def serving_app(app: ASGIApp, bound: socket.socket, **settings: Any) -> Iterator[Address]:
-    """Answer requests by an application, in a thread, during the block; yield where. `settings` are uvicorn's."""
+    """Serve an ASGI application in a thread during the block; yield its address. `settings` are uvicorn's."""
     import uvicorn
 
     server = uvicorn.Server(
@@ -73,7 +73,7 @@ def serving_app(app: ASGIApp, bound: socket.socket, **settings: Any) -> Iterator
             access_log=False,
             lifespan="off",
             server_header=False,
-            # Who a header names is believed from trusted proxies alone, by the application.
+            # Forwarding headers are evaluated by the application, which trusts only configured proxies.
             proxy_headers=False,
             timeout_graceful_shutdown=1,
             **settings,

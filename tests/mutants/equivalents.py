@@ -36,7 +36,13 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     ): "any hash modulo one bucket is 0",
     ("replication/distribution/calls/runs.py", "_combine", "unite(old, new)", "unite(new, old)"): "a union of bits",
     ("replication/distribution/calls/from_log.py", "filtered", "0", "1"): "nothing is chosen: no rows from any place",
-    ("replication/distribution/watchers.py", "BatchCounts.__init__", "1", "2"): "no LSN is negative",
+    ("replication/distribution/run_context.py", "BatchCounts.__init__", "1", "2"): "no LSN is negative",
+    (
+        "merge/session/record_groups.py",
+        "_Groups.of",
+        "self._above[each] = member",
+        "pass",
+    ): "the paths of disjoint sets are not shortened: the sets are the same",
     ("log/store/segments.py", "_encode", "1", "2"): "how hard zstd tries: the rows are the same",
 }
 """Path, outermost function, text, replaced text; and why it is the same."""

@@ -233,7 +233,7 @@ def _reinitialize_merge(url: str, given: Arguments) -> str:
 
 def _resolve(url: str, given: Arguments) -> str:
     from rowtide.replication.api import TransactionalReplication
-    from rowtide.replication.conflicts import ConflictWinner
+    from rowtide.replication.conflict_decisions import ConflictWinner
 
     outcome = TransactionalReplication(url).resolve(
         given["conflict"],

@@ -90,7 +90,7 @@ class JobRun:
         except RowtideError as error:
             self._fail(error)
         except Exception as error:  # noqa: BLE001 - the event has where
-            # A fault in one job does not end the others.
+            # An unexpected error in one job does not end the others.
             emit(JobBroken(error, format_places(error)))
             self._fail(error)
 

@@ -35,7 +35,8 @@ from rowtide.delta.snapshot import open_snapshot
 from rowtide.lake.sql_text import column_types
 from rowtide.lake.stores import locate
 from rowtide.targets.applying import SetTable
-from rowtide.targets.definitions import Target, TargetColumns, list_targets, shape_table
+from rowtide.targets.columns import TargetColumns, shape_table
+from rowtide.targets.definitions import Target, list_targets
 from rowtide.targets.errors import TargetInvalid
 from rowtide.targets.options import HISTORY
 from rowtide.targets.table_format import table_format

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.gaps.reconciling import BridgedGap, OpenGap
     from rowtide.cdc.gaps.reinitialize import CaptureLoss
     from rowtide.cdc.requests import CleanupOrder
-    from rowtide.cdc.running.context import CaptureContext, Watchers
+    from rowtide.cdc.running.context import CaptureContext, CaptureWatchers
     from rowtide.cdc.status import Status
     from rowtide.cdc.widening_removal import MendedTable
     from rowtide.databases.postgres.alterations import Alterations, Rehearsing
@@ -227,7 +227,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         options: CaptureOptions = USUAL,
         spark: SparkSession | None = None,
         stop: threading.Event | None = None,
-        watchers: Watchers | None = None,
+        watchers: CaptureWatchers | None = None,
         hide_keys: bool = False,
     ) -> None:
         """Read the log and capture until `stop` is set, or once, within the capture job's present limits.
@@ -249,7 +249,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         options: CaptureOptions = USUAL,
         spark: SparkSession | None = None,
         stop: threading.Event | None = None,
-        watchers: Watchers | None = None,
+        watchers: CaptureWatchers | None = None,
         hide_keys: bool = False,
     ) -> None:
         """Read the log and capture in one poll of at most `maxscans` scans (SQL Server: sp_cdc_scan).
@@ -268,12 +268,12 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         options: CaptureOptions,
         spark: SparkSession | None,
         stop: threading.Event | None,
-        watchers: Watchers | None,
+        watchers: CaptureWatchers | None,
     ) -> CaptureContext:
-        from rowtide.cdc.running.context import CaptureContext, Watchers, emitting
+        from rowtide.cdc.running.context import CaptureContext, CaptureWatchers, emitting
 
         stop = stop or threading.Event()
-        return CaptureContext(self._url, _maker(spark), stop, emitting(watchers or Watchers()), options)
+        return CaptureContext(self._url, _maker(spark), stop, emitting(watchers or CaptureWatchers()), options)
 
     def cleanup(
         self,

@@ -18,7 +18,7 @@ from rowtide.cdc.errors.enabling import TableNameIncomplete
 from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import ListedChange, read_histories
-from rowtide.cdc.system_tables import SnapshotState, read_snapshots
+from rowtide.cdc.recorded_snapshots import SnapshotState, read_snapshots
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.names import format_column_list
@@ -28,8 +28,8 @@ from rowtide.databases.postgres.kept_answers import make_once
 from rowtide.databases.postgres.values import describe_type
 from rowtide.delta.errors import LakeReadFailed, TableUnreadable
 from rowtide.delta.snapshot import open_snapshot
+from rowtide.lake.small_tables import SmallTable
 from rowtide.lake.stores import locate
-from rowtide.lake.tables import SmallTable
 from rowtide.log.catalogue import members_table, present_name, present_schema
 
 

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from rowtide.cdc.instances import Instance, decode_instance
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
-from rowtide.lake.tables import SmallTable, host_name
+from rowtide.lake.small_tables import SmallTable
+from rowtide.lake.tables import host_name
 
 CYCLES = [
     ("cycle", "bigint"),

@@ -26,8 +26,8 @@ from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import read_server_time
 from rowtide.databases.postgres.errors import translated
+from rowtide.log.postgres.backlog import Backlog, ReadingStatus, describe_reading, read_backlog, seconds_between
 from rowtide.log.postgres.lease import find_holder
-from rowtide.log.postgres.slot import Backlog, ReadingStatus, describe_reading, read_backlog, seconds_between
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import Segment
 from rowtide.log.store.location import find_oldest_waiting, open_own_manifest, open_store

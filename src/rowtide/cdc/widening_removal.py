@@ -25,7 +25,7 @@ from rowtide.core.json_records import JsonOf
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.delta.snapshot import Snapshot, open_snapshot
-from rowtide.delta.writing.rewriting import Mended, mend, plan_mending as plan_table_mending
+from rowtide.delta.writing.widening_removal import Mended, mend, plan_mending as plan_table_mending
 from rowtide.lake.stores import locate
 from rowtide.log.errors import LeaseHeld, LeaseLost
 from rowtide.log.postgres.lease import AdvisoryLease

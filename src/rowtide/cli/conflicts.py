@@ -36,7 +36,7 @@ _COLUMNS = {
 }
 
 _ConflictId = Annotated[str, Argument(metavar="CONFLICT", help="the conflict_id that `list` shows")]
-_Name = Annotated[str, Argument(metavar="NAME", help="a conflict_id, or a cause, of all whose open conflicts")]
+_Name = Annotated[str, Argument(metavar="NAME", help="a conflict_id, or a cause: all of its open conflicts")]
 _Choice = Annotated[Choice, Option(help="Who wins.", show_default=False)]
 
 

@@ -24,7 +24,8 @@ from rowtide.core.values import frozen
 from rowtide.databases.urls import DatabaseKind, parse_url
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.catalogue import get_publication, list_publications
-from rowtide.merge.conflicts.records import (
+from rowtide.merge.conflicts.resolvers import Winner
+from rowtide.merge.conflicts.stored_conflicts import (
     ConflictNote as MergeNote,
     ConflictsMark,
     MergeConflict,
@@ -33,13 +34,12 @@ from rowtide.merge.conflicts.records import (
     list_notes,
     read_conflicts_mark,
 )
-from rowtide.merge.conflicts.resolvers import Winner
 from rowtide.merge.errors.rows import ConflictUnknown
 from rowtide.merge.nodes.connecting import open_node
-from rowtide.replication.conflicts import ConflictWinner, Row
+from rowtide.replication.conflict_decisions import ConflictWinner, Row
 
 if TYPE_CHECKING:
-    from rowtide.replication.conflicts import ConflictOutcome, KeptConflict as DeliveryConflict
+    from rowtide.replication.conflict_decisions import ConflictOutcome, KeptConflict as DeliveryConflict
     from rowtide.replication.kept_conflicts import KeptConflicts, UnreadSubscriber
 
 _PUBLISHERS = (DatabaseKind.POSTGRESQL,)

@@ -45,7 +45,7 @@ from rowtide.databases.postgres.copying import copy_out
 from rowtide.databases.postgres.errors import RowsHidden, translated
 from rowtide.databases.postgres.quoting import quote_qualified, read_operators, running
 from rowtide.databases.postgres.session_settings import STREAM_SETTINGS, WHOLE_TABLES
-from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.control_table import mark_log
 from rowtide.log.postgres.lease import describe_holder
 
 # Rows that cannot be copied whole: the server refuses to send them, or their texts are larger than a reader takes.

@@ -1,4 +1,4 @@
-"""What a diagnosis can say: one code per thing, the same in every version. Pure."""
+"""The codes of results: one for each thing that a diagnosis can report, stable across versions. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum, StrEnum, unique
 
 
 class Area(StrEnum):
-    """What a code is about."""
+    """The area of a code."""
 
     DATABASE = "database"
     SERVER = "server"
@@ -25,10 +25,10 @@ ALL_AREAS = frozenset(Area)
 
 @unique
 class Code(Enum):
-    """A thing that can be said of a subject; `docs/reference/diagnosis.md` lists them.
+    """A kind of result; `docs/reference/diagnosis.md` lists them.
 
-    Codes that end with `_healthy` and `_unknown` say that a part works, and that its facts could not be read. A test or
-    a monitor compares codes, never messages: these may become better.
+    Codes that end with `_healthy` say that a part works, those with `_unknown` that its facts could not be read. Tests
+    and monitors compare codes, never messages, which may be reworded.
     """
 
     area: Area

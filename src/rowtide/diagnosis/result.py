@@ -1,4 +1,4 @@
-"""What a diagnosis reports of a subject: its state, the message that says why, and what remedies it. Pure."""
+"""The results of a diagnosis: the state of a subject, a message that says why, and its remediation. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOG = "log, capture and publications"
 
 
 class State(StrEnum):
-    """How a subject stands, the worst first."""
+    """The states of a subject, the worst first."""
 
     FAILING = "failing"
     """It does not do its work or cannot begin, or changes are lost."""
@@ -58,7 +58,7 @@ class ShellCommand:
 
 @frozen
 class Advice:
-    """What only a person can decide or do."""
+    """Advice, for what only a person can decide or do."""
 
     text: str
 
@@ -70,7 +70,7 @@ Remediation = Sql | ShellCommand | Advice
 
 
 class Unit(StrEnum):
-    """What a measured value counts."""
+    """The unit of a measure."""
 
     BYTES = "bytes"
     BYTES_PER_SECOND = "bytes per second"
@@ -80,7 +80,7 @@ class Unit(StrEnum):
 
 @frozen
 class Measure:
-    """A value behind a message."""
+    """A measured value on which a message is based."""
 
     name: str
     value: float
@@ -89,10 +89,9 @@ class Measure:
 
 @frozen
 class CheckResult:
-    """One thing that a diagnosis says of a subject; `remediation` is None where nothing has to be done.
+    """One result for a subject; `remediation` is None where nothing has to be done.
 
-    `code` says what it is, the same in every version and for every subject; `measures` are the values behind the
-    message.
+    `code` is stable across versions; `measures` are the values on which the message is based.
     """
 
     code: Code

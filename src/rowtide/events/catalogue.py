@@ -94,7 +94,7 @@ class JobBroken(Event):
 
 @frozen
 class WorkerHangs(Event):
-    """A step of an agent shows no life any more; the process is started again where a service manager watches it."""
+    """A step of an agent hangs; a service manager whose watchdog watches the process restarts it."""
 
     level = Level.ERROR
     silent_s: Seconds

@@ -33,7 +33,7 @@ class LogNotWritable(RowtideError, number=1180):
 
 
 LOOK_S = 1.0
-"""So often a file is compared with what has its name."""
+"""How often the open file is compared with the file of its name, which a log rotation may have replaced."""
 _PRIORITIES = {Level.DEBUG: 7, Level.INFO: 6, Level.WARNING: 4, Level.ERROR: 3}
 """As syslog numbers them."""
 

@@ -134,14 +134,13 @@ Milliseconds = Annotated[int, "milliseconds"]
 Count = Annotated[int, "count"]
 
 
-# Events as lines: logfmt for people, JSON for programs. Pure. Neither has keys or values of rows, with or without
-# `--hide-keys`: errors are written without the fields that may hold them, errors that are not rowtide's by their kind
-# alone, and fields of the types `RowKey` and `Said` as in errors. Names come from others: what a terminal or a reader
-# of lines could take for more than a character is escaped.
-
-
 def record_of(emitted: Emitted) -> dict[str, Any]:
-    """Return an event as JSON values by name, in their order."""
+    """Return an event as JSON values by name, in their order.
+
+    They have no keys or values of rows, with or without `--hide-keys`: errors are written without the fields that may
+    hold them, errors that are not rowtide's by their kind alone, and fields of the types `RowKey` and `Said` as in
+    errors. Names come from users: characters that a terminal or a parser of lines could interpret are escaped.
+    """
     return {
         "time": format_time(emitted.time),
         "level": str(emitted.event.level),

@@ -1,6 +1,6 @@
-"""The gateway's application: addresses, who asks, limits, and errors as problem documents.
+"""The gateway's ASGI application: routes, authentication, limits, and errors as problem documents.
 
-What a request does is in `answering`; here is nothing of a synchronisation, and nothing of a database.
+What a request does is in `answering`; this module knows nothing of synchronisations and databases.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ from rowtide.gateway.limits import (
     RequestMeter,
     address_of,
 )
+from rowtide.gateway.long_polling import HeadWatch
 from rowtide.gateway.requests import CLAIMS_HEADER, CLIENT_HEADER, KEY_HEADER, PROTOCOL_HEADER, Wait, Waited
-from rowtide.gateway.waiting import HeadWatch
 from rowtide.gateway.wire import problems
 from rowtide.gateway.wire.envelopes import CONTENT_TYPE, VERSION, Envelope, Unfit, pack, read, unpack, write
 from rowtide.listening import read_bearer
@@ -57,9 +57,10 @@ from rowtide.merge.devices.credentials import read_token
 from rowtide.merge.session.messages import SyncAnswer
 
 Result = TypeVar("Result")
-_LARGEST_OF_STRANGERS = 65_536
+_MOST_BYTES_WITHOUT_TOKEN = 65_536
+"""Limit of a body without a token, as of a registration: its sender is not known, and it fits."""
 _GONE = 499
-"""The status, in the log alone, of a request whose client has gone, as nginx has it."""
+"""Status of a request whose client disconnected, as in nginx; it is only logged."""
 _PUBLIC = ("/healthz", "/readyz")
 _ALLOWED = ", ".join(
     ("Authorization", "Content-Type", "Content-Encoding", "Idempotency-Key", "Rowtide-Claims", "Rowtide-Client")
@@ -70,27 +71,28 @@ _NEVER_STORED = {"cache-control": "no-store", PROTOCOL_HEADER: str(VERSION), "x-
 
 @frozen
 class ServedHubs:
-    """What an application serves, and up to which limits."""
+    """The settings of an application: hubs, limits, and how it is reached."""
 
     hubs: Mapping[str, Hub]
     answering: Answering
     limits: GatewayLimits
     origins: frozenset[str] = frozenset()
     is_proxied: bool = False
-    """Whether another machine is the proxy, whose headers are believed."""
+    """Whether the proxy is another machine, whose forwarding headers are trusted."""
 
 
 class GatewayApp:
     """Answers requests of devices."""
 
     def __init__(self, served: ServedHubs, waiting: Places | None = None) -> None:
-        """`waiting` are the places of devices that wait, for who counts them."""
+        """`waiting` counts the devices with a long poll, for metrics."""
         self._served = served
         self._meter = RequestMeter(served.limits.requests_per_minute)
         self._refusals = Refusals(RequestMeter(served.limits.refusals_per_minute, "refused tokens of its address"))
         served.answering.note_known = self._refusals.note_known
         self._device_places = DevicePlaces(served.limits.device_requests)
-        # As many again may wait for a thread: what comes beyond is told to come back.
+        # One request runs in each thread, and three wait for it; further ones get GatewayBusy, so that a device does
+        # not wait behind a queue for longer than it would pause before another attempt.
         self._places = Places(4 * served.limits.sessions, "requests")
         self._watches: dict[str, HeadWatch] = {}
         self._waiting = waiting or Places(served.limits.waiting, "waiting devices")
@@ -113,7 +115,7 @@ class GatewayApp:
                 Exception: _as_fault,
             },
         )
-        return Door(app, self._served.origins)
+        return EdgeMiddleware(app, self._served.origins)
 
     def _healthz(self, _request: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -125,17 +127,17 @@ class GatewayApp:
         return JSONResponse({"ready": is_ready, "hubs": hubs}, status_code=200 if is_ready else 503)
 
     async def _file(self, request: Request) -> Response:
-        """Send a device's file, or the part of it that is asked for."""
+        """Send a device's file, or the requested range of it."""
         asked = self._begin(request, "files")
         with self._admitted(request, asked), self._places.place():
             path = await self._served.answering.find_file(asked, request.path_params["name"])
         return FileResponse(path, media_type="application/octet-stream")
 
     async def _wait(self, request: Request) -> Response:
-        """Answer once a device's hub has something, or after a while."""
+        """Answer a long poll: once the hub has changes for the device, or when the time is over."""
         asked = self._begin(request, "wait")
         with self._admitted(request, asked), self._waiting.place():
-            # Only while its token is looked up: a thousand that wait leave the threads to those that synchronise.
+            # Only while the token is looked up: a thousand waiting devices leave the threads to those that synchronise.
             with self._places.place():
                 asked = replace(asked, body=await self._read(request))
                 device = await self._served.answering.know(asked)
@@ -147,9 +149,12 @@ class GatewayApp:
         return _respond(request, Envelope(Waited(has_changes)))
 
     def _begin(self, request: Request, step: str) -> DeviceRequest:
-        """Return a request without its body, and note of whom it is for the log. Raises `GatewayAddressUnknown`."""
+        """Return a request without its body, and record its device in the request log.
+
+        Raises `GatewayAddressUnknown`.
+        """
         hub = self._find_hub(request)
-        asked = _asked(request, hub, b"")
+        asked = _asked(request, hub)
         request.state.hub, request.state.step, request.state.device = hub.name, step, asked.who
         return asked
 
@@ -211,7 +216,7 @@ class GatewayApp:
         return unpacked
 
     async def _receive(self, request: Request) -> bytes:
-        most = self._served.limits.body_bytes if read_token(_bearer(request)) is not None else _LARGEST_OF_STRANGERS
+        most = self._served.limits.body_bytes if read_token(_bearer(request)) is not None else _MOST_BYTES_WITHOUT_TOKEN
         declared = request.headers.get("content-length", "")
         if declared.isascii() and declared.isdigit() and int(declared[:20]) > most:
             raise BodyTooLarge(f"{most:,} bytes")
@@ -223,8 +228,8 @@ class GatewayApp:
         return bytes(pieces)
 
 
-class Door:
-    """What every request passes: where its page is from, and the request log."""
+class EdgeMiddleware:
+    """Middleware for every request: the origin check (CORS), and the request log."""
 
     def __init__(self, app: ASGIApp, origins: frozenset[str]) -> None:
         self._app = app
@@ -280,7 +285,7 @@ def problem_response(error: RowtideError) -> Response:
     """Return the answer for an error."""
     headers = {}
     if (after_s := problems.retry_after_s(error)) is not None:
-        # Whole seconds; a client that is told 0 waits by its own measure.
+        # Retry-After has whole seconds; after 0 a client uses its own pauses.
         headers["retry-after"] = str(round(after_s))
     if isinstance(error, TooManyRequests) and headers.get("retry-after") == "0":
         headers["retry-after"] = "1"
@@ -297,10 +302,10 @@ def _respond(request: Request, envelope: Envelope) -> Response:
     return Response(body, 200, headers, CONTENT_TYPE)
 
 
-def _asked(request: Request, hub: Hub, body: bytes) -> DeviceRequest:
+def _asked(request: Request, hub: Hub) -> DeviceRequest:
     return DeviceRequest(
         hub=hub,
-        body=body,
+        body=b"",
         token=_bearer(request),
         key=request.headers.get(KEY_HEADER, ""),
         claims=request.headers.get(CLAIMS_HEADER),
@@ -326,7 +331,7 @@ def _as_problem(request: Request, error: Exception) -> Response:
 
 
 def _as_gone(_request: Request, _error: Exception) -> Response:
-    """Answer a device that has gone before its request had come: for the log of requests."""
+    """Answer a device that disconnected before its request was complete: for the request log alone."""
     return Response(status_code=_GONE)
 
 

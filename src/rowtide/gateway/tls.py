@@ -1,4 +1,4 @@
-"""How a gateway is reached: TLS, proxies, pages of other origins. Light, for the command line."""
+"""How a gateway is reached: TLS, proxies, other origins (CORS). Light, for the command line."""
 
 from __future__ import annotations
 

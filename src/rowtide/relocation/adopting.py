@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, Executable, text
 from rowtide.cdc import access, definitions as cdc_definitions
 from rowtide.cdc.gaps import reinitialize as capture
 from rowtide.cdc.gaps.reinitialize import CaptureLoss
-from rowtide.cdc.lake_lease import find_contradiction, is_behind
+from rowtide.cdc.lake_continuity import find_contradiction, is_behind
 from rowtide.cdc.published import read_publication
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.failpoints import failpoint
@@ -28,10 +28,10 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.log import catalogue, errors
 from rowtide.log.catalogue import source_table
-from rowtide.log.postgres import control, ddl_triggers, provision, slot, table_publications
+from rowtide.log.postgres import control_table, ddl_triggers, provision, slot, table_publications
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
-from rowtide.log.postgres.membership import find_rebound, rebind_steps
 from rowtide.log.postgres.provenance import find_difference, verify_history, verify_slot_on
+from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.restarting import rehearse_restart, restart_log
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.postgres.table_publications import PublicationCreation
@@ -288,7 +288,7 @@ def _record(found: Adoption, state: ManifestState, connection: Connection) -> So
         publication_id=slot.ensure_publication(connection, found.server, name),
         slot=name,
     )
-    run(*control.renew_steps(name, PublicationCreation(found.server.version)))
+    run(*control_table.renew_steps(name, PublicationCreation(found.server.version)))
     values = ("system_identifier", "publication", "publication_id", "slot")
     run(source_table.update().values({column: getattr(source, column) for column in values}))
     run(slot.record_version_step())

@@ -22,18 +22,19 @@ from rowtide.databases.urls import parse_url
 from rowtide.events.event import scope
 from rowtide.replication.articles.articles import ArticleType
 from rowtide.replication.articles.requests import ArticleChange, NewPublication, PublicationThresholds, RowRepair
-from rowtide.replication.conflicts import ConflictWinner
-from rowtide.replication.distributor import publication_records, subscription_records, tracers
-from rowtide.replication.distributor.definitions import read_source
-from rowtide.replication.distributor.publication_records import CustomScript, Thresholds
-from rowtide.replication.distributor.subscription_records import APPLICATION_NAME
+from rowtide.replication.conflict_decisions import ConflictWinner
+from rowtide.replication.distribution.calls.skipping import SkipErrors
+from rowtide.replication.distributor import publication_records, retention, tracers
+from rowtide.replication.distributor.claims import APPLICATION_NAME
+from rowtide.replication.distributor.publication_records import Thresholds
+from rowtide.replication.distributor.publisher import read_source
+from rowtide.replication.distributor.script_records import CustomScript
 from rowtide.replication.inspection.listings import ReplicationInspection
 from rowtide.replication.publishing.handle import ArticlePublishing, ReplicationRehearsal
 from rowtide.replication.subscription_settings import (
     IfExists,
     RequestedSubscription,
     SettingsChanges,
-    SkipErrors,
     SubscriptionSettings,
 )
 
@@ -41,9 +42,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rowtide.log.postgres.provision import OpenedSource
-    from rowtide.replication.conflicts import ConflictOutcome, KeptConflict
-    from rowtide.replication.distribution.watchers import Watchers
-    from rowtide.replication.kept_conflicts import ConflictComment, KeptConflicts
+    from rowtide.replication.conflict_comments import ConflictComment
+    from rowtide.replication.conflict_decisions import ConflictOutcome, KeptConflict
+    from rowtide.replication.distribution.run_context import Watchers
+    from rowtide.replication.kept_conflicts import KeptConflicts
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.publisher_log import DeliveryLoss
     from rowtide.replication.publishing.schema_articles import AddedArticle
@@ -275,25 +277,25 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
 
         Undelivered changes are kept within the retention.
         """
-        from rowtide.replication.subscribing import readers
+        from rowtide.replication.subscribing import pausing
 
-        readers.pause(self._engine, self._url, publication, subscriber)
+        pausing.pause(self._engine, self._url, publication, subscriber)
 
     def resume(self, publication: str, subscriber: str | None = None) -> None:
         """Resume delivery to one subscriber of a publication, or to all, also after an error.
 
         Raises `SubscriptionDeactivated`.
         """
-        from rowtide.replication.subscribing import readers
+        from rowtide.replication.subscribing import pausing
 
-        readers.resume(self._engine, self._url, publication, subscriber)
+        pausing.resume(self._engine, self._url, publication, subscriber)
 
     def change_distribution(self, *, max_retention_hours: int) -> None:
         """Set how many hours undelivered changes are kept (SQL Server: sp_changedistributiondb).
 
         Raises `DistributionRetentionInvalid`.
         """
-        subscription_records.change_max_retention(self._engine, self._url, max_retention_hours)
+        retention.change_max_retention(self._engine, self._url, max_retention_hours)
 
     @takes(PublicationThresholds)
     def change_publication(self, wanted: PublicationThresholds) -> Thresholds:
@@ -350,7 +352,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
 
     def comment_on_conflicts(self, conflict_ids: Sequence[str], comment: str, commented_by: str) -> None:
         """Record a comment on conflicts, by the names that `rowtide.connect(url).conflicts` gives them."""
-        from rowtide.replication.kept_conflicts import add_comment
+        from rowtide.replication.conflict_comments import add_comment
 
         with translated(), self._engine.begin() as connection:
             read_source(connection, self._url)
@@ -358,7 +360,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
 
     def list_conflict_comments(self) -> Mapping[str, Sequence[ConflictComment]]:
         """Return the comments on conflicts of delivery, by the names of conflicts."""
-        from rowtide.replication.kept_conflicts import list_comments
+        from rowtide.replication.conflict_comments import list_comments
 
         with translated(), self._engine.connect() as connection:
             return list_comments(connection)
@@ -384,7 +386,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         `SettlingRefused`, `SubscriptionUnknown`, and what connecting to the subscriber raises.
         """
         from rowtide.replication import kept_conflicts
-        from rowtide.replication.conflicts import ConflictDecision
+        from rowtide.replication.conflict_decisions import ConflictDecision
 
         chosen = member_of(ConflictWinner, winner, "winner")
         decision = ConflictDecision(
@@ -442,7 +444,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         skipped and reported to `watchers`. With `hide_keys`, `***` replaces rows' keys and values in what is stored,
         logged and raised. Raises `SkipErrorsInvalid`, `SettingOutOfRange` at once.
         """
-        from rowtide.replication.distribution.watchers import DeliveryContext, Watchers, emitting
+        from rowtide.replication.distribution.run_context import DeliveryContext, Watchers, emitting
         from rowtide.replication.running.run import RunScope, run_replication
 
         SkipErrors.parse(SubscriptionSettings(**settings).skip_errors)

@@ -28,10 +28,11 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.requests import RowRepair
 from rowtide.replication.articles.schema_changes import bound
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.distributor import history
-from rowtide.replication.distributor.history import RepairedRow
+from rowtide.replication.distributor import repair_records
+from rowtide.replication.distributor.repair_records import RepairedRow
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.inspection.comparing import SubscriberComparison, Wanted, compare_all, open_publisher
+from rowtide.replication.inspection.counterflow import Counterflow
 from rowtide.replication.inspection.differences import (
     DifferingRow,
     as_json,
@@ -41,8 +42,8 @@ from rowtide.replication.inspection.differences import (
     key_as_json,
     read_differing,
 )
-from rowtide.replication.inspection.rows_at_position import Counterflow, NotComparable
-from rowtide.replication.subscribing.resolvers import Ends
+from rowtide.replication.inspection.rows_at_position import NotComparable
+from rowtide.replication.subscribing.originators import Ends
 from rowtide.replication.targets.compared_rows import RepairRecord, RepairTransaction, Row, RowCorrection
 from rowtide.replication.targets.kinds import kind_of
 
@@ -227,7 +228,7 @@ class _Repairing:
     def _end(self, transaction: RepairTransaction, made: Mapping[RowCorrection, Repair]) -> None:
         """Commit changes, with what they were."""
         repair_id, time = str(uuid.uuid4()), datetime.now(UTC)
-        records = (history.encode_repair(_as_record(one, time)) for one in made.values())
+        records = (repair_records.encode_repair(_as_record(one, time)) for one in made.values())
         transaction.commit([RepairRecord(repair_id, index, text) for index, text in enumerate(records, 1)])
 
     def _plan(
@@ -294,7 +295,7 @@ class _Repairing:
             failpoint("repair_record.before")
             with translated(), self._engine.begin() as connection:
                 rows = [(one.repair_id, one.ordinal, one.record) for one in records]
-                history.add_repairs(connection, self._subscription.agent_id, rows)
+                repair_records.add_repairs(connection, self._subscription.agent_id, rows)
             failpoint("repair_record.after")
             failpoint("repair_forget.before")
             outbox.forget(records)

@@ -19,7 +19,7 @@ _HIDDEN = "not shown to monitors"
 
 
 def _error(column: str) -> str:
-    """An error's number in the place of its text."""
+    """An error's number in place of its text."""
     shown = f"concat_ws(': ', substring({column} from '^RT-[0-9]+'), {quote_literal(_HIDDEN)})"
     return f"case when {column} is not null then {shown} end"
 

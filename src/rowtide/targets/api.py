@@ -20,7 +20,8 @@ from rowtide.cdc.consumers import consumers
 from rowtide.cdc.definitions import read_source, require_complete
 from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.cdc.published import read_visible_publication
-from rowtide.cdc.queries.windows import LsnTimes, PublishedLake
+from rowtide.cdc.queries.lsn_times import LsnTimes
+from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.running.job_agent import SharedSpark
 from rowtide.cdc.snapshot_requests import choose_instances
 from rowtide.core.errors import RowtideError
@@ -37,10 +38,11 @@ from rowtide.lake.session import build_session, for_reading
 from rowtide.log.errors import DatabaseCopied, DatabaseNotEnabled, LeaseHeld, LeaseLost
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.storage.places import absolute_lake
-from rowtide.targets import definitions, new_columns
+from rowtide.targets import definitions, hand_over, new_columns
 from rowtide.targets.applying import SetApplier, SetTable, SetVersion
+from rowtide.targets.columns import require_fitting
 from rowtide.targets.custom import CustomSetApplier
-from rowtide.targets.definitions import TableState, Target, require_fitting
+from rowtide.targets.definitions import TableState, Target
 from rowtide.targets.errors import TargetTableUnknown
 from rowtide.targets.listing import ListedTarget, list_tables
 from rowtide.targets.options import PYTHON, NewTarget
@@ -235,7 +237,7 @@ class Targets:
         if at is None:
             return target
         found = tuple(
-            new_columns.find_hand_overs(
+            hand_over.find_hand_overs(
                 target, recorded, at, lambda one: bool(find_snapshot(lake, one.instance.member_id, at))
             )
         )
@@ -247,7 +249,7 @@ class Targets:
                 continue
             with translated(), self._owning() as connection:
                 old, names = change.old.capture_instance, target.consumer.instance_names
-                options = new_columns.translate(target.options, change, [name for name in names if name != old])
+                options = hand_over.translate(target.options, change, [name for name in names if name != old])
                 definitions.hand_over(connection, target, old, change.new, options)
                 target = definitions.find_target(connection, target.name)
         return target

@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from rowtide.cdc.consumers.consumers import ConsumedInstance
 from rowtide.cdc.published import ENABLED, LakePublication, RecordedInstance, arrow_schema, system_table_path
-from rowtide.cdc.queries.windows import LsnTimes, PublishedLake
-from rowtide.cdc.system_tables import SnapshotState, find_base, read_snapshots
+from rowtide.cdc.queries.lsn_times import LsnTimes
+from rowtide.cdc.queries.windows import PublishedLake
+from rowtide.cdc.recorded_snapshots import SnapshotState, find_base, read_snapshots
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
@@ -30,7 +31,8 @@ from rowtide.events.catalogue import TargetTableRestored, TargetTableStopped
 from rowtide.events.event import emit
 from rowtide.lake import tables
 from rowtide.lake.errors import SparkLost
-from rowtide.lake.tables import COMPACTION_INTERVAL, Compacted, SmallTable, append_small, compact, delete_rows
+from rowtide.lake.small_tables import SmallTable, append_small
+from rowtide.lake.tables import COMPACTION_INTERVAL, Compacted, compact, delete_rows
 from rowtide.log.errors import LeaseLost
 from rowtide.targets.definitions import TableState, Target
 from rowtide.targets.errors import TargetAhead, TargetInstanceEnded, TargetPassed, TargetRowsChanged

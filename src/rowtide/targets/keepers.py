@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rowtide.cdc.instances import INSERT, TRUNCATE, Instance, column_type
+from rowtide.cdc.change_columns import INSERT, TRUNCATE, column_type
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import RecordedInstance, change_table_path, system_table_path
 from rowtide.cdc.queries.windows import require_key
 from rowtide.cdc.spark_changes import Changes
@@ -23,7 +24,7 @@ from rowtide.lake.sql_text import literal, quote, select_from
 from rowtide.lake.stores import locate
 from rowtide.lake.tables import read_table
 from rowtide.targets import statements
-from rowtide.targets.definitions import TargetColumns
+from rowtide.targets.columns import TargetColumns
 from rowtide.targets.errors import KeyUnfit, TargetPassed, TargetValueUnknown
 from rowtide.targets.options import Truncation
 from rowtide.targets.table_format import FoundTable, TargetTable

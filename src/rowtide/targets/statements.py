@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from rowtide.cdc.instances import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Instance
+from rowtide.cdc.change_columns import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.queries.table_functions import mark_condition
 from rowtide.core.values import frozen
 from rowtide.lake.sql_text import quote
-from rowtide.targets.definitions import HISTORY_NAMES, TargetColumn, TargetColumns
+from rowtide.targets.columns import HISTORY_NAMES, TargetColumn, TargetColumns
 
 # The statements that apply changes to a table of current rows (SCD type 1). Pure. The rows to be merged have the
 # table's columns, and which of them are deleted. All that a window does is one statement, so that it is one commit.

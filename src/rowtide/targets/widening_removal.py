@@ -13,7 +13,7 @@ from rowtide.core.values import frozen
 from rowtide.delta.errors import TableUnreadable, TableUnwritable
 from rowtide.delta.features import OWNER
 from rowtide.delta.snapshot import Snapshot, open_snapshot
-from rowtide.delta.writing.rewriting import Mended, mend, plan_mending
+from rowtide.delta.writing.widening_removal import Mended, mend, plan_mending
 from rowtide.lake.stores import locate
 from rowtide.targets.definitions import Target
 from rowtide.targets.errors import TargetNotMended

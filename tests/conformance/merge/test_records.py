@@ -87,6 +87,19 @@ def test_changes_of_different_rows_merge_without_options(merged: Merge) -> None:
     require_rest(merged)
 
 
+def test_without_options_rows_of_a_record_conflict_singly(merged: Merge) -> None:
+    begin(merged)
+    merged.hub.execute("update line set qty = 12 where order_id = 1 and number = 1")
+    merged.subscribers[0].execute(
+        "update line set qty = 11 where order_id = 1 and number = 1", "update orders set note = 'sub' where id = 1"
+    )
+    merged.settle()
+
+    assert (note(merged.hub), lines(merged.hub)) == ("sub", [(1, 12), (2, 20)])
+    assert types(merged) == [1]
+    require_rest(merged)
+
+
 @pytest.mark.exhaustive
 def test_any_change_of_a_record_conflicts_if_detected(merged: Merge) -> None:
     begin(merged, **ANY)

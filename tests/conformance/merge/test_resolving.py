@@ -12,8 +12,9 @@ from builders.commands.command_lines import rowtide
 from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.conflicts import InboxState
 from rowtide.handle import connect
-from rowtide.merge.conflicts.records import ConflictType, MergeConflict
+from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.conflicts.resolvers import Winner
+from rowtide.merge.conflicts.stored_conflicts import MergeConflict
 from rowtide.merge.errors.rows import ChangedSince, StillReferenced
 
 ITEM = "create table item (id integer primary key, name varchar(20), qty integer, note varchar(20))"

@@ -13,17 +13,9 @@ from rowtide.core.lsn import Position
 from rowtide.log.errors import LeaseLost
 from rowtide.log.store.entries import ReaderAdvanced
 from rowtide.log.store.location import LocalStore
+from rowtide.log.store.maintenance import DELETE_GRACE, delete_orphans, maintain, merge_segments, plan_merge, truncate
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.segments import (
-    DELETE_GRACE,
-    delete_orphans,
-    maintain,
-    merge_segments,
-    plan_merge,
-    read_segment,
-    truncate,
-    write_segment,
-)
+from rowtide.log.store.segments import read_segment, write_segment
 
 NOW = datetime.now(UTC) + timedelta(hours=12)
 

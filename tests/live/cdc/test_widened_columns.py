@@ -23,9 +23,9 @@ from rowtide.cdc.ddl import retyping
 from rowtide.core.tables import Widened
 from rowtide.delta.replay import AddFile
 from rowtide.delta.snapshot import open_snapshot
-from rowtide.delta.writing import rewriting
+from rowtide.delta.writing import widening_removal
 from rowtide.delta.writing.alteration import set_properties, widen_columns
-from rowtide.delta.writing.rewriting import is_marked
+from rowtide.delta.writing.widening_removal import is_marked
 from rowtide.lake import stores as lake_stores
 from rowtide.targets.options import TargetFormat
 
@@ -267,7 +267,7 @@ def test_targets_are_mended_beside_a_running_apply(copied: CapturedDatabase, mon
         applied.follow_directly()
         return [[file] for file in files]
 
-    monkeypatch.setattr(rewriting, "fill_groups", apply_between)
+    monkeypatch.setattr(widening_removal, "fill_groups", apply_between)
     mended = applied.targets.mend("item")
     assert [one.table.was_marked for one in mended] == [True, True]
     require_followed(applied)

@@ -14,7 +14,7 @@ from builders.servers.ddl import forget_triggers
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.articles.requests import MovedPartitions
-from rowtide.replication.distribution.watchers import DroppedTable, Watchers
+from rowtide.replication.distribution.run_context import DroppedTable, Watchers
 
 PARTS = (
     "create table parts (id int primary key, v int) partition by range (id)",

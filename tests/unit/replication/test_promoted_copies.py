@@ -8,7 +8,7 @@ import pytest
 
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.log.postgres.stream.stream import StreamIdentity, TimelineFork
-from rowtide.replication.subscribing.resolvers import find_fork
+from rowtide.replication.subscribing.promoted_copies import find_fork
 
 PUBLISHER = ServerIdentity("71", 2, 16384, "shop", in_recovery=False, wal_level="logical", version=180000)
 COPY = replace(PUBLISHER, timeline=3)

@@ -28,11 +28,12 @@ from rowtide.cdc.capture.change_files import (
     write_change_rows,
 )
 from rowtide.cdc.capture.planning import CyclePlan
+from rowtide.cdc.change_columns import change_columns
 from rowtide.cdc.ddl import retyping
 from rowtide.cdc.ddl.retyping import WidenedTable
 from rowtide.cdc.ddl.schema_changes import InstanceLifetime
 from rowtide.cdc.errors.capturing import ChangeFileMissing, ChangeRowsMiscounted, ChangeTableLost
-from rowtide.cdc.instances import Instance, change_columns
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.published import DISABLED, SUSPENDED, base_table_path, change_table_path
 from rowtide.cdc.scans.metrics import Engine

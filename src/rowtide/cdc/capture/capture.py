@@ -21,7 +21,8 @@ from rowtide.cdc.capture.appends import AS_FITS, ChangeAppender, InstanceTables,
 from rowtide.cdc.ddl.schema_changes import InstanceLifetime
 from rowtide.cdc.definitions import READER
 from rowtide.cdc.errors.capturing import LakeBehindLog
-from rowtide.cdc.lake_lease import LakeLease, is_behind, require_continued
+from rowtide.cdc.lake_continuity import is_behind, require_continued
+from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED, SUSPENDED
 from rowtide.cdc.rows.conversion import find_most_row_bytes
 from rowtide.cdc.scans.metrics import Engine, ScanFigures, ScanPhase

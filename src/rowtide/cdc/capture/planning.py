@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from rowtide.cdc.change_columns import find_indexes
 from rowtide.cdc.ddl.schema_changes import (
     AlteredInstance,
     InstanceLifetime,
@@ -20,7 +21,7 @@ from rowtide.cdc.ddl.schema_changes import (
 )
 from rowtide.cdc.definitions import READER
 from rowtide.cdc.errors.capturing import RelationChanged
-from rowtide.cdc.instances import Instance, find_indexes
+from rowtide.cdc.instances import Instance
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, LoggedTable, TableShape

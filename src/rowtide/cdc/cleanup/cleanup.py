@@ -30,8 +30,9 @@ from rowtide.cdc.errors.jobs import ConsumersBehind
 from rowtide.cdc.errors.querying import InstanceUnknown, QueryFailed, TypesDiffer
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.published import RecordedInstance, change_table_path, system_table_path
+from rowtide.cdc.recorded_snapshots import read_snapshots
 from rowtide.cdc.requests import CleanupOrder
-from rowtide.cdc.system_tables import LakeState, SystemTables, read_snapshots
+from rowtide.cdc.system_tables import LakeState, SystemTables
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn

@@ -32,7 +32,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.delta.data_files import Between
 from rowtide.lake import tables
-from rowtide.lake.tables import SmallTable, append_small
+from rowtide.lake.small_tables import SmallTable, append_small
 
 SLACK = timedelta(hours=1)
 """A mark may move by the time since the last cleanup, plus this."""

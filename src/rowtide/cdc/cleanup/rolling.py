@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from rowtide.cdc.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
 from rowtide.cdc.errors.querying import TypesDiffer
-from rowtide.cdc.instances import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, Instance
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.as_of.moved_rows import MovedRows
 from rowtide.cdc.lake_readers.as_of.tables import CountedRows, table_as_of
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, Completions
@@ -25,7 +26,7 @@ from rowtide.cdc.published import base_table_path, change_table_path
 from rowtide.cdc.queries.as_of.function import FOLDED_SEQVAL
 from rowtide.cdc.queries.as_of.opening import AsOf, as_of_columns, folded_application, read_layers, rolled_application
 from rowtide.cdc.queries.as_of.rows import Counted, find_counted
-from rowtide.cdc.system_tables import RecordedSnapshot, SnapshotState, excluded_begins, find_base, read_snapshots
+from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotState, excluded_begins, find_base, read_snapshots
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen

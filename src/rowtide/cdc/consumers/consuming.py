@@ -29,7 +29,8 @@ from rowtide.cdc.functions import ChangeFunctions, session
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import ArrowChanges
 from rowtide.cdc.published import ENABLED, RecordedInstance
-from rowtide.cdc.queries.windows import LsnTimes, PublishedLake
+from rowtide.cdc.queries.lsn_times import LsnTimes
+from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.requests import ConsumerChange, NewConsumer
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core.formats import StoreFormat

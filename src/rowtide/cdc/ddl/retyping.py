@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rowtide.cdc.change_columns import change_columns, column_type
 from rowtide.cdc.errors.capturing import ValuesDoNotFit
-from rowtide.cdc.instances import CapturedColumn, Instance, change_columns, column_type
+from rowtide.cdc.instances import CapturedColumn, Instance
 from rowtide.cdc.published import BASE_SUFFIX, base_table_path, change_table_path
 from rowtide.cdc.rows.conversion import TYPED_VALUES, ExactValues, change_schema, texts_by_ordinal
 from rowtide.core.failpoints import failpoint
@@ -44,7 +45,7 @@ from rowtide.delta.errors import LakeWriteFailed
 from rowtide.delta.features import IDENTITY
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.alteration import BeforeCommit
-from rowtide.delta.writing.rewriting import is_marked, mend
+from rowtide.delta.writing.widening_removal import is_marked, mend
 from rowtide.lake import tables
 from rowtide.lake.sql_text import column_types
 from rowtide.lake.stores import locate

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from rowtide.cdc.change_columns import column_type, find_indexes
 from rowtide.cdc.definitions import FEATURE
-from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn, column_type, decode_instance, find_indexes
+from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn, decode_instance
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import ColumnShape, TableShape
 from rowtide.core.values import frozen

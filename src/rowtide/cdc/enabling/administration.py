@@ -28,8 +28,8 @@ from rowtide.databases.postgres.functions import view_schema
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.urls import name_of
 from rowtide.lake import tables
+from rowtide.lake.small_tables import SmallTable
 from rowtide.lake.stores import prepare_lake, require_not_nested
-from rowtide.lake.tables import SmallTable
 from rowtide.log import catalogue
 from rowtide.log.catalogue import members_table
 from rowtide.log.errors import DatabaseNotEnabled, IllegalEntry, LogStillRead
@@ -40,7 +40,7 @@ from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provenance import find_owner
 from rowtide.log.postgres.provision import StoragePlaces
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store import segments
+from rowtide.log.store import maintenance
 from rowtide.log.store.entries import ReaderAdvanced, ReaderLeft
 from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
@@ -98,7 +98,7 @@ def enable_database(
         source = alterations.transact(add)
         failpoint("capture_addition.after")
         # What capture needs is kept from here on.
-        segments.remove_placeholder(manifest)
+        maintenance.remove_placeholder(manifest)
     was_enabled = was_made and opened.was_there
     with translated(), engine.connect() as connection:
         counts = read_widened(connection)

@@ -21,6 +21,7 @@ from rowtide.cdc.requests import InstanceRequest
 from rowtide.core.errors import RowtideError
 from rowtide.core.tables import BeforeImages
 from rowtide.core.values import frozen
+from rowtide.databases.postgres.altering_many import AlterationProgress
 from rowtide.databases.postgres.catalogue import (
     NamedTable,
     find_table_id,
@@ -30,7 +31,6 @@ from rowtide.databases.postgres.catalogue import (
     read_tables,
 )
 from rowtide.databases.postgres.errors import TableNotFound, translated
-from rowtide.databases.postgres.rounds import Rounds
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.postgres import membership
 from rowtide.log.postgres.membership import MembershipChange
@@ -190,7 +190,7 @@ def enable_tables(
     tables: TableSet,
     request: InstanceRequest,
     wait_s: float,
-    on_progress: Callable[[Rounds], None],
+    on_progress: Callable[[AlterationProgress], None],
 ) -> tuple[TableOutcome, ...]:
     """Enable all tables of a set that are not enabled yet; return what became of each, by schema and name.
 
@@ -213,7 +213,7 @@ def enable_planned(
     planned: Sequence[TableOutcome],
     request: InstanceRequest,
     wait_s: float,
-    on_progress: Callable[[Rounds], None] = lambda _rounds: None,
+    on_progress: Callable[[AlterationProgress], None] = lambda _rounds: None,
     note: Callable[[SourceTable], Sequence[Executable]] = lambda _table: (),
 ) -> tuple[TableOutcome, ...]:
     """Enable those tables that are planned; return what became of each.

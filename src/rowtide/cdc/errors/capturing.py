@@ -204,7 +204,7 @@ class SnapshotRateInvalid(Invalid, number=4214):
     rows_per_second: int
 
 
-class CopyBroken(RowtideError, number=22861):
+class SnapshotCopyBroken(RowtideError, number=22861):
     """The copy of a table met an unknown error; capture and other copies continue."""
 
     fact = "the copy of {instance} has ended: {reason}"

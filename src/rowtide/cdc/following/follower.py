@@ -40,7 +40,7 @@ from rowtide.cdc.following.sinks import Interrupted, Sink
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.ordering import ORDER, OrderedRows, merge
 from rowtide.cdc.published import ENABLED, LakePublication, RecordedInstance, read_visible_publication
-from rowtide.cdc.queries.windows import Bound, LsnTimes
+from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rowtide.cdc.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE, column_type
 from rowtide.cdc.errors.capturing import LakeUnknown
-from rowtide.cdc.instances import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE, Instance, column_type
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.bits import Bits, kernels
 from rowtide.cdc.lake_readers.ordering import ORDER, join
 from rowtide.cdc.lake_readers.presentation import PresentedColumn, as_json, pieces, present_values, quoted
@@ -24,7 +25,7 @@ from rowtide.cdc.published import LSN_TIME_MAPPING, arrow_schema, system_table_p
 from rowtide.core.lsn import EPOCH_SHIFT, CommitLsn
 from rowtide.core.values import frozen
 from rowtide.delta.data_files import Between
-from rowtide.lake.tables import SmallTable
+from rowtide.lake.small_tables import SmallTable
 
 MOST_TRANSACTIONS = 50_000
 """About how many are followed at a time: what is kept of them in memory, and what a failure repeats at most."""

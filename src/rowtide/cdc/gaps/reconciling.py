@@ -20,7 +20,8 @@ from rowtide.cdc.errors.capturing import DifferenceImpossible
 from rowtide.cdc.gaps.comparison import ComparedTable, GapComparison, LockedTables, lock_tables
 from rowtide.cdc.gaps.reinitialize import announce_instances
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_lease import LAKE, LakeLease, require_continued
+from rowtide.cdc.lake_continuity import require_continued
+from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.lake_readers.grouping import GroupingDatabase as QueryEngine, open_engine
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import ArrowChanges

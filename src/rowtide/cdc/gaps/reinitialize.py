@@ -34,10 +34,11 @@ from rowtide.log import catalogue
 from rowtide.log.errors import TransactionReadable, TransactionUnreadable
 from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres import slot
-from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.control_table import mark_log
 from rowtide.log.postgres.lease import AdvisoryLease
-from rowtide.log.postgres.membership import NOWHERE, Rebound, run_membership_change
+from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provenance import verify_provenance
+from rowtide.log.postgres.rebinding import NOWHERE, Rebound
 from rowtide.log.postgres.restarting import restart_log
 from rowtide.log.reader import LogReader
 from rowtide.log.source_definition import SourceDefinition

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.instances import INSERT, Instance
+from rowtide.cdc.change_columns import INSERT
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.ordering import (
     BATCH_BYTES,
     BATCH_ROWS,

@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rowtide.cdc.instances import Instance, shown_columns
+from rowtide.cdc.change_columns import shown_columns
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.bits import EXACT, Bits, ExactTexts, as_texts, kernels, read_exact_texts
 from rowtide.cdc.lake_readers.ordering import BATCH_ROWS, ORDER, gather
 from rowtide.cdc.queries.net_changes import INSTANCE_COLUMN

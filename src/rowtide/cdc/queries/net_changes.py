@@ -19,18 +19,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
 
-from rowtide.cdc.instances import (
-    DELETE,
-    INSERT,
-    TRUNCATE,
-    UPDATE_AFTER,
-    CapturedColumn,
-    Instance,
-    change_columns,
-    column_type,
-    mask_length,
-    name_for_readers,
-)
+from rowtide.cdc.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, change_columns, column_type, mask_length
+from rowtide.cdc.instances import CapturedColumn, Instance, name_for_readers
 from rowtide.cdc.queries.table_functions import mark_condition, mask_of, null_if_empty
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages

@@ -16,22 +16,15 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rowtide.cdc.change_columns import DELETE, INSERT, ROW_FILTERS, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE, shown_columns
 from rowtide.cdc.errors.querying import WrapperColumnUnknown, WrapperFlagUnknown
-from rowtide.cdc.instances import (
-    DELETE,
-    INSERT,
-    ROW_FILTERS,
-    TRUNCATE,
-    UPDATE_AFTER,
-    UPDATE_BEFORE,
-    Instance,
-    shown_columns,
-)
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import SKIPPED, base_table_path, change_table_path, system_table_path
 from rowtide.cdc.queries.as_of.function import table_as_of
+from rowtide.cdc.queries.lsn_times import LARGEST_BEFORE, LARGEST_UP_TO, TIME_OPERATORS, visible_mapping
 from rowtide.cdc.queries.net_changes import ALL, MERGE, NET_ROW_FILTERS, Truncates, net_columns, net_select
 from rowtide.cdc.queries.table_functions import Check, SqlFunction, guard, key_checks, latest_value, table_function
-from rowtide.cdc.queries.windows import LARGEST_BEFORE, LARGEST_UP_TO, TIME_OPERATORS, PublishedLake, visible_mapping
+from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.core.values import frozen
 from rowtide.delta.features import IDENTITY
 from rowtide.delta.snapshot import open_snapshot

@@ -18,9 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from rowtide.cdc import instances
+from rowtide.cdc import change_columns, instances
+from rowtide.cdc.recorded_snapshots import SEQVAL
 from rowtide.cdc.rows.row_images import Booleans, Integers, RowImages, complete_images, read_images
-from rowtide.cdc.system_tables import SEQVAL
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
 from rowtide.core.tables import TableShape
@@ -87,12 +87,12 @@ Masks = npt.NDArray[np.uint8]
 
 def empty_masks(rows: int, columns: int) -> Masks:
     """Return masks without a bit."""
-    return np.zeros((rows, instances.mask_length(columns)), np.uint8)
+    return np.zeros((rows, change_columns.mask_length(columns)), np.uint8)
 
 
 def full_masks(rows: int, columns: int) -> Masks:
     """Return masks with every column's bit."""
-    return np.tile(np.frombuffer(instances.full_mask(columns), np.uint8), (rows, 1))
+    return np.tile(np.frombuffer(change_columns.full_mask(columns), np.uint8), (rows, 1))
 
 
 def set_bits(masks: Masks, ordinal: int, is_set: npt.NDArray[np.bool_]) -> None:
@@ -121,7 +121,7 @@ _NO_OPERATION = 0
 _FIRST_OPERATION = np.full(max(Operation) + 1, _NO_OPERATION, np.int32)
 """`__$operation` of the first row of a record, by the record's operation."""
 _FIRST_OPERATION[[Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE]] = (
-    *(instances.INSERT, instances.UPDATE_BEFORE, instances.DELETE, instances.TRUNCATE),
+    *(change_columns.INSERT, change_columns.UPDATE_BEFORE, change_columns.DELETE, change_columns.TRUNCATE),
 )
 
 
@@ -140,7 +140,7 @@ class LsnRange:
 
 def change_schema(instance: instances.Instance) -> pa.Schema:
     """Return the Arrow schema of an instance's change table."""
-    return arrow_schema([(column.name, column.type_name) for column in instances.change_columns(instance)])
+    return arrow_schema([(column.name, column.type_name) for column in change_columns.change_columns(instance)])
 
 
 def convert_records(
@@ -187,7 +187,7 @@ def _convert_batch(
     # SQL Server, too, logs an update of the key as a delete and an insert: net changes are grouped by key.
     moves = _moves(images, np.flatnonzero(operations == Operation.UPDATE))
     versions = _row_versions(operations, moves)
-    indexes = instances.column_indexes(instance, shape)
+    indexes = change_columns.column_indexes(instance, shape)
     masks, is_null = _update_masks(images, operations, moves, indexes)
     *values, exact = _values(images, versions, instance, shape)
     columns = [
@@ -223,11 +223,15 @@ def _row_versions(operations: npt.NDArray[np.int8], moves: Booleans) -> _RowVers
     record = np.repeat(np.arange(len(operations)), np.where(is_update, 2, 1))
     first = _FIRST_OPERATION[operations]
     # Operations are numbered as SQL Server does it: 1 delete, 2 insert, 3 and 4 the old and the new row of an update.
-    first[is_update] = np.where(moves, instances.DELETE, instances.UPDATE_BEFORE)
+    first[is_update] = np.where(moves, change_columns.DELETE, change_columns.UPDATE_BEFORE)
     is_second = np.diff(record, prepend=-1) == 0
-    second = np.where(first == instances.DELETE, instances.INSERT, instances.UPDATE_AFTER).astype(np.int32)
+    second = np.where(first == change_columns.DELETE, change_columns.INSERT, change_columns.UPDATE_AFTER).astype(
+        np.int32
+    )
     operation = np.where(is_second, second[record], first[record])
-    return _RowVersions(record, operation, (operation == instances.DELETE) | (operation == instances.UPDATE_BEFORE))
+    return _RowVersions(
+        record, operation, (operation == change_columns.DELETE) | (operation == change_columns.UPDATE_BEFORE)
+    )
 
 
 def _moves(images: RowImages, updates: Integers) -> Booleans:
@@ -250,7 +254,7 @@ def _update_masks(
     if len(updates):
         changed = empty_masks(len(updates), len(indexes))
         for ordinal, index in enumerate(indexes, 1):
-            if index != instances.NO_INDEX:
+            if index != change_columns.NO_INDEX:
                 set_bits(changed, ordinal, images.find_possibly_changed(index, updates))
         masks[updates] = changed
     return masks, operations == Operation.TRUNCATE
@@ -262,7 +266,7 @@ def _absent_masks(images: RowImages, versions: _RowVersions, indexes: Sequence[i
         return pa.nulls(len(versions.record), pa.binary())
     masks = empty_masks(len(versions.record), len(indexes))
     for ordinal, index in enumerate(indexes, 1):
-        if index != instances.NO_INDEX:
+        if index != change_columns.NO_INDEX:
             known = versions.choose(images.find_known_before(index), images.find_known_after(index))
             set_bits(masks, ordinal, ~known)
     is_known: Booleans = np.logical_not(masks.any(axis=1))
@@ -271,12 +275,12 @@ def _absent_masks(images: RowImages, versions: _RowVersions, indexes: Sequence[i
 
 def _values(images: RowImages, versions: _RowVersions, instance: instances.Instance, shape: TableShape) -> list[Column]:
     """Return the captured columns, and `__$exact`."""
-    indexes = instances.find_indexes(instance, shape)
+    indexes = change_columns.find_indexes(instance, shape)
     typed_values = TYPED_VALUES[instance.database_kind]
     exact = ExactValues(len(versions.record))
     columns: list[Column] = []
     for ordinal, column in enumerate(instance.columns, 1):
-        lake_type, index = instances.column_type(instance, column), indexes.get(column.name)
+        lake_type, index = change_columns.column_type(instance, column), indexes.get(column.name)
         if index is None:
             columns.append(kernels.cast(pa.nulls(len(versions.record)), arrow_type(lake_type.name)))
             continue
@@ -328,10 +332,10 @@ class BaseRows:
     _is_quick: bool = field(init=False, default=True)
 
     def __post_init__(self) -> None:
-        own = {column.name: instances.column_type(self.instance, column) for column in self.instance.columns}
+        own = {column.name: change_columns.column_type(self.instance, column) for column in self.instance.columns}
         self._types = {**own, **self.types}
         names = {column.lake_name: self._types[column.name].name for column in self.instance.columns}
-        columns = instances.change_columns(self.instance)
+        columns = change_columns.change_columns(self.instance)
         self._schema = arrow_schema([(one.name, names.get(one.name, one.type_name)) for one in columns])
 
     def convert(self, lines: bytes, lacking: Collection[str] = ()) -> pa.RecordBatch:
@@ -361,7 +365,7 @@ class BaseRows:
             pa.repeat(pa.scalar(self.begin.value, pa.int64()), rows),
             pa.nulls(rows, pa.int64()),
             pa.repeat(pa.scalar(SEQVAL, pa.int64()), rows),
-            pa.repeat(pa.scalar(instances.INSERT, pa.int32()), rows),
+            pa.repeat(pa.scalar(change_columns.INSERT, pa.int32()), rows),
             pa.nulls(rows, pa.binary()),
         ]
         columns = [*begins, *values, self._absent(rows, lacking), exact.as_maps()]
@@ -371,7 +375,7 @@ class BaseRows:
         if not lacking:
             return pa.nulls(rows, pa.binary())
         ordinals = [ordinal for ordinal, column in enumerate(self.instance.columns, 1) if column.name in lacking]
-        return pa.repeat(pa.scalar(instances.pack_mask(ordinals, len(self.instance.columns)), pa.binary()), rows)
+        return pa.repeat(pa.scalar(change_columns.pack_mask(ordinals, len(self.instance.columns)), pa.binary()), rows)
 
     def _read(self, lines: bytes) -> dict[str, Column]:
         """Return the copied columns by their captured names: texts, or values of their types."""

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.instances import Instance, key_indexes
+from rowtide.cdc.change_columns import key_indexes
+from rowtide.cdc.instances import Instance
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
 from rowtide.core.values import frozen

@@ -28,7 +28,7 @@ from rowtide.cdc.published import list_table_paths
 from rowtide.cdc.running.context import CaptureContext, ScanRecorder
 from rowtide.cdc.running.threads import LakeUpkeep, SnapshotThread
 from rowtide.cdc.scans.pace import LONGEST_REST_S, MANY_ROWS, Scan, ScanLimits, ScanPace
-from rowtide.cdc.snapshots.planning import SnapshotsTable
+from rowtide.cdc.snapshots.recording import SnapshotsTable
 from rowtide.cdc.snapshots.runner import SnapshotRunner
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.cdc.widening_removal import Mending
@@ -42,7 +42,7 @@ from rowtide.delta.writing.commits import Committer
 from rowtide.lake.session import require_reachable, spark_loss_named
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.postgres import slot
-from rowtide.log.postgres.control import mark_log, mark_target
+from rowtide.log.postgres.control_table import mark_log, mark_target
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.provenance import verify_provenance, verify_seen_slot
 from rowtide.log.source_definition import SourceDefinition

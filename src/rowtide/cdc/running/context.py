@@ -21,7 +21,7 @@ from rowtide.cdc.capture.capture import Capture, CycleReport
 from rowtide.cdc.ddl.retyping import WidenedTable
 from rowtide.cdc.scans.metrics import ScanMetrics, ScanPhase, ScanWriter
 from rowtide.cdc.scans.pace import USUAL, CaptureOptions
-from rowtide.cdc.snapshots.copies import SnapshotProgress
+from rowtide.cdc.snapshots.table_copy import SnapshotProgress
 from rowtide.cdc.widening_removal import MendedTable
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @frozen
-class Watchers:
+class CaptureWatchers:
     """Called from the threads of a run: at each cycle, at each retry, as the copy of a table advances, before a table
     gets wider types, and as one is mended.
     """
@@ -64,14 +64,14 @@ class CaptureContext:
     url: str
     make_spark: Callable[[], SparkSession]
     stop: threading.Event = field(default_factory=threading.Event)
-    watchers: Watchers = field(default_factory=Watchers)
+    watchers: CaptureWatchers = field(default_factory=CaptureWatchers)
     options: CaptureOptions = USUAL
     has_run: bool = False
     copies_tables: bool = True
     """Whether snapshots that are requested are copied beside capture."""
 
 
-def emitting(watchers: Watchers) -> Watchers:
+def emitting(watchers: CaptureWatchers) -> CaptureWatchers:
     """Return watchers that emit an event for each report, and pass it on. Retries are events already: `run_agent`."""
 
     def on_cycle(report: CycleReport) -> None:
@@ -94,7 +94,7 @@ def emitting(watchers: Watchers) -> Watchers:
         emit(TableMended(table.capture_instance, table.path, table.was_marked, *files))
         watchers.on_mended(table)
 
-    return Watchers(on_cycle, watchers.on_retry, on_snapshot, on_widened, on_mended)
+    return CaptureWatchers(on_cycle, watchers.on_retry, on_snapshot, on_widened, on_mended)
 
 
 def _published(report: CycleReport) -> CyclePublished:

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from rowtide.cdc.change_columns import change_columns, column_type, lake_type
 from rowtide.cdc.ddl import retyping
-from rowtide.cdc.instances import Instance, change_columns, column_type, lake_type
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_lease import SharedLease
 from rowtide.cdc.published import base_table_path
+from rowtide.cdc.recorded_snapshots import RecordedSnapshot
 from rowtide.cdc.rows.conversion import BaseRows, find_most_row_bytes
-from rowtide.cdc.system_tables import RecordedSnapshot
 from rowtide.copying.chunks import Chunk, CopiedTable, KeyColumn, cut
 from rowtide.copying.present_tables import PresentTable
 from rowtide.copying.source import OpenTable, PartialRow

@@ -18,13 +18,13 @@ from functools import partial
 
 from sqlalchemy import Engine
 
-from rowtide.cdc.errors.capturing import CopyBroken
+from rowtide.cdc.errors.capturing import SnapshotCopyBroken
 from rowtide.cdc.lake_lease import SharedLease
 from rowtide.cdc.published import ENABLED, RecordedInstance, base_table_path, read_instances, read_publication
+from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotDefinition, SnapshotState, read_snapshots
 from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest
-from rowtide.cdc.snapshots import chunk_copies, planning
-from rowtide.cdc.snapshots.copies import CopyInterrupted, SnapshotProgress, TableCopy
-from rowtide.cdc.system_tables import RecordedSnapshot, SnapshotDefinition, SnapshotState, read_snapshots
+from rowtide.cdc.snapshots import chunk_copies, planning, recording
+from rowtide.cdc.snapshots.table_copy import CopyInterrupted, SnapshotProgress, TableCopy
 from rowtide.copying.errors import CopiedTableDropped, CopiedTableUnreadable
 from rowtide.copying.source import PostgresCopySource, RowNotCopied
 from rowtide.core.errors import Remedy, RowtideError
@@ -35,7 +35,7 @@ from rowtide.events import catalogue as events
 from rowtide.events.event import emit, format_places, inheriting
 from rowtide.log.errors import LeaseLost
 from rowtide.log.membership import Announcement
-from rowtide.log.postgres.control import announce_step
+from rowtide.log.postgres.control_table import announce_step
 
 THREAD = "rowtide-snapshot"
 POLL_S = 1.0
@@ -49,7 +49,7 @@ class SnapshotRunner:
         self,
         engine: Engine,
         url: str,
-        snapshots: planning.SnapshotsTable,
+        snapshots: recording.SnapshotsTable,
         epoch: int,
         *,
         limits: chunk_copies.CopyLimits = chunk_copies.USUAL_LIMITS,
@@ -65,11 +65,11 @@ class SnapshotRunner:
         self._epoch = epoch
         self._limits = limits
         self._on_report = on_report
-        self._reports = planning.RequestReports(engine)
+        self._reports = recording.RequestReports(engine)
         self._pool = ThreadPoolExecutor(limits.workers, THREAD)
         self._planner = planning.SnapshotPlanner(self._source, snapshots.lake, snapshots.lease, epoch, limits)
         self._copies: dict[int, TableCopy] = {}
-        self._endings = planning.SnapshotEndings(self._copies, snapshots, self._reports, on_report)
+        self._endings = recording.SnapshotEndings(self._copies, snapshots, self._reports, on_report)
         self._beginnings: list[planning.Beginning] = []
         self._reported_at = 0.0
         self._covered_at = 0.0
@@ -310,7 +310,9 @@ class SnapshotRunner:
         except Exception as error:  # noqa: BLE001 - the event has where
             # A fault of ours, or of a library: it ends this copy, and not capture.
             emit(events.CopyBroken(copy.instance.capture_instance, error, format_places(error)))
-            self._endings.fail(copy, CopyBroken(copy.instance.capture_instance, f"{type(error).__name__}: {error}"))
+            self._endings.fail(
+                copy, SnapshotCopyBroken(copy.instance.capture_instance, f"{type(error).__name__}: {error}")
+            )
 
     def _note_partial(self, copy: TableCopy, number: int, found: chunk_copies.PartialRowsFound) -> None:
         """Copy a chunk again, without the values that are refused."""

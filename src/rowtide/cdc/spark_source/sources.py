@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from rowtide.cdc.lake_readers.lake import NetChanges
+from rowtide.cdc.lake_readers.net_changes import NetChanges
 from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.spark_source.options import (
     Columns,

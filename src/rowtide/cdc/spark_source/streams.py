@@ -22,7 +22,7 @@ from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.cdc.following.row_events import read_transactions
 from rowtide.cdc.lake_readers.as_of.moved_rows import find_moved
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, open_change_table
-from rowtide.cdc.lake_readers.lake import NetChanges
+from rowtide.cdc.lake_readers.net_changes import NetChanges
 from rowtide.cdc.published import (
     ENABLED,
     LakePublication,
@@ -31,15 +31,9 @@ from rowtide.cdc.published import (
     read_publication,
     read_visible_publication,
 )
+from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.net_changes import net_columns
-from rowtide.cdc.queries.windows import (
-    InstanceWindow,
-    LsnTimes,
-    PublishedLake,
-    RequestedRange,
-    open_window,
-    require_net_changes,
-)
+from rowtide.cdc.queries.windows import InstanceWindow, PublishedLake, RequestedRange, open_window, require_net_changes
 from rowtide.cdc.spark_source.options import (
     LATEST,
     Columns,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.api import ChangeDataCapture
     from rowtide.cdc.enabling.table_sets import TableOutcome
     from rowtide.cdc.requests import SharedRequest
-    from rowtide.databases.postgres.rounds import Rounds
+    from rowtide.databases.postgres.altering_many import AlterationProgress
 
 
 _LISTED = {
@@ -56,7 +56,7 @@ def enable_all(
     *,
     with_new_tables: bool,
 ) -> None:
-    """Enable the tables, and list what became of them. Raises the first table's error, after all were tried."""
+    """Enable the tables, and list the outcomes. Raises the first error, after all tables were tried."""
     from rowtide.cdc.enabling.table_sets import Outcome, TableOutcome
 
     try:
@@ -109,7 +109,7 @@ def _read_lines(file: Path) -> tuple[str, ...]:
         raise FileNotReadable(str(file), getattr(error, "strerror", None) or "it is not text in UTF-8") from error
 
 
-def _describe(reports: Sequence[Rounds]) -> Sequence[str]:
+def _describe(reports: Sequence[AlterationProgress]) -> Sequence[str]:
     return [str(reports[-1])]
 
 

@@ -103,7 +103,7 @@ def _confirm_taking_over(
     absent_is_delete: bool,
     yes: bool,
 ) -> None:
-    """Say what the tables have that are taken over, and ask about what is lost."""
+    """Report the rows of existing tables that are kept, and ask about those that are lost."""
     with notes.status("Comparing ..."):
         found = merge.compare_existing(
             subscription.publication, subscription.subscriber, partition=subscription.chosen_partition
@@ -117,7 +117,7 @@ def _confirm_taking_over(
 
 
 def _lost(found: Sequence[ExistingRows], existing: Existing, *, absent_is_delete: bool) -> Iterator[str]:
-    """Yield what the user is to confirm."""
+    """Yield the losses that the user confirms."""
     if existing is Existing.OVERWRITE:
         rows = sum(each.different + each.only_subscriber for each in found)
         if rows:
@@ -180,7 +180,7 @@ def drop_subscription(
 
 
 def _list_unsent(merge: MergeReplication, dropped: DroppedSubscription) -> Iterator[str]:
-    """Yield what is lost with a subscription; of one that is gone, since when it may have changed anything."""
+    """Yield what is lost with a subscription; for an unreachable one, since when it may have changes."""
     is_device = is_behind_gateway(dropped.subscriber)
     if not dropped.ignore_subscriber and not is_device:
         if unsent := merge.list_unsent(dropped.publication, dropped.subscriber):

@@ -1,4 +1,4 @@
-"""Output of changes: whole batches of rows at a time, as `output.print_rows` prints rows."""
+"""Output of changes: whole batches of rows at a time, as `output.rows.print_rows` prints rows."""
 
 from __future__ import annotations
 

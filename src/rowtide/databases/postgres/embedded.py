@@ -281,7 +281,7 @@ def _spawn(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
                     stdout=output,
                     stderr=output,
                     env=_environment_of_server(),
-                    start_new_session=True,  # an interrupt from the keyboard is ours to turn into a stop
+                    start_new_session=True,  # an interrupt from the keyboard must reach only this process
                 )
         except OSError as error:
             started.set_exception(error)

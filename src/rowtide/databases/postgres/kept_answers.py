@@ -1,6 +1,7 @@
-"""Answers of queries that are kept for the rest of a reading, and facts that are kept for the next one.
+"""Results of queries, kept for the rest of one reading of a database, and facts derived from them, kept for the next
+one.
 
-Without psycopg, as what reads definitions is imported where there is none.
+Does not import psycopg: modules that read definitions are imported without it too.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ Result = TypeVar("Result")
 
 @dataclass(slots=True)
 class Answer:
-    """What a query has returned, with the query and its parameters; `is_used` by somebody who ran it."""
+    """The result of a query, with the query and its parameters; `is_used` says whether it was requested in this
+    reading."""
 
     query: str
     params: Any
@@ -40,11 +42,11 @@ Answers = dict[tuple[str, ...], Answer]
 """Answers by the database, the role, the query and its parameters."""
 
 KEPT: ContextVar[Answers | None] = ContextVar("KEPT", default=None)
-"""What the operation that this thread is in has read; None outside of one."""
+"""The results of this thread's current operation; None outside of one."""
 
 
-# Facts that are made of answers alone: where none of the answers differs from those of the reading before, they are the
-# same. A poll of 500 tables spent two thirds of its time on making what it had made before.
+# Facts that are derived only from results: if no result differs from the previous reading, the facts are the same. A
+# poll of 500 tables spent two thirds of its time on deriving facts again.
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +54,19 @@ class MadeOnce:
     value: Any
     given: object
     used: Mapping[tuple[str, ...], list[tuple[Any, ...]]]
-    """The answers of which it was made: rows that were received again are the same object."""
+    """The results from which it was derived; rows that are received unchanged are the same object."""
 
 
 _made: ContextVar[dict[Hashable, MadeOnce] | None] = ContextVar("_made", default=None)
-"""What was made by the reading before, and by this one; None where a database is read once."""
+"""Facts of the previous reading and of this one; None if a database is read once."""
 _used: ContextVar[dict[tuple[str, ...], list[tuple[Any, ...]]] | None] = ContextVar("_used", default=None)
-"""The answers that were used by what is being made."""
+"""The results that the fact being derived has used."""
 
 
 def make_once(name: Hashable, make: Callable[[], Result], given: object = None) -> Result:
-    """Return what is made of queries' answers and of what is `given`, and of nothing else that `name` does not have.
+    """Return a fact that depends only on queries' results, on `given` and on `name`; derive it once.
 
-    Within a `RepeatedReading` that was made before, if the answers are the same, and what is given is equal.
+    Within a `RepeatedReading` the previous fact is returned if the results are the same objects, and `given` is equal.
     """
     made, answers = _made.get(), KEPT.get()
     if made is None or answers is None:
@@ -88,7 +90,7 @@ def make_once(name: Hashable, make: Callable[[], Result], given: object = None) 
 
 
 def note_used(answers: Mapping[tuple[str, ...], list[tuple[Any, ...]]]) -> None:
-    """Note that what is being made depends on answers."""
+    """Note that the fact being derived depends on results."""
     used = _used.get()
     if used is not None:
         used.update(answers)
@@ -99,7 +101,7 @@ def made_once(
 ) -> Callable[Concatenate[Connection, Parameters], Result]:
     """Let a function be made once, as by `make_once`: it uses its connection's answers alone, and changes no result.
 
-    SQLAlchemy takes longer to run a query whose answer is known than the server takes for most of them.
+    SQLAlchemy needs more time for a query whose result is known than the server needs for most queries.
     """
 
     @wraps(read)
@@ -115,7 +117,7 @@ def made_once(
 
 @contextmanager
 def keeping_facts(made: dict[Hashable, MadeOnce]) -> Iterator[None]:
-    """Keep what is made once during the block, with what was made before."""
+    """Keep facts during the block, and use those that were derived before."""
     token = _made.set(made)
     try:
         yield

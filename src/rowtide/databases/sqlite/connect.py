@@ -97,7 +97,7 @@ class StrangeFile(sqlite3.Connection):
 class _Cursor(sqlite3.Cursor):
     connection: StrangeFile
 
-    # Each says when it began, without a context manager: a cursor is asked for every row.
+    # The time is noted without a context manager, since this runs for every row.
     def execute(self, *statement: Any) -> Self:
         self.connection.running_since = monotonic()
         try:
@@ -179,7 +179,7 @@ IN_MEMORY = ""
 _ALTERING = re.compile(
     r"\s*(create(?! (temporary|index temp\.))|alter|drop|insert|update|delete|pragma \w+ =)", re.IGNORECASE
 )
-"""What triggers execute comes as comments."""
+"""Matches no comments: SQLite reports the statements of triggers as comments."""
 
 
 def open_url(url: str | DatabaseUrl, limits: FileLimits | None = None) -> sqlite3.Connection:
@@ -238,9 +238,9 @@ def open_file(path: str, limits: FileLimits | None = None) -> sqlite3.Connection
 def begin_file(path: Path) -> None:
     """Let an empty file have a write-ahead log: what reads it does not keep others from writing.
 
-    With a rollback journal a commit waits until nobody reads, and apps leave cursors open for minutes; waiting longer
-    is no way, since nobody can begin to read while a commit waits. A file with tables stays as its programs made it:
-    they may have it on a network's file system, or back up the one file.
+    With a rollback journal a commit waits for all readers, and apps leave cursors open for minutes. A longer wait is no
+    solution, since no new reader can begin while a commit waits. A file with tables stays as its programs made it: they
+    may have it on a network's file system, or back up the one file.
     """
     if path.stat().st_size == 0:
         with closing(open_file(str(path))) as connection, suppress(sqlite3.OperationalError):

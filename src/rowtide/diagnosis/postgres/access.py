@@ -1,4 +1,4 @@
-"""What the rights of the connection's role, and names that it cannot read, mean for its work. Pure."""
+"""Checks of the rights of the connection's role, and of names that it cannot read. Pure."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def check_owners(role: str, tables: tuple[PostgresTableFacts, ...]) -> Iterator[
     for owner, owned in groupby(others, key=lambda table: table.owner):
         found = tuple(owned)
         names = format_names(tuple(table.table.qualified_name for table in found))
-        message = f"it has not the rights of {owner}, which owns {names}: only an owner can enable and disable a table"
+        message = f"it lacks the rights of {owner}, which owns {names}: only an owner can enable and disable a table"
         stops = any(table.is_wanted and not table.is_captured for table in found)
         as_bad = failing if stops else warning
         shared, measures = _share_ownership(role, owner, found), counts(tables=len(found))
@@ -146,9 +146,7 @@ def _check_enumeration(facts: ReaderFacts, tracking: TrackingFacts) -> Iterator[
     """An enumeration locks what is tracked and keeps anchors: select on the tables does not suffice."""
     owner = facts.role.others.get("tracking")
     if tracking.is_there and owner is not None:
-        message = (
-            f"it has not the rights of {owner}, which owns the schema rowtide_tracking: it cannot enumerate changes"
-        )
+        message = f"it lacks the rights of {owner}, which owns the schema rowtide_tracking: it cannot enumerate changes"
         as_bad = warning if facts.is_captured else failing
         yield as_bad(Code.ENUMERATION_DENIED, f"role {facts.role.name}", message, _administer(facts.role, owner))
 
@@ -242,7 +240,7 @@ def _check_node(facts: NodeFacts, schema: str, owner: str | None) -> Iterator[Ch
         message = f"it may not create the schema {schema} in database {database}"
         yield failing(Code.CREATE_RIGHT_MISSING, subject, message, Sql((grant,), "as the database's owner"))
     elif facts.is_made and owner is not None:
-        message = f"it has not the rights of {owner}, which owns the schema {schema}"
+        message = f"it lacks the rights of {owner}, which owns the schema {schema}"
         yield failing(Code.SCHEMA_OWNER_RIGHTS_MISSING, subject, message, _administer(facts.role, owner))
 
 

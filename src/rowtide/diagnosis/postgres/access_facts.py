@@ -1,4 +1,4 @@
-"""What the connection's role may do as a reader of changes, at a subscriber, and in a merge, and reading it."""
+"""Read what the connection's role may do as a reader of changes, at a subscriber, and in a merge."""
 
 from __future__ import annotations
 

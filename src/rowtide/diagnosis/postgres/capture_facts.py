@@ -1,4 +1,4 @@
-"""What is known of what enable-db and enable-table made, and reading it: as the log reader will verify it."""
+"""Read the state of what enable-db and enable-table created, by the same verification as the log reader's."""
 
 from __future__ import annotations
 
@@ -305,7 +305,7 @@ def _verify_history(url: str, state: ManifestState) -> None:
 
 @contextmanager
 def _noting(blockers: list[RowtideError]) -> Iterator[None]:
-    """Keep an error of ours as a result: one blocker must not hide the others."""
+    """Turn one of our errors into a result: one blocker must not hide the others."""
     try:
         yield
     except RowtideError as error:

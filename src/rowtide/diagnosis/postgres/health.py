@@ -1,4 +1,4 @@
-"""What rowtide does in a PostgreSQL database, and whether that works. Pure."""
+"""Check whether everything that rowtide does in a PostgreSQL database works. Pure."""
 
 from __future__ import annotations
 

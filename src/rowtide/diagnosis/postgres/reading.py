@@ -1,4 +1,4 @@
-"""What is known of a PostgreSQL database: each fact read once, over one session, for whichever view asks."""
+"""The facts about a PostgreSQL database: each is read once, over one session, for `check`, `health` and `status`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from rowtide.diagnosis.postgres.tracking_facts import TrackingFacts, read_tracki
 from rowtide.diagnosis.result import Known, Unread, attempt
 from rowtide.log.catalogue import find_source
 from rowtide.log.errors import DatabaseCopied
-from rowtide.log.postgres.slot import describe_reading, read_backlog
+from rowtide.log.postgres.backlog import describe_reading, read_backlog
 from rowtide.replication.distributor.history import find_reader_error
 from rowtide.replication.status import (
     ArticlesStatus,
@@ -197,7 +197,7 @@ def read_work(
     areas: Collection[Area] = ALL_AREAS,
     read_manifest: ReadManifest | None = None,
 ) -> PostgresWorkFacts:
-    """Read what rowtide does in a database, as far as it is of some areas; what cannot be read is `Unread`."""
+    """Read what rowtide does in a database, limited to some areas; what cannot be read is `Unread`."""
     server = read_server(connection, url, tries_stream=False)
     capture = read_log(connection, url, may_stream=True, read_manifest=read_manifest)
     tracking = attempt_here(lambda: read_tracking(connection, (), None)) if Area.TRACKING in areas else None

@@ -1,4 +1,4 @@
-"""What is known of tables, and of those that are captured or published, and reading it."""
+"""Read facts about tables, captured, published or not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rowtide.databases.postgres.kept_answers import make_once
 from rowtide.databases.source_table import SourceTable
 from rowtide.log import catalogue
 from rowtide.merge.definitions import SCHEMA as MERGE_SCHEMA
-from rowtide.replication.distributor.definitions import SCHEMA as DISTRIBUTION_SCHEMA
+from rowtide.replication.distributor.location import SCHEMA as DISTRIBUTION_SCHEMA
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBSCRIBER_SCHEMA
 
 OUR_SCHEMAS = (catalogue.SCHEMA, definitions.SCHEMA, DISTRIBUTION_SCHEMA, SUBSCRIBER_SCHEMA, MERGE_SCHEMA, clock.SCHEMA)

@@ -119,7 +119,7 @@ _NOT_IN_NAME = re.compile(r"[^\w-]+")
 
 
 def check_enabling(facts: PostgresTableFacts) -> Iterator[CheckResult]:
-    """Say everything that would be refused, not only the first; of a table of the wrong kind nothing else."""
+    """Report everything that would be refused, not only the first problem; for a table of the wrong kind, only that."""
     refusal = refuse_kind(facts.table)
     if refusal is not None:
         remediation = _remediate_kind(facts.table)

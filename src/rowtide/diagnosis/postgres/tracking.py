@@ -1,4 +1,4 @@
-"""What is known of change tracking in a PostgreSQL database, and what it means. Pure."""
+"""Checks of change tracking in a PostgreSQL database. Pure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from rowtide.diagnosis.tracked_tables import (
 from rowtide.tracking.errors import TableToTrackNotFound
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType
 from rowtide.tracking.postgres.stamps import find_blocker
-from rowtide.tracking.postgres.subjects import CHANGE_BSN
+from rowtide.tracking.postgres.tracked_tables import CHANGE_BSN
 
 BIG_TABLE_BYTES = 1 << 30
 """Of smaller ones all ranges are soon read."""
@@ -131,7 +131,7 @@ def _check_tracked(facts: TrackedTableFacts) -> Iterator[CheckResult]:
 def _check_lost_names(tracked: TrackedTable, names: tuple[str, ...], loss: TrackingLoss) -> CheckResult:
     what = "deletes" if tracked.storage is Storage.ROW else "all writes"
     message = (
-        f"{what} of it fail: its triggers go by {format_names(names)}, which it has not any more; "
+        f"{what} of it fail: its triggers use {format_names(names)}, which no longer exist; "
         "its tracking is lost (RT-6106)"
     )
     return failing(Code.TRACKED_WRITES_FAIL, subject_of(tracked), message, remediate_loss(tracked, loss))

@@ -1,4 +1,4 @@
-"""What is known of change tracking in a PostgreSQL database, and reading it."""
+"""Read facts about change tracking in a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from rowtide.log.postgres.table_publications import is_of_table
 from rowtide.tracking.errors import TrackingKeyMissing
 from rowtide.tracking.options import Storage, TrackedTable, TrackingOptions
 from rowtide.tracking.postgres.stamps import stamps_of
-from rowtide.tracking.postgres.subjects import CHANGE_BSN, PostgresSubject, find_present, is_trackable, with_key
 from rowtide.tracking.postgres.system_tables import TOMBSTONES, find_refusal, list_tracked, read_as_made
+from rowtide.tracking.postgres.tracked_tables import CHANGE_BSN, PostgresSubject, find_present, is_trackable, with_key
 from rowtide.tracking.postgres.tracking import can_be_given_rowguid, stamp_index_of
 from rowtide.tracking.postgres.verification import GROWN, find_damage, find_known
 

@@ -1,4 +1,4 @@
-"""What three columns more would do to a file's own triggers and views, tried on a copy of its schema in memory.
+"""The effects of three additional columns on a file's own triggers and views, tried on a copy of its schema in memory.
 
 SQLite itself says which statements it would refuse, and which triggers an update asks: nothing is read out of texts.
 Statements that need what the copy cannot have, such as functions or modules of the program, are refused with and
@@ -16,7 +16,8 @@ from rowtide.core.values import frozen
 from rowtide.databases.sqlite.catalogue import find_table, list_relations
 from rowtide.databases.sqlite.sql_text import quote
 from rowtide.tracking.options import TrackingOptions
-from rowtide.tracking.sqlite.stamps import CHANGE_BSN, SqliteRowStamps, SqliteSubject
+from rowtide.tracking.sqlite.stamps import SqliteRowStamps
+from rowtide.tracking.sqlite.tracked_tables import CHANGE_BSN, SqliteSubject
 
 _GENERATED = (2, 3)
 OTHER_FEATURES = ("msmerge_", "sysmerge", "msreplication_", "mssnapshot_")

@@ -72,7 +72,7 @@ def trigger_steps(*, removes_dropped: bool = True) -> list[Executable]:
     steps = [step for name, (event, body, rights) in _TELLING.items() for step in _make(name, event, body, rights)]
     if removes_dropped:
         steps += _make(_DROP_NAME, "sql_drop", _ANNOUNCE_DROP, "definer")
-    # Of a dump that was restored without its rows, and whose schema was renamed since.
+    # Left by a dump that was restored without its rows, and whose schema was renamed since.
     left = [statement(f"drop event trigger if exists {name}") for name in (*_TELLING, _DROP_NAME)]
     return [*drop_steps(), *left, *steps]
 
@@ -92,8 +92,8 @@ def take_steps(schema_owner: str) -> list[Executable]:
     ]
 
 
-# An error in an event trigger would undo the user's own statement. So it is a warning; the decoder then infers what
-# altered the table, or omits its changes with a reason.
+# An error in an event trigger would undo the user's own statement. So it becomes a warning; the decoder then infers the
+# alteration, or omits the table's changes with a reason.
 def _function_body(body: str) -> str:
     return f"""
 {body.strip()}
@@ -127,7 +127,7 @@ _SETTINGS = (
     "quote_all_identifiers",
 )
 _PINNED = " ".join(f"set {name} = {quote_literal(PINNED_SETTINGS[name])}" for name in _SETTINGS)
-"""Values and types are written as the log has them, whatever the altering session has set."""
+"""Values and types are written in the form that the log has, whatever the settings of the altering session are."""
 
 _NOTE_REWRITE = """
 begin
@@ -201,10 +201,10 @@ _PRINTS_OTHERWISE = f"""(
                          and altering.classid = 'pg_type'::regclass and {_OWN_XMIN.format(row="label")})
                 or exists (select from pg_attribute part where part.attrelid = altering.objid
                            and altering.classid = 'pg_class'::regclass and {_OWN_XMIN.format(row="part")}))"""
-"""SQL condition of a reported command `altering`: values of its enum, composite or row type have other texts now.
+"""SQL condition on a reported command `altering`: it changed the texts of values of an enum, composite or row type.
 
-The catalogue does not say whether a label was renamed, or added, which changes no value: the statement's text does. A
-function that alters a type runs as `select …`; then it counts as renamed.
+The catalogue does not tell a renamed label from an added one, which changes no value; the statement's text does. If a
+function alters the type, the text is `select …`, and the label counts as renamed.
 """
 
 _RELABELLED = f"""
@@ -224,7 +224,7 @@ them.
 _HOLDS_ROWS = """exists (
                     select from pg_partition_tree({oid}) part where part.isleaf and pg_relation_size(part.relid) > 0
                     union all select where pg_relation_size({oid}) > 0)"""
-"""SQL condition of a partition that is not empty: it has pages, whatever its statistics say."""
+"""SQL condition: a partition is not empty, that is, it has pages. Statistics may be out of date."""
 
 _IS_PUBLISHED = """join pg_publication_rel r on r.prrelid = c.oid
         join pg_publication p on p.oid = r.prpubid
@@ -240,7 +240,7 @@ _ADDS_ROWS = f"""exists (
             where {_OWN_XMIN.format(row="i")} and {_HOLDS_ROWS.format(oid="i.inhrelid")})"""
 """SQL condition: partitions that are not empty were attached to a table in this transaction.
 
-By the catalogue and not by the statement's text: a partition manager's function runs as `select …`.
+From the catalogue and not from the statement's text: the function of a partition manager runs as `select …`.
 """
 
 _TAKES_ROWS = f"""exists (
@@ -251,7 +251,7 @@ _TAKES_ROWS = f"""exists (
                 and {_OWN_XMIN.format(row="c")} and {_HOLDS_ROWS.format(oid="known.tgrelid")})"""
 """SQL condition: partitions that are not empty were detached from a table in this transaction.
 
-One that is dropped has no pages any more when `sql_drop` runs, so it counts as having had rows.
+A dropped partition has no pages any more when `sql_drop` runs, so it counts as having had rows.
 """
 
 
@@ -301,11 +301,11 @@ _KEPT_UNLOGGABLE = """
                             where a.attrelid = c.oid and a.attgenerated = 'v' and not a.attisdropped)
                 and (i.identity = 'i' or i.identity = 'd' and exists (
                     select from pg_index x where x.indrelid = c.oid and x.indisprimary and x.indimmediate))"""
-"""SQL query of a table and its partitions which were given a full replica identity, and have a virtual column now: the
-server refuses their updates and deletes, until the identity is again what it was."""
+"""SQL query for the tables, of a table and its partitions, that were given a full replica identity and now have a
+virtual column: the server refuses their updates and deletes until the earlier identity is restored."""
 
-# A command is reported of the table that it names alone. Tables that inherit from it, and those of an altered type,
-# change with it (`passed_on`); rows of an attached partition are published as those of the tables above it.
+# A command is reported only for the table that it names. Tables that inherit from it, and tables of an altered type,
+# change with it (`passed_on`); rows of an attached partition are published as rows of the tables above it.
 _ANNOUNCE_DDL = f"""
 -- {_PINNED}
 declare
@@ -399,8 +399,9 @@ begin
         insert into rowtide.control (kind, content) values ('{Announcement.DDL}', {_GONE});
     end loop;
 """
-"""A partition takes its trigger along when it is dropped. Whether it was empty, nothing says any more. Columns go along
-with their types, and the index of an instance's key by itself: no command is reported on their table.
+"""The trigger of a dropped partition is dropped with it; whether the partition was empty is no longer known. Columns
+that are dropped with their types, and an instance's key index that is dropped by itself, are not reported as commands
+on their table.
 """
 
 _ATTACH = f"""
@@ -413,7 +414,7 @@ begin
         {partition_truncates.ATTACH.format(tables=_NAMED_TABLES)}
     end if;
 """
-"""Its trigger comes behind that of the announcement, which needs the marks of partitions as they were before."""
+"""Its trigger fires after that of the announcement, which needs the earlier marks of partitions."""
 
 _ANNOUNCE_DROP = f"""
 declare

@@ -21,15 +21,15 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import source_table
 from rowtide.log.errors import HistoryDiverged
 from rowtide.log.membership import ControlRow
-from rowtide.log.postgres import control, ddl_triggers, slot, table_publications
+from rowtide.log.postgres import control_table, ddl_triggers, slot, table_publications
+from rowtide.log.postgres.backlog import reporting_blocker
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.provision import as_log_source
-from rowtide.log.postgres.slot import reporting_blocker
 from rowtide.log.postgres.stream.stream import NewSlot, ReplicationStream
 from rowtide.log.postgres.table_publications import PublicationCreation
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store import segments
+from rowtide.log.store import maintenance
 from rowtide.log.store.entries import Difference, Opened
 from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import LOG_STORE, Manifest
@@ -49,8 +49,8 @@ def restart_log(
 ) -> None:
     """Create publication and slot again, announce every member again, and open the next epoch.
 
-    The epoch is the one after `known_epoch`, the last that readers know, if the log store is lost and made again, or
-    was restored to an earlier epoch.
+    If the log store was lost and is created again, or was restored to an earlier epoch, the new epoch is the one after
+    `known_epoch`, the last that readers know.
 
     For the holder of the log lease; `announce_again` gets the new source. The epoch is opened last: after a crash
     before that, the log reader finds the slot ahead of its position, and this has to be repeated.
@@ -60,15 +60,15 @@ def restart_log(
         server, renewed = alterations.transact(partial(_renew_publication, source))
         failpoint("publication_renewal.after")
         alterations.run_alone(slot.drop_slot_step(renewed.slot))
-        # After the publication's commit: decoding looks a publication up as of the change, and fails where it was not
-        # there yet.
+        # After the publication's commit: decoding looks up the publication as of each change, and fails if it did not
+        # exist yet.
         confirmed = slot.ensure_slot(engine, renewed.slot, on_wait).confirmed
         failpoint("slot_renewal.after")
-        # Behind the slot, so that the announcements are in the new epoch: members that are not announced there have no
-        # changes.
+        # After the slot is created, so that the announcements are in the new epoch: members that are not announced
+        # there have no changes.
         announce_again(alterations, renewed)
-        # After the announcements: the row that the epoch records proves later that this server continued from here.
-        last = alterations.transact(control.mark_end)
+        # After the announcements: the recorded row proves later that this server continued from here.
+        last = alterations.transact(control_table.mark_end)
     failpoint("epoch_opening.before")
     _open_epoch(renewed, server, confirmed, reason, last, known_epoch)
     failpoint("epoch_opening.after")
@@ -80,7 +80,7 @@ def rehearse_restart(alterations: Rehearsing, source: SourceDefinition, announce
     alterations.run_alone(slot.drop_slot_step(renewed.slot))
     alterations.run_alone(slot.create_slot_step(alterations.connection, renewed.slot))
     announce_again(alterations, renewed)
-    alterations.transact(control.mark_end)
+    alterations.transact(control_table.mark_end)
 
 
 def _renew_publication(source: SourceDefinition, connection: Connection) -> tuple[ServerIdentity, SourceDefinition]:
@@ -90,7 +90,7 @@ def _renew_publication(source: SourceDefinition, connection: Connection) -> tupl
         connection.execute(step)
     slot.drop_publication(connection, source.publication)
     publication_id = slot.ensure_publication(connection, server, source.publication)
-    for step in control.renew_steps(source.publication, PublicationCreation(server.version)):
+    for step in control_table.renew_steps(source.publication, PublicationCreation(server.version)):
         connection.execute(step)
     # The table of announcements was made again, and event triggers write into it.
     ddl_triggers.ensure_triggers(connection)
@@ -115,8 +115,8 @@ def _open_epoch(
     first = 0 if manifest is None else manifest.state.epoch + 1
     manifest = manifest or Manifest(store)
     log_source = as_log_source(source, server.timeline)
-    # Epochs are opened one after the other, as replay requires it, up to one that no reader has seen: LSNs of two
-    # histories would have the same number otherwise.
+    # Replay requires that epochs are opened one after the other. They are opened up to one that no reader has seen,
+    # because otherwise LSNs of two histories would be the same.
     for epoch in range(first, max(first, known_epoch + 1) + 1):
         manifest.append(
             Opened(
@@ -128,7 +128,7 @@ def _open_epoch(
                 control_row=last,
             )
         )
-    segments.ensure_placeholder(manifest)
+    maintenance.ensure_placeholder(manifest)
 
 
 XID = -1
@@ -137,7 +137,7 @@ XID = -1
 
 @frozen
 class ReconciliationPoint:
-    """Where a difference belongs: its LSN and time, and the exported snapshot that it ends at.
+    """The place of a difference in the log: its LSN and time, and the exported snapshot at which it ends.
 
     `token` is that of the log lease.
     """
@@ -164,7 +164,8 @@ def verify_reconcilable(connection: Connection, source: SourceDefinition, manife
     if server.system_identifier != recorded:
         difference = f"system {server.system_identifier}, not {recorded}"
         raise HistoryDiverged(difference, str(manifest.state.position))
-    # After a promotion the log store's last row need not be on this server. The rows themselves are compared instead.
+    # After a promotion this server need not have the row that the log store read last: the tables' rows are compared
+    # instead.
     if server.timeline == manifest.state.source.timeline:
         verify_provenance(connection, manifest)
     slot.verify_publication(connection, source)
@@ -193,9 +194,8 @@ def reconcile_gap(
         with _slot_created(engine, url, source.slot, server, on_wait) as created:
             epoch = manifest.state.epoch + 1
             head = ReconciliationPoint(
-                # The last LSN that is not streamed.
-                # So it sorts behind all of the earlier epoch and before all that the slot sends. No record of WAL
-                # begins at it, since records are aligned to 8 bytes.
+                # The last LSN that is not streamed. So it sorts after the whole earlier epoch and before everything
+                # that the slot sends. No WAL record begins at it, since records are aligned to 8 bytes.
                 lsn=CommitLsn(Position.of(epoch, created.start).value - 1),
                 committed_at=alterations.transact(read_server_time),
                 snapshot=created.snapshot,
@@ -203,7 +203,7 @@ def reconcile_gap(
             )
             difference = compare(head, manifest)
         announce_others(alterations, source)
-        last = alterations.transact(control.mark_end)
+        last = alterations.transact(control_table.mark_end)
     failpoint("epoch_opening.before")
     manifest.append(
         Opened(

@@ -1,4 +1,4 @@
-"""What became of members' tables that no event trigger reported, by comparison with the catalogue."""
+"""Changes of members' tables that no event trigger reported, found by comparison with the catalogue."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from rowtide.core.json_records import JsonOf
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape
 from rowtide.databases.postgres.catalogue import running_through
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, WritesRefused, translated
-from rowtide.databases.postgres.owners import called_by_plans, find_planned
+from rowtide.databases.postgres.owners import called_by_plans
+from rowtide.databases.postgres.planned_code import find_planned
 from rowtide.databases.postgres.quoting import quote_literal, statement
 from rowtide.databases.source_table import SourceTable
 from rowtide.events.catalogue import PartitionsNotAttached
@@ -45,18 +46,18 @@ def find_altered_columns(connection: Connection, source_id: int) -> tuple[Altere
 
 
 def has_earlier_values(connection: Connection, source_id: int, number: int) -> bool:
-    """Return whether rows have a value in a column that was there when it was added: no change row has it.
+    """Return whether rows got a value when a column was added: no change row has such values.
 
-    A row's `xmin` is then that of the transaction which added the column, or older; that transaction, or a later one,
-    has written the column's row of the catalogue. Reads the table up to the first such row, all of it if there is none,
-    under a lock until the transaction ends. Where that would call functions of the owner's, with the rights of the
-    session, rows count as having a value.
+    Such a row's `xmin` is that of the transaction which added the column, or older; that transaction, or a later one,
+    has written the column's row in the catalogue. Reads the table up to the first such row, or entirely if there is
+    none, under a lock until the transaction ends. If reading would call the owner's functions with the rights of the
+    session, the answer is yes.
     """
     names = connection.execute(text(_NAMES), {"source_id": source_id, "number": number}).one_or_none()
     if names is None:
         return False
     table, column, xid = names
-    # First: while a lock of the owner's is waited for, it could make an index, or put a view in the table's place.
+    # The lock first: while the session waits for it, the owner could create an index, or replace the table by a view.
     connection.execute(statement(f"lock table {table} in access share mode"))
     present = connection.execute(text("select to_regclass(:name)::oid::bigint"), {"name": table}).scalar()
     if present != source_id or find_planned(running_through(connection), [table]):
@@ -75,15 +76,14 @@ where c.oid = :source_id and a.attnum = :number and not a.attisdropped
 
 
 def end_dropped(connection: Connection) -> bool:
-    """Announce the end of members whose tables no longer exist, as an event trigger would have.
+    """Announce the end of members whose tables no longer exist, as an event trigger would have done.
 
     For a connection outside of a transaction, to the database whose log is read: in a copy of it tables have other
     oids. Without the rights for it nothing is done, and False returned.
     """
     if not connection.execute(text(f"select exists({_GONE})"), {"log": LOG}).scalar_one():
         return True
-    # Reading continues: a member whose table is gone has no changes, and a process with the rights announces its end
-    # later.
+    # Reading continues: a member without a table has no changes, and a process with the right announces its end later.
     with suppress(RightMissing, WritesRefused), translated():
         dropped_table.create(connection, checkfirst=True)
         connection.execute(text(_END), {"log": LOG, "kind": Announcement.DISABLE.value})
@@ -113,7 +113,7 @@ select :kind, json_build_object('member_id', member_id)::text from gone
 
 
 def attach_partitions(connection: Connection) -> None:
-    """Let members know the partitions of their tables, and announce which tables got or lost rows with them.
+    """Attach new partitions of members' tables, and announce which tables gained or lost rows with partitions.
 
     For a connection outside of a transaction, to the database whose log is read. A partition that is in use, or whose
     triggers this role may not create, waits for the next time. What was dropped left no trace.
@@ -128,8 +128,8 @@ def attach_partitions(connection: Connection) -> None:
 
 def _attach(table_id: int) -> str:
     of_table = f"whole.tgrelid = {table_id}"
-    # The log has no changes for the rows of a partition that is attached or detached: consumers learn only that the
-    # table has changed as a whole.
+    # The log has no changes for the rows of an attached or detached partition: consumers learn only that the table has
+    # changed as a whole.
     content = announced_content(
         command="'ALTER TABLE'",
         sql=quote_literal("partitions with rows were attached or detached"),

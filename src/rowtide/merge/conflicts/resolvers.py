@@ -34,10 +34,6 @@ from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Tombsto
 from rowtide.merge.versions.comparison import NodeChange, Presence, changed_apart, concurrent_columns, encode_columns
 from rowtide.merge.versions.stored_metadata import add_up
 
-# Resolution of concurrent changes to a row, decided at the hub. Pure. The result is a change of the hub's own that
-# includes both versions: no other node meets the conflict again, and the loser receives the result like any other
-# change.
-
 
 class Winner(Enum):
     """The side whose version remains; the publisher is the hub."""

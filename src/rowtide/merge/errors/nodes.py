@@ -173,7 +173,7 @@ class PlannedCodeOfOwner(Denied, number=8153):
 
 
 _SHOWN = 150
-"""The length to which errors shorten a value of a file: a program may have written a long one."""
+"""Length to which errors truncate a value of a file: a program may have written a long one."""
 _COUNTS = 1 << 53
 _FAILURES = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
@@ -188,7 +188,7 @@ def reading(table: str, row: object = "a row") -> Iterator[None]:
 
 
 def _shown(value: object) -> str:
-    """Return a short text that every database and terminal takes: what is malformed may be no UTF-8 either."""
+    """Return a short text that every database and terminal accepts: malformed values may not be UTF-8 either."""
     return ascii(str(value).partition("\n")[0])[1:-1][:_SHOWN]
 
 

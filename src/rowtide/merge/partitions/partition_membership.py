@@ -1,7 +1,5 @@
-"""Partition membership: the rows of filtered articles that each subscriber has; in the caller's transaction.
-
-Which rows are in a partition, and which a subscriber has: what the documented mapping tables show. Rows that a
-subscriber moved to another partition, though it promised not to (SQL Server: @partition_options).
+"""Partition membership: the rows of filtered articles that each subscriber has; in the caller's transaction.  The
+documented mapping tables show which rows are in a partition, and which a subscriber has.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, case, delete, inser
 from rowtide.core.values import frozen
 from rowtide.merge.articles import ROWGUID, Article, Partition, PartitionOptions, SubscriberType, Subscription
 from rowtide.merge.definitions import partition_groups, partition_mappings, subscriptions
-from rowtide.merge.documented.dialect import CONTENTS_VIEW
+from rowtide.merge.documented_views.dialect import CONTENTS_VIEW
 from rowtide.merge.errors.publishing import StoredFilterRefused
 from rowtide.merge.partitions.belonging import ROW, FilterDialect, belongs
 from rowtide.merge.partitions.candidates import STAYED, CandidateMemberships
@@ -78,7 +76,7 @@ def mark(
 
 
 def put_others_rows(connection: Connection, subscriber: int, article: Article, rowguids: Sequence[str]) -> None:
-    """Store that a subscriber wrote to rows that it does not have: it is sent them, or that they are not there."""
+    """Store that a subscriber wrote to rows that it does not have: it is sent the rows, or their absence."""
     remove_members(connection, subscriber, article, rowguids)
     add_members(connection, subscriber, article, ((rowguid, None) for rowguid in rowguids), OF_OTHERS)
     mark(connection, subscriber, article, CandidateMemberships(leaving=list(rowguids)), OF_OTHERS)
@@ -229,7 +227,7 @@ class MappedRows:
     def query(self, row_filter: RowFilter, pubid: str, partition_id: str) -> str:
         """Return the query of an article's rows that are in a partition, or were sent to it.
 
-        `pubid` and `partition_id` are SQL. See `documented.dialect.Dialect.members` for the columns.
+        `pubid` and `partition_id` are SQL. See `DocumentedDialect.members` for the columns.
         """
         article = row_filter.article
         mappings, subscribed = self.name(partition_mappings.name), self.name(subscriptions.name)
@@ -240,7 +238,7 @@ class MappedRows:
             f"on s.replnickname = m.replnickname and s.partition_id = {partition_id} "
             f"where m.tablenick = {article.nickname} and m.generation >= {FROM_THERE}"
         )
-        # A uuid has no greatest: one of its texts does.
+        # There is no `max` of uuids, only of their texts.
         known = (
             f"select rowguid, cast(max(cast(parent as text)) as {self.rowguid_type}) as parent, "
             f"max(is_held) as is_held, max(is_changed) as is_changed from ({listed}) l group by rowguid"

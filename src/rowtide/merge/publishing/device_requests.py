@@ -27,9 +27,10 @@ from rowtide.merge.errors.subscribing import PublicationsShared, SchemaNotFollow
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.table_definitions import Omission
 from rowtide.merge.progress import list_subscriptions, put_subscription, remove_retries_of, remove_subscription
-from rowtide.merge.publishing.following import follow_filters, follow_sent, restore_rowguids
+from rowtide.merge.publishing.partition_moves import follow_filters
 from rowtide.merge.publishing.publications import finish_drops
 from rowtide.merge.publishing.schema_changes import notice
+from rowtide.merge.publishing.schema_following import follow_sent, restore_rowguids
 from rowtide.merge.publishing.schema_steps import SchemaStep, describe_schema, reading_schema
 from rowtide.merge.publishing.snapshots import FileSnapshot, SnapshotProgress, copying, refill
 from rowtide.merge.session.device_half import DeviceHalf
@@ -41,14 +42,14 @@ from rowtide.merge.session.pairing import Pairing, require_tracked
 from rowtide.merge.session.serving import SessionAnswer, UploadedBatches, meet, serve, serve_upload
 
 Admit = Callable[[Pairing], None]
-"""Raises an error for a subscription that is not that of the device which asks."""
+"""Raises an error for a subscription that does not belong to the requesting device."""
 
 
 class DeviceTransport(Transport, Protocol):
     """Carries the messages of a device to its hub, and schema changes to the device."""
 
     def follow(self, state: DeviceState) -> SchemaStep:
-        """Return what a device needs that has earlier definitions than the hub, and has uploaded all."""
+        """Return what a device with earlier definitions than the hub needs, once it has uploaded everything."""
 
 
 def synchronise_device(
@@ -76,7 +77,7 @@ def synchronise_device(
 
 
 def follow_hub(transport: DeviceTransport, node: Node, publication: str, subscriber_name: str) -> None:
-    """Bring a device to its hub's schema, whether it has uploaded or not. Raises what `follow_sent` raises."""
+    """Apply the hub's schema to a device, whether it has uploaded or not. Raises what `follow_sent` raises."""
     device = find_device(node, publication, subscriber_name)
     restore_rowguids(node, device.known)
     state = device.describe(examines=False)
@@ -95,8 +96,8 @@ def fill_again(
     """Fill a device's tables again from a file that its hub makes for it; that file's subscription becomes its own.
 
     If its changes were uploaded before, programs wait while the file is fetched, and later changes are not lost:
-    `NodeBusy` is raised. The device gets the file's nickname: it may be a copy, or have been restored. With other
-    publications it keeps its own, which the file has then.
+    `NodeBusy` is raised. The device gets the file's nickname, since it may be a copy or restored. With other
+    publications it keeps its own nickname, and the file gets that.
 
     Raises `MergeSubscriptionUnknown`, `PublicationsShared`, `SchemaNotFollowed`, `NodeBusy`, `CopiedRowRefused`.
     """

@@ -1,8 +1,8 @@
 """Find what was changed in tables of a subscriber while it was not tracked: a program had rebuilt them.
 
 Each row is compared with its hash. A row that differs was changed here, one that is equal was not. A row without a hash
-that the hub has in another version is a conflict, which the hub wins. A row that is missing comes back, or was deleted
-here: that is for the user to say. What is found is logged as triggers would have done it.
+that the hub has in another version is a conflict, which the hub wins. A missing row is restored, or counts as deleted
+here: the user says which. What is found is logged as triggers would have logged it.
 """
 
 from __future__ import annotations

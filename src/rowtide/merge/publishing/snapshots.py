@@ -1,7 +1,7 @@
 """The initial rows of a subscriber, and its tables, which are created and filled with them.
 
-Files of a snapshot that is prepared for the subscribers of a partition (SQL Server: a dynamic snapshot). They are
-compressed JSON lines with SHA-256 sums: Parquet would need PyArrow on devices, 100 MB.
+They are read from the hub, or from files that were prepared for the subscribers of a partition (SQL Server: a dynamic
+snapshot). The files are compressed JSON lines with SHA-256 sums: Parquet would need PyArrow on devices, 100 MB.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from rowtide.merge.conflicts.records import ConflictRecord
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import Examination
 from rowtide.merge.nodes.sending import ChangesRequest
-from rowtide.merge.partitions.belonging import find_record_types
+from rowtide.merge.partitions.logical_records import find_record_types
 from rowtide.merge.progress import list_retries, put_awaited, set_subscription
 from rowtide.merge.row_hashes import HashBatch
 from rowtide.merge.session.history import Phase
@@ -34,8 +34,8 @@ from rowtide.merge.session.messages import (
     UploadResult,
 )
 from rowtide.merge.session.pairing import OWED, find_damages, find_proposal, propose_mark, require_original_of
-from rowtide.merge.session.receiving import SubscriberReceiver, SubscriberRecords
-from rowtide.merge.session.record_transfer import find_tops
+from rowtide.merge.session.receiving import SubscriberReceiver
+from rowtide.merge.session.record_groups import find_tops
 from rowtide.merge.session.spool_transfer import (
     in_session,
     known_rows,
@@ -44,6 +44,7 @@ from rowtide.merge.session.spool_transfer import (
     transfer,
 )
 from rowtide.merge.session.spooling import Outgoing, Spool, map_articles
+from rowtide.merge.session.subscriber_records import SubscriberRecords
 from rowtide.merge.versions.changes import RowChange
 
 
@@ -56,7 +57,7 @@ def upload_request(
     *,
     names_parents: bool,
 ) -> ChangesRequest:
-    """Return what a device is asked for, whose definitions may be earlier than the hub's."""
+    """Return the request for a device's changes, by definitions that may be earlier than the hub's."""
     # The hub's references, by whose places the parents are read there.
     sent = [
         replace(each.sender, references=each.receiver.references) for each in map_articles(known, definitions).values()
@@ -243,7 +244,7 @@ class DeviceHalf:
 
     @property
     def is_overtaken(self) -> bool:
-        """Whether keys above the device's ranges have come, so that its programs would get no numbers."""
+        """Whether the device has received keys above its ranges, so that its programs would get no numbers."""
         return are_overtaken(self.node, self.known, self.subscription)
 
     def receive(
@@ -330,7 +331,7 @@ class DeviceHalf:
     def propose(self) -> str:
         """Store the mark that the device proposes for a session by requests, and return it.
 
-        It is the same until the session is confirmed, whatever is lost. Raises `SessionReplaced`.
+        It stays the same until the session is confirmed, whichever messages are lost. Raises `SessionReplaced`.
         """
         own = self.subscription
         known = find_proposal(own)

@@ -3,7 +3,8 @@
 A change that a node refuses, such as a child whose parent is still to come, is retried after all others, once. If it is
 refused again, it stays listed, and the next synchronisation requests it again; it comes after all others then.
 
-The last batch, the retry and that all has come are one transaction where nothing prevents that: each costs round trips.
+The last batch, the retry, and the record that everything was received are one transaction where possible: each costs
+round trips.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ class Records(Protocol):
 class Transfer:
     """One direction of a synchronisation; `on_progress` receives the number of changes done.
 
-    `conclude` stores that all has come, in the last transaction if it can; `is_concluded` tells whether it has.
+    `conclude` stores that everything was received, in the last transaction if possible; `is_concluded`: it has.
     """
 
     receiver: Receiver
@@ -138,9 +139,9 @@ class Transfer:
     on_progress: Callable[[int], None] = lambda _changes: None
     counts: dict[str, Counts] = field(default_factory=dict)
     refused: list[Refused] = field(default_factory=list)
-    """All that was refused at the end, also rows that are not asked for again because their conflict was settled."""
+    """All rows refused in the end, also those that are not requested again because their conflict was settled."""
     left: list[Refused] = field(default_factory=list)
-    """Those of them that the next synchronisation asks for again."""
+    """Those of them that the next synchronisation requests again."""
     records: Records | None = None
     conclude: Callable[[], None] = lambda: None
     is_concluded: bool = False
@@ -202,7 +203,7 @@ class Transfer:
         ]
 
     def _parts(self, spool: Spool) -> Iterator[Sequence[Part]]:
-        """Yield what is to be applied now, in the parts that are written together; the rest waits."""
+        """Yield what is to be applied now, in the parts that are written together; the rest is deferred."""
         batches = self._joined(spool.batches())
         for nickname, changes in batches:
             if changes[0].row is None:
@@ -263,8 +264,8 @@ class Transfer:
     def _defer_children(self, article: Article, changes: Sequence[RowChange]) -> Sequence[RowChange]:
         """Defer rows whose parents are deferred or come later, and return the others.
 
-        A subscriber's row may still have the parent's key. It is about to be deleted, and a foreign key's action would
-        take along what references that key. (The hub tells whose a row's parent is.)
+        A subscriber's row may still have the parent's key. That row is about to be deleted, and a foreign key's action
+        would reach what references the key. (The hub knows which row the parent is.)
         """
         if self.receiver.is_upload or not article.references:
             return changes
@@ -324,7 +325,7 @@ class Transfer:
         try:
             received = self._counted([(article, layer) for layer in layers], work)
         except RowsRefused:
-            # Which of them, only the commit could tell.
+            # Only the commit shows which of them.
             for layer in layers:
                 self._apply_divided(article, self._defer_children(article, layer))
             return ()
@@ -348,7 +349,7 @@ class Transfer:
         self._keep(article, received.refused)
 
     def _keep(self, article: Article, refused: Sequence[Refused]) -> None:
-        """Let refused rows wait, but those that have the keys of each other."""
+        """Defer refused rows, except those that have each other's keys."""
         exchanged = self._apply_exchanged(article, refused)
         for each in refused:
             if each.change.rowguid not in exchanged:
@@ -384,7 +385,7 @@ class Transfer:
         self._waiting = {}
 
     def _end(self, parts: Sequence[Part], attempt: Attempt, late: Set[str] = frozenset()) -> None:
-        """Make the last attempt, and reject what is refused."""
+        """Make the last attempt, and reject what the node refuses."""
 
         def work() -> list[Received]:
             received = self._finish(self.receiver.receive(parts, attempt, late))
@@ -427,7 +428,7 @@ class Transfer:
         self.counts.setdefault(article.name, Counts()).add(counts)
 
     def _retry(self) -> None:
-        """Retry what waits, once: together with deferred constraints, then each; what is refused then is rejected."""
+        """Retry deferred rows, once: together with deferred constraints, then each; reject what is refused then."""
         waiting = list(self._waiting.values())
         for article, _ in waiting:
             self.count(article, Counts(retried=1))
@@ -442,7 +443,7 @@ class Transfer:
             self.refused = [refused for one in self._retry_alone(parts) for refused in one.refused]
 
     def _finish(self, received: list[Received]) -> list[Received]:
-        """Give up what was refused, in the caller's transaction."""
+        """Reject what was refused, in the caller's transaction."""
         refused = [(one, each) for one in received for each in one.refused]
         given_up = self.receiver.reject([each for _, each in refused])
         for (one, _), counts in zip(refused, given_up, strict=True):
@@ -567,7 +568,7 @@ def accepted_alike(
 
 
 def count_writes(writes: Sequence[Write]) -> Counts:
-    """Return how writes change rows; a tombstone for an absent row counts for nothing."""
+    """Return how writes change rows; a tombstone for an absent row is not counted."""
     counts = Counts()
     for write in writes:
         if write.row is None:

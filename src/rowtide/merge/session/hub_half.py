@@ -35,9 +35,9 @@ from rowtide.merge.progress import (
     set_exchanged,
     set_subscription,
 )
-from rowtide.merge.session.history import RUNNING, Phase, is_due, purge
-from rowtide.merge.session.hub.parent_keys import SELECT_GENERATIONS, read_generations
-from rowtide.merge.session.hub.uploading import UploadReceipt, check_lineages
+from rowtide.merge.session.history import RUNNING, Phase
+from rowtide.merge.session.hub.lineage_checks import SELECT_GENERATIONS, check_lineages, read_generations
+from rowtide.merge.session.hub.uploading import UploadReceipt
 from rowtide.merge.session.identity_ranges import renew_ranges
 from rowtide.merge.session.messages import (
     Acknowledgement,
@@ -52,6 +52,7 @@ from rowtide.merge.session.messages import (
     UploadResult,
 )
 from rowtide.merge.session.pairing import Pairing
+from rowtide.merge.session.purge import is_due, purge
 from rowtide.merge.session.spool_transfer import in_session, known_rows, read_changes
 from rowtide.merge.session.spooling import Spool
 

@@ -12,13 +12,13 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from rowtide.core.garbage import collecting_rarely
+from rowtide.core.garbage_collection import collecting_rarely
 from rowtide.merge.articles import ExchangeType, Progress
 from rowtide.merge.errors.subscribing import UploadNotComparable
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.progress import read_purge
 from rowtide.merge.session.device_half import DeviceHalf
-from rowtide.merge.session.history import History, Phase, Summary, is_due, purge, recorded
+from rowtide.merge.session.history import History, Phase, Summary, recorded
 from rowtide.merge.session.hub.uploading import UploadReceipt
 from rowtide.merge.session.hub_half import HubHalf
 from rowtide.merge.session.messages import RowsByArticle, SessionTerms, TopsQuestion, UploadHeader, UploadResult
@@ -29,6 +29,7 @@ from rowtide.merge.session.pairing import (
     require_original,
     unsent_columns,
 )
+from rowtide.merge.session.purge import is_due, purge
 from rowtide.merge.session.spooling import Spool
 
 Tell = Callable[[int, int], None]

@@ -1,4 +1,4 @@
-"""Parts of an upload by requests: each is committed at the hub as it comes, and a cut upload goes on after the last.
+"""Parts of an upload by requests: each is committed at the hub as it arrives, so that an interrupted upload resumes.
 
 A part is a request. What the hub refuses of one that others follow is deferred, and sent again with the last: a row may
 need one of a later part, or have the unique value of one. All deletes are in the last part if they fit into one: those
@@ -146,8 +146,8 @@ def join_parts(parts: Iterable[RowBatch], order: Mapping[int, int]) -> Iterator[
 class ConfirmedRows:
     """The versions of an unfinished upload that the hub has confirmed, in a file beside the device's.
 
-    They are of one session's proposal, `tag`: a file of another one counts for nothing. What is lost of it is sent
-    again, with the same effect.
+    They belong to one session's proposal, `tag`: a file of another one is ignored. What is lost of it is sent again,
+    with the same effect.
     """
 
     path: Path | None

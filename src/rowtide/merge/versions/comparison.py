@@ -3,8 +3,6 @@
 (SQL Server: sp_MSgetmetadata.) A version is identified by the change that made it, and has a lineage: all changes that
 it includes or has overridden. A row without metadata, from the snapshot or after a purge, has no such change: any
 change that its lineage does not include is newer.
-
-Lineages: the changes of a row that a version includes or has overridden (SQL Server: lineage).
 """
 
 from __future__ import annotations

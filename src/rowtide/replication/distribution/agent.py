@@ -25,11 +25,13 @@ from rowtide.log.store.state import LogGap, ManifestState, bounded_end, next_gap
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropped, Followed, GeneratedAltered
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.distribution import delivery_interface, log_events, watchers
+from rowtide.replication.distribution import delivery_interface, log_events, run_context
 from rowtide.replication.distribution.calls import from_log
-from rowtide.replication.distribution.calls.ordered import ONE_BY_ONE, BatchLimits, Cutter, OrderedCalls, ProcedureCall
+from rowtide.replication.distribution.calls.batch_limits import ONE_BY_ONE, BatchLimits, Cutter
+from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
 from rowtide.replication.distribution.early_delivery import EarlyDelivery
-from rowtide.replication.distribution.reader_entry import ReaderEntry, require_intact, require_same_history
+from rowtide.replication.distribution.lost_identities import require_intact
+from rowtide.replication.distribution.reader_entry import ReaderEntry, require_same_history
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.distributor.tracers import record_arrival
 from rowtide.replication.errors import delivery as errors
@@ -49,7 +51,7 @@ class DistributionAgent:
 
     def __init__(
         self,
-        context: watchers.DeliveryContext,
+        context: run_context.DeliveryContext,
         subscription: Subscription,
         articles: Sequence[Article],
         manifest: Manifest,
@@ -357,7 +359,7 @@ class DistributionAgent:
                     batch, begun = None, start
                 if batch is None:
                     self._delivery.begin(one_by_one=one_by_one, committed_us=log.times.find(lsn))
-                    batch = watchers.BatchCounts()
+                    batch = run_context.BatchCounts()
                 batch.count(lsn, stop - start)
             self._run(calls, begun, len(calls))
             del calls  # up to a gigabyte, while the next ones are read
@@ -431,7 +433,7 @@ class DistributionAgent:
         # With the first one its transaction's commit time is known.
         first = list(islice(stretches, 1))
         self._delivery.begin(one_by_one=True, committed_us=read.times.find(transaction.lsn.value))
-        batch = watchers.BatchCounts()
+        batch = run_context.BatchCounts()
         batch.count(transaction.lsn.value, 1)
         steps = deque(transaction.steps)
         for calls in chain(first, stretches):
@@ -468,22 +470,23 @@ class DistributionAgent:
         if start < end:
             self._delivery.run(calls.between(start, end))
 
-    def _end(self, batch: watchers.BatchCounts, reached: Position, calls: from_log.LogCalls) -> None:
+    def _end(self, batch: run_context.BatchCounts, reached: Position, calls: from_log.LogCalls) -> None:
         # The one commit of rows and position. What follows here is repeated or lost without harm.
         skipped = self._delivery.end(reached)
         # After the commit: if that fails, the batch is read again from the former position.
         self._position = reached
         for error in skipped:
-            self._context.watchers.on_skipped(watchers.SkippedCommand(self._subscription, error))
+            self._context.watchers.on_skipped(run_context.SkippedCommand(self._subscription, error))
         seconds = time.monotonic() - batch.began
         committed_us = calls.times.find(batch.last_lsn)
         latency_ms = (time.time_ns() // 1000 - committed_us) // 1000 if committed_us is not None else None
         subscriber = self._subscription.subscriber
-        report = watchers.DeliveryReport(subscriber, reached, batch.transactions, batch.commands, seconds, latency_ms)
+        counts = batch.transactions, batch.commands, seconds, latency_ms
+        report = run_context.DeliveryReport(subscriber, reached, *counts)
         self._context.watchers.on_batch(report)
 
     def _report_dropped(self, error: errors.ArticleEnded) -> None:
-        self._context.watchers.on_dropped(watchers.DroppedTable(self._subscription, error))
+        self._context.watchers.on_dropped(run_context.DroppedTable(self._subscription, error))
 
     def _open_calls(self) -> from_log.LogCalls:
         copies = None if self._hand_over is None else self._hand_over.copies

@@ -20,7 +20,7 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.from_log import LogCalls, find_versions
 from rowtide.replication.distribution.delivery_interface import BatchUndone, CallNotStorable, Delivery
 from rowtide.replication.distribution.log_events import find_altering
-from rowtide.replication.distribution.watchers import BatchCounts
+from rowtide.replication.distribution.run_context import BatchCounts
 from rowtide.replication.errors.publishing import ColumnNotLogged
 from rowtide.storage.store import Missing
 

@@ -23,18 +23,20 @@ from rowtide.databases.urls import name_of
 from rowtide.log.catalogue import find_source, list_features
 from rowtide.log.postgres import membership, partition_truncates, provision, restarting, slot
 from rowtide.log.postgres.lease import AdvisoryLease
-from rowtide.log.postgres.membership import NOWHERE, Rebound, run_membership_change
+from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.provision import OpenedSource, StoragePlaces, absolute
+from rowtide.log.postgres.rebinding import NOWHERE, Rebound
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store import segments
+from rowtide.log.store import maintenance
 from rowtide.log.store.location import find_own_manifest, require_timeline
 from rowtide.log.store.manifest import Manifest
 from rowtide.replication.articles.articles import FEATURE, Article, as_member
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.distributor import publication_records, subscription_records
-from rowtide.replication.distributor.definitions import distributor, is_elsewhere, read_source
+from rowtide.replication.distributor.location import distributor, is_elsewhere
+from rowtide.replication.distributor.publisher import read_source
 from rowtide.replication.errors.publishing import CaptureReadsLog, LogStoreElsewhere, NothingReadsLog
 from rowtide.storage.places import absolute_lake
 
@@ -82,9 +84,9 @@ def advance_placeholder(engine: Engine, manifest: Manifest) -> None:
 
     Raises `LeaseHeld` if another process is creating or removing the source.
     """
-    if segments.is_placeholder_behind(manifest):
+    if maintenance.is_placeholder_behind(manifest):
         with provision.take_source(engine, patience_s=0):
-            segments.advance_placeholder(manifest)
+            maintenance.advance_placeholder(manifest)
 
 
 def _require_place(database: str, source: SourceDefinition, lake: str | None, log_store: str | None) -> None:

@@ -17,9 +17,15 @@ from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.functions import USERS_SCHEMAS
 from rowtide.replication.articles.articles import Article, ArticleType
-from rowtide.replication.distributor import definitions, publication_records, subscription_records
-from rowtide.replication.distributor.definitions import distributor, read_source
-from rowtide.replication.distributor.publication_records import SchemaArticle, list_schema_articles
+from rowtide.replication.distributor import (
+    definitions,
+    publication_records,
+    schema_article_records,
+    subscription_records,
+)
+from rowtide.replication.distributor.location import distributor
+from rowtide.replication.distributor.publisher import read_source
+from rowtide.replication.distributor.schema_article_records import SchemaArticle, list_schema_articles
 from rowtide.replication.errors.publishing import (
     ArticleExists,
     ExecutionsNotLogged,
@@ -83,7 +89,7 @@ def _add(connection: Connection, database: str, publication: str, name: str, wan
         raise SchemaArticleUsesUnpublished(article.type.value.replace("-", " "), article.name, ", ".join(missing))
     if article.source_id not in {each.source_id for each in known}:
         definitions.require_writable(connection)
-        distributor(connection).execute(publication_records.add_step(publication_id, article))
+        distributor(connection).execute(schema_article_records.add_step(publication_id, article))
     return True
 
 
@@ -92,7 +98,7 @@ def _drop(connection: Connection, database: str, publication: str, name: str) ->
     known = list_schema_articles(connection, publication_records.get_publication(connection, publication))
     found = _find(connection, name, None)
     dropped = [each for each in known if each.name == name or (found is not None and each.source_id == found.source_id)]
-    for step in publication_records.drop_steps(dropped):
+    for step in schema_article_records.drop_steps(dropped):
         distributor(connection).execute(step)
     return bool(dropped)
 

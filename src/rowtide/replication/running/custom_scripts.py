@@ -19,8 +19,8 @@ from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import CustomSql, Followed, NullsChanged
-from rowtide.replication.distribution.watchers import DeliveryContext
-from rowtide.replication.distributor.publication_records import find_script
+from rowtide.replication.distribution.run_context import DeliveryContext
+from rowtide.replication.distributor.script_records import find_script
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import CommandRefused, CustomScriptFailed
 from rowtide.replication.targets.postgres.calls.procedures import parameters_of

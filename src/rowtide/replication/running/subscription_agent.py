@@ -29,10 +29,11 @@ from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.delivery_interface import AlterationRefused
 from rowtide.replication.distribution.log_events import CopyNeeded, read_steps
-from rowtide.replication.distribution.watchers import DeliveryContext, DroppedTable, Trouble
+from rowtide.replication.distribution.run_context import DeliveryContext, DroppedTable, Trouble
 from rowtide.replication.distributor import joining, subscription_records
-from rowtide.replication.distributor.definitions import SubscriptionState, read_source
+from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.distributor.joining import PendingChange
+from rowtide.replication.distributor.publisher import read_source
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors import delivery as errors
 from rowtide.replication.running.agent_history import AgentHistory

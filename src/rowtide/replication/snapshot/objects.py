@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, text
 
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.owners import effects_condition
+from rowtide.databases.postgres.planned_code import effects_condition
 from rowtide.replication.articles.articles import Article, ArticleType
 
 if TYPE_CHECKING:
     # A subscriber in a file is read without psycopg.
-    from rowtide.replication.distributor.publication_records import SchemaArticle
+    from rowtide.replication.distributor.schema_article_records import SchemaArticle
 
 
 class NeedKind(StrEnum):

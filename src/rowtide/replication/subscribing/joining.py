@@ -16,7 +16,7 @@ from rowtide.core.lsn import Position
 from rowtide.databases.postgres.catalogue import find_by_id, read_table
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified, statement
-from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.control_table import mark_log
 from rowtide.log.postgres.membership import announce_enabled
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.store.entries import ReaderLeft
@@ -25,15 +25,24 @@ from rowtide.log.store.manifest import Manifest
 from rowtide.replication.articles.articles import Article, ArticleType, as_member
 from rowtide.replication.articles.schema_changes import Followed, Unfollowed, as_alteration, follow
 from rowtide.replication.distribution.delivery_interface import JoiningArticle
-from rowtide.replication.distributor import definitions, joining, publication_records, subscription_records
-from rowtide.replication.distributor.definitions import SubscriptionState, distributor, read_source
-from rowtide.replication.distributor.publication_records import SchemaArticle
+from rowtide.replication.distributor import (
+    definitions,
+    joining,
+    publication_records,
+    schema_article_records,
+    subscription_records,
+)
+from rowtide.replication.distributor.definitions import SubscriptionState
+from rowtide.replication.distributor.location import distributor
+from rowtide.replication.distributor.publisher import read_source
+from rowtide.replication.distributor.schema_article_records import SchemaArticle
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import CopyUnreadable, PublishedTableDropped, SubscriptionDeactivated
 from rowtide.replication.snapshot.objects import find_used, read_type_needs
 from rowtide.replication.snapshot.target import SnapshotStatus, read_table_details
+from rowtide.replication.subscribing.originators import Ends, plan_originators
 from rowtide.replication.subscribing.readers import keeping
-from rowtide.replication.subscribing.resolvers import Ends, plan_originators, require_detectable
+from rowtide.replication.subscribing.resolvers import require_detectable
 from rowtide.replication.subscribing.subscriptions import as_now, plan_snapshot, renew
 from rowtide.replication.subscription_settings import IfExists, SubscriptionRequest
 from rowtide.replication.targets.kinds import kind_of
@@ -193,7 +202,7 @@ def _list_refreshed(
     tables = {article.source_id for article in articles}
     return tuple(
         each
-        for each in publication_records.list_schema_articles(connection, publication_id)
+        for each in schema_article_records.list_schema_articles(connection, publication_id)
         if each.type is ArticleType.MATERIALIZED_VIEW and not tables.isdisjoint(find_used(connection, each.source_id))
     )
 

@@ -14,22 +14,24 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from rowtide.cdc.instances import DELETE, TRUNCATE, Instance
+from rowtide.cdc.change_columns import DELETE, TRUNCATE
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.published import base_table_path, change_table_path
-from rowtide.cdc.queries.windows import LsnTimes
+from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.delta.data_files import Between
 from rowtide.delta.errors import EditOutdated
 from rowtide.delta.replay import AddFile
 from rowtide.delta.snapshot import Snapshot, open_snapshot
-from rowtide.delta.writing.rewriting import Indexes
+from rowtide.delta.writing.row_edits import Indexes
 from rowtide.events.catalogue import TargetTableEdited
 from rowtide.events.event import emit
 from rowtide.lake.stores import locate
 from rowtide.targets.applying import Due, TableVersion
-from rowtide.targets.definitions import Target, TargetColumns, require_partitionable, shape_table
+from rowtide.targets.columns import TargetColumns, require_partitionable, shape_table
+from rowtide.targets.definitions import Target
 from rowtide.targets.direct.history import DirectHistory
 from rowtide.targets.direct.tables import MOST_BYTES, DirectTable, KeySet, ShownColumns
 from rowtide.targets.errors import KeyUnfit

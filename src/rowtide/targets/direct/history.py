@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowtide.cdc.instances import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
+from rowtide.cdc.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.last_rows import comparable
 from rowtide.cdc.published import LSN_TIME_MAPPING, arrow_schema, system_table_path
@@ -23,8 +23,8 @@ from rowtide.core.values import frozen
 from rowtide.delta.data_files import Between
 from rowtide.delta.replay import AddFile
 from rowtide.delta.snapshot import Snapshot
-from rowtide.delta.writing.rewriting import Indexes
-from rowtide.lake.tables import SmallTable
+from rowtide.delta.writing.row_edits import Indexes
+from rowtide.lake.small_tables import SmallTable
 from rowtide.targets.direct.tables import DirectTable, KeySet, ShownColumns
 from rowtide.targets.keepers import TargetWindow
 from rowtide.targets.statements import FROM_LSN, FROM_TIME, HISTORY_COLUMNS, IS_CURRENT, TO_LSN, TO_TIME

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowtide.cdc.instances import Instance, column_type
+from rowtide.cdc.change_columns import column_type
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.bits import EXACT, read_exact_texts
 from rowtide.cdc.lake_readers.last_rows import comparable
 from rowtide.core.failpoints import failpoint
@@ -23,10 +24,10 @@ from rowtide.delta.schema import parse_schema
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.commit_race import require_writable
 from rowtide.delta.writing.commits import create_table
-from rowtide.delta.writing.rewriting import Edit, Indexes, MakeRows, Stamp, edit_rows, replace_rows
+from rowtide.delta.writing.row_edits import Edit, Indexes, MakeRows, Stamp, edit_rows, replace_rows
 from rowtide.lake.sql_text import schema_text
 from rowtide.lake.stores import locate
-from rowtide.targets.definitions import TargetColumns
+from rowtide.targets.columns import TargetColumns
 from rowtide.targets.errors import KeyUnfit, TargetOccupied
 from rowtide.targets.formats.delta import mapping_properties
 from rowtide.targets.table_format import Verify

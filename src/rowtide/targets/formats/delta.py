@@ -23,7 +23,7 @@ from rowtide.delta.features import OWNER, TARGET_TABLE
 from rowtide.delta.replay import commit_path, read_commit
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.alteration import name_mapping, rename_columns
-from rowtide.delta.writing.rewriting import mend
+from rowtide.delta.writing.widening_removal import mend
 from rowtide.lake.sql_text import literal, quote, table_at
 from rowtide.lake.stores import locate
 from rowtide.lake.tables import writing

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from rowtide.merge.articles import Article, ArticleColumn, FilterType, JoinFilter
-from rowtide.merge.partitions.belonging import choose_parents, column_pairs, find_record_types, link_members
+from rowtide.merge.partitions.belonging import choose_parents, link_members
+from rowtide.merge.partitions.logical_records import column_pairs, find_record_types
 
 
 def test_the_parent_nearest_to_a_row_by_itself_is_chosen() -> None:

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rowtide.cdc.instances import DELETE, Instance
+from rowtide.cdc.change_columns import DELETE
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.as_of.latest_rows import Ascending, LatestRows, LowestLayer
 from rowtide.cdc.lake_readers.bits import EXACT, Bits, Numbers, kernels
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, Completions

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.instances import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, Instance, column_type
+from rowtide.cdc.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, column_type
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.bits import MOST_KEYS, Flags, KeyBits, Numbers
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart
 from rowtide.cdc.lake_readers.last_rows import ABSENT, LSN, OPERATION, OnlyKeys, TablePart

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.instances import DELETE, INSERT, Instance
+from rowtide.cdc.change_columns import DELETE, INSERT
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers import last_rows
 from rowtide.cdc.lake_readers.as_of.keyed_tables import upper_parts
 from rowtide.cdc.lake_readers.as_of.latest_rows import LowestLayer
@@ -28,8 +29,14 @@ from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.published import base_table_path, read_history, read_instances, read_publication
 from rowtide.cdc.queries.as_of.opening import AsOf, find_widened, read_layers
 from rowtide.cdc.queries.windows import InstanceWindow
+from rowtide.cdc.recorded_snapshots import (
+    SEQVAL as COPIED,
+    RecordedSnapshot,
+    excluded_begins,
+    find_base,
+    read_snapshots,
+)
 from rowtide.cdc.rows.conversion import ExactValues, as_binary, empty_masks, set_bits
-from rowtide.cdc.system_tables import SEQVAL as COPIED, RecordedSnapshot, excluded_begins, find_base, read_snapshots
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.delta.features import IDENTITY

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rowtide.cdc.instances import TRUNCATE, Instance, change_columns, column_type
+from rowtide.cdc.change_columns import TRUNCATE, change_columns, column_type
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import SKIPPED, SUSPENDED, base_table_path, change_table_path, system_table_path
 from rowtide.cdc.queries.net_changes import IS_DELETED, LACKS_VALUES, Truncates, key_expressions, last_select
 from rowtide.cdc.queries.table_functions import (
@@ -22,7 +23,7 @@ from rowtide.cdc.queries.table_functions import (
     null_if_empty,
     table_function,
 )
-from rowtide.cdc.system_tables import SnapshotState
+from rowtide.cdc.recorded_snapshots import SnapshotState
 from rowtide.core.values import frozen
 from rowtide.databases.lake_types import INTEGER_DIGITS, WIDENED
 from rowtide.lake.sql_text import literal, quote, table_at

@@ -15,7 +15,7 @@ from rowtide.cdc.errors import querying as errors
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import ListedChange, RecordedInstance, base_table_path, change_table_path
 from rowtide.cdc.queries.windows import PublishedLake, ValidityInterval, require_key, require_table
-from rowtide.cdc.system_tables import RecordedSnapshot, SnapshotState, excluded_begins, find_base, read_snapshots
+from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotState, excluded_begins, find_base, read_snapshots
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.databases.lake_types import can_widen

@@ -1,4 +1,5 @@
-"""The decoder's state between batches: tables as last described, members, and the transaction that a batch cuts."""
+"""The decoder's state between batches: tables as last described, members, and the transaction in which a batch
+ended."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ from rowtide.core.lsn import EPOCH_SHIFT, Position, pack_lsn
 from rowtide.core.tables import ColumnShape, LoggedTable, TableShape
 from rowtide.core.values import frozen
 from rowtide.log.membership import Alteration, Member, follow_alteration, needed_columns
+from rowtide.log.postgres.pgoutput.announcements import is_control
 from rowtide.log.postgres.pgoutput.inferring import Types, Unclear
-from rowtide.log.postgres.pgoutput.messages import Bools, Frames, Ints, Relation, is_control, parse_origin
+from rowtide.log.postgres.pgoutput.messages import Bools, Frames, Ints, Relation, parse_origin
 
 
 @frozen
@@ -87,12 +89,12 @@ class Relations:
         return frozenset(self._relations)
 
     def is_as_described(self, relation: Relation) -> bool:
-        """Whether a table was described like this before, and its members read it so."""
+        """Whether a table was described identically before, and its members read it in that form."""
         return self._relations.get(relation.oid) == relation and relation.oid not in self.unclear
 
     def types_of(self, oid: int) -> Types:
-        """Return the types of a table's columns before its next description; none if those are not known, or were
-        altered since by a statement that was announced.
+        """Return the types of a table's columns before its next description; empty if they are unknown, or if an
+        announced statement has altered them.
         """
         return self._types.get(oid, {})
 
@@ -187,7 +189,7 @@ class TableVersions:
         known = sorted(versions, key=lambda version: version.table_id)
         self._latest = {version.shape.source_id: version for version in known}
         self._next_id = known[-1].table_id + 1 if known else 1
-        # Empty at connect: a reader that died may have given out a version and not have stored the event of its use.
+        # Empty at connect: a log reader that died may have assigned a version without storing the event of its use.
         self._last_used: dict[int, int] = {}
 
     def resolve(self, shape: TableShape) -> Resolved:
@@ -286,8 +288,8 @@ class TransactionTracker:
         number = np.cumsum(frames.kinds == ord("B"))
         lsn = np.concatenate(([self._last.lsn], begin_lsn))
         self._check_lsns(frames, begins, commits, lsn, number)
-        # The server writes a slot's confirmed position to disk at its checkpoints only: after a crash it sends
-        # transactions again that the position covers.
+        # The server writes a slot's confirmed position to disk only at checkpoints: after a crash it sends transactions
+        # again that the position covers.
         is_dropped = np.concatenate(([self._last.is_dropped], begin_lsn < self._position.value))
         origin, origins = self._origins(frames, begins)
         time = np.concatenate(([self._last.time], self._times(frames, begins)))
@@ -345,14 +347,14 @@ class TransactionTracker:
 
     def _commit_lsns(self, frames: Frames, begins: Ints) -> Ints:
         log = frames.int64_at(frames.starts[begins] + 1)
-        # The bits above are the epoch's in an LSN of ours. 56 bits are 64 PiB of WAL.
+        # rowtide's LSNs have the epoch in the bits above. 56 bits are 64 PiB of WAL.
         frames.require(log >> EPOCH_SHIFT == 0, begins, "the commit LSN exceeds 56 bits")
         return log | self._epoch_bits
 
     def _check_lsns(self, frames: Frames, begins: Ints, commits: Ints, lsn: Ints, number: Ints) -> None:
         """Check that commit order is LSN order: positions and the sort order rely on it."""
         frames.require(np.diff(lsn) > 0, begins, "the commit LSN is not above the one before")
-        # Behind the kind of a Commit there is a byte of flags, which no version uses.
+        # The kind byte of a Commit is followed by a byte of flags, which no version uses.
         committed = frames.int64_at(frames.starts[commits] + 2) + self._epoch_bits
         same = committed == lsn[number[commits]]
         frames.require(same, commits, "the commit LSN differs from that of Begin")

@@ -26,9 +26,10 @@ from rowtide.merge.nodes.sqlite.metadata.row_metadata import (
 )
 from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, TOMBSTONE
 from rowtide.merge.nodes.sqlite.session import SqliteSession
-from rowtide.merge.partitions.belonging import ROW, Link, belongs
+from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.partitions.expressions import PARTITION, SubscriberValue
 from rowtide.merge.partitions.filters import RowFilter
+from rowtide.merge.partitions.logical_records import Link
 from rowtide.merge.versions.changes import KnownVersion, Row
 from rowtide.merge.versions.row_metadata import MetadataReader
 from rowtide.merge.versions.stored_metadata import Composer

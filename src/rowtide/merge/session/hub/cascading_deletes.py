@@ -1,9 +1,8 @@
 """Deletes whose foreign keys' actions reach rows at the hub, and rows that take a deleted row's key.
 
-The sender deleted a row with what it knew to belong to it. What it did not know is another node's work: the delete is
-refused as a whole, or each row lost becomes a conflict.
-
-Rows of the hub that an uploading subscriber does not have: it may neither write to them nor take their keys.
+The sender deleted a row with the rows that it knew to reference it. Others are another node's work: the delete is
+refused as a whole, or each row lost becomes a conflict. A subscriber may neither write to rows of the hub that it does
+not have, nor take their keys.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _BATCH_ROWS = 2000
 
 @frozen
 class Judged:
-    """The deletes that are refused, each with its error, and the rows that the others may take along unseen."""
+    """The deletes that are refused, each with its error, and the rows that the others may reach unseen."""
 
     refused: Mapping[Place, ChildrenNotSeen] = field(default_factory=dict)
     lost: Sequence[Lost] = ()
@@ -94,7 +93,7 @@ class Cascades:
         return [group for group in reversed(groups) if group]
 
     def judge(self, parts: Sequence[tuple[Article, Sequence[Write]]], reading: Reading) -> Judged:
-        """Return which deletes of one attempt are refused, and what the others take along; within a transaction."""
+        """Return which deletes of one attempt are refused, and which rows the others reach; within a transaction."""
         articles = {article.nickname: article for article, _ in parts}
         deleted = {
             (article.nickname, one.rowguid)
@@ -132,7 +131,7 @@ class Cascades:
         return Judged(refused, describe_lost(self.node, self.articles, lost, reach, known))
 
     def keep_lost(self, lost: Sequence[Lost], without: Set[Place]) -> dict[Place, int]:
-        """Record the rows that deletes took along, once all but those `without` are written; count them by delete."""
+        """Record the rows that deletes reached, once all but those `without` are written; count them by delete."""
         written = [replace(each, deleted=each.deleted - without) for each in lost if each.deleted - without]
         return keep_lost(self.node, self.publication, written, self.source)
 

@@ -131,7 +131,7 @@ class HubDecisions(NodeReceiver):
                 # It is absent there only; the subscriber was asked for a row that has left it since.
                 continue
             if here.has_left:
-                # What is to become of it is decided at the hub of this hub, which has the row.
+                # It is decided at the hub of this hub, which has the row.
                 if not isinstance(compare(several[0].version, here.version), Nothing):
                     writes += self.taken(several, None)
                 continue

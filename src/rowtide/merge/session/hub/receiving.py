@@ -29,11 +29,11 @@ from rowtide.merge.session.exchange import Attempt, Part, Received, Refused, cou
 from rowtide.merge.session.hub.cascading_deletes import Cascades, Judged, defer_bequests, find_others, is_news
 from rowtide.merge.session.hub.decisions import Decided, HubDecisions, instead
 from rowtide.merge.session.hub.key_contests import KeyContest, KeyContests
+from rowtide.merge.session.hub.lineage_checks import LineageChecks
 from rowtide.merge.session.hub.parent_keys import (
     Families,
     KeyColumns,
     Keys,
-    LineageChecks,
     defer_orphans,
     find_absent,
     find_families,
@@ -204,7 +204,7 @@ class HubReceiver(HubDecisions):
     def _keep_lost(
         self, judged: Judged, parts: Sequence[Part], refused: Sequence[Mapping[str, Refusal]]
     ) -> dict[int, int]:
-        """Record what deletes took along; return how many rows, by the nickname of the deleted rows' article."""
+        """Record the rows that deletes reached; return how many, by the nickname of the deleted rows' article."""
         if self.cascades is None or not judged.lost:
             return {}
         without = {
@@ -413,7 +413,7 @@ class HubReceiver(HubDecisions):
         return settled | {place: Counts(conflicts=1) for place in undone}
 
     def _note_members(self, refused: Sequence[Refused]) -> None:
-        """Store that the subscriber has refused rows, so that its partition gets what becomes of them."""
+        """Store that the subscriber has the refused rows, so that it is sent the outcome for them."""
         for article, changes in by_article(refused):
             rows = [(change.rowguid, None) for change in changes if change.row is not None]
             if article.nickname in self.filters and rows:

@@ -20,7 +20,7 @@ from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, LoggedTable, TableShape
 from rowtide.core.values import frozen
 from rowtide.log.batches import MAX_BATCH_BYTES
-from rowtide.log.membership import is_marked
+from rowtide.log.origin_marks import is_marked
 from rowtide.log.store.entries import Segment
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.segments import read_segment

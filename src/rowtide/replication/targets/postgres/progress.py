@@ -35,9 +35,9 @@ from rowtide.replication.articles.schema_changes import COLUMN_LACKING
 from rowtide.replication.distribution.delivery_interface import DeliveryProgress
 from rowtide.replication.errors.subscribing import SubscriberUnprepared
 from rowtide.replication.snapshot.target import SnapshotStatus
-from rowtide.replication.targets.postgres import origins, restorations
+from rowtide.replication.targets.postgres import delivery_marks, restorations
 from rowtide.replication.targets.postgres.calls.procedures import OWN_SETTINGS, RAISE_ERROR, REQUIRE_ROWS, SCHEMA
-from rowtide.replication.targets.postgres.conflicts import former_values, versions
+from rowtide.replication.targets.postgres.conflicts import former_values, released_values, versions
 from rowtide.replication.targets.subscriber_kind import Originators
 
 _TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")
@@ -82,11 +82,11 @@ create table if not exists {SCHEMA}."MSrepairs" (
     repair_id text, ordinal int, record text not null,
     primary key (subscription_guid, repair_id, ordinal))
 """,
-    *origins.OBJECTS,
+    *delivery_marks.OBJECTS,
     restorations.CREATION,
     *versions.OBJECTS,
     *former_values.DELETED_OBJECTS,
-    *former_values.RELEASED_OBJECTS,
+    *released_values.RELEASED_OBJECTS,
     RAISE_ERROR,
     REQUIRE_ROWS,
     f"""
@@ -231,7 +231,7 @@ def record(
     ).format(_TABLE)
     with translated():
         connection.execute(statement, (guid, publication, system, position.value))
-    origins.record(connection, guid, originators)
+    delivery_marks.record(connection, guid, originators)
 
 
 def list_recorded(connection: psycopg.Connection) -> frozenset[str]:
@@ -326,9 +326,9 @@ def forget(connection: psycopg.Connection, guid: str) -> None:
         if not is_made(connection):
             return
         connection.execute(sql.SQL("delete from {} where subscription_guid = %s").format(_TABLE), (guid,))
-    # Objects of another build may lack what `origins.forget` needs.
+    # Objects of another build may lack what `delivery_marks.forget` needs.
     make_current(connection)
-    is_needed = origins.forget(connection, guid)
+    is_needed = delivery_marks.forget(connection, guid)
     with translated():
         if not is_needed and connection.execute(sql.SQL("select from {} limit 1").format(_TABLE)).fetchone() is None:
             connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(SCHEMA)))

@@ -36,9 +36,9 @@ from rowtide.replication.targets.compared_rows import (
     replace_updates,
 )
 from rowtide.replication.targets.sqlite import progress
-from rowtide.replication.targets.sqlite.delivery import statement
 from rowtide.replication.targets.sqlite.files import SubscriberFile
 from rowtide.replication.targets.sqlite.progress import REPAIRS
+from rowtide.replication.targets.sqlite.statements import statement
 
 _ROWS_FETCHED = 5000
 

@@ -16,14 +16,8 @@ from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.arguments import Arguments, CallArguments, InsertedRows
-from rowtide.replication.distribution.calls.ordered import (
-    LEAST_BULK,
-    BatchLimits,
-    Calls,
-    Cutter,
-    OrderedCalls,
-    ProcedureCall,
-)
+from rowtide.replication.distribution.calls.batch_limits import BatchLimits, Cutter
+from rowtide.replication.distribution.calls.ordered import LEAST_BULK, Calls, OrderedCalls, ProcedureCall
 
 ORDERS, LINES = article(source_table(name="orders")), article(source_table(name="lines"))
 INSERT, UPDATE, DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE

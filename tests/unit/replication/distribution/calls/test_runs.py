@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -13,14 +12,11 @@ from hypothesis import given, strategies as st
 from builders.capture.capture_instances import source_table
 from builders.replication.articles import ANOTHER_ID, ARTICLE_ID, article
 from builders.replication.ordered_calls import numbered
-from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.arguments import Arguments, InsertedRows
 from rowtide.replication.distribution.calls.ordered import Calls, OrderedCalls, ProcedureCall
-from rowtide.replication.distribution.calls.runs import MAX_BULK_ROWS, MAX_CALLS, CallRun, Failure, Gatherer, Pieces
-from rowtide.replication.errors.delivery import RowNotFound
-from rowtide.replication.subscription_settings import NOTHING_SKIPPED, SkipErrors
+from rowtide.replication.distribution.calls.runs import MAX_BULK_ROWS, MAX_CALLS, CallRun, Gatherer
 
 INSERT, UPDATE, DELETE, TRUNCATE = Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE
 TABLE = source_table([("id", "integer"), ("v", "text")], name="orders")
@@ -286,68 +282,3 @@ def test_deletes_of_a_row_are_not_folded() -> None:
     calls: list[Given] = [(ORDERS, DELETE, [b"1"]), (ORDERS, DELETE, [b"1"])]
 
     assert gather_folded(calls) == [[[[b"1"]], [[b"1"]]]]
-
-
-PLAIN_ORDERS = article()
-MISSING_ROWS = SkipErrors.parse("20598")
-
-
-@dataclass
-class Subscriber:
-    """Has no rows for some updates; keeps what was run, and counts what it was sent."""
-
-    missing: set[int]
-    run: list[int] = field(default_factory=list)
-    sent: int = 0
-    attempts: int = 0
-
-    def run_piece(self, piece: Sequence[ProcedureCall]) -> Failure | None:
-        self.attempts += 1
-        self.sent += len(piece)
-        numbers = [lsn for lsn, *_ in piece]
-        for place, number in enumerate(numbers):
-            if number in self.missing:
-                return Failure(place, RowNotFound(CommitLsn(number), 1, "orders", f"id = {number}", "update"))
-        self.run += numbers
-        return None
-
-
-def deliver(subscriber: Subscriber, count: int, skips: SkipErrors = MISSING_ROWS) -> list[int]:
-    pieces = Pieces(subscriber.run_piece, skips)
-    for number in range(count):
-        pieces.add(ProcedureCall(number, 1, PLAIN_ORDERS, Operation.UPDATE, []))
-    return [error.lsn.value for error in pieces.end()]
-
-
-@pytest.mark.parametrize(
-    "missing", [set(), {0}, {999}, {500}, {0, 1, 2}, {5, 700, 701, 998, 999}, set(range(1000)), set(range(0, 1000, 2))]
-)
-def test_failing_calls_are_skipped_and_others_run_once_in_order(missing: set[int]) -> None:
-    subscriber = Subscriber(missing)
-
-    assert deliver(subscriber, 1000) == sorted(missing)
-    assert subscriber.run == [number for number in range(1000) if number not in missing]
-
-
-@pytest.mark.parametrize("missing", [{0}, {500}, {999}])
-def test_one_that_fails_among_a_thousand_is_cheap(missing: set[int]) -> None:
-    subscriber = Subscriber(missing)
-    deliver(subscriber, 1000)
-
-    assert subscriber.attempts < 15
-    assert subscriber.sent < 2500
-
-
-def test_many_that_fail_do_not_send_all_again_for_each() -> None:
-    subscriber = Subscriber(set(range(1000)))
-    deliver(subscriber, 1000)
-
-    assert subscriber.sent < 2500
-
-
-def test_unlisted_error_is_raised_after_the_calls_before_it() -> None:
-    subscriber = Subscriber({700})
-    with pytest.raises(RowNotFound, match="id = 700"):
-        deliver(subscriber, 1000, NOTHING_SKIPPED)
-
-    assert subscriber.run == list(range(700))

@@ -15,7 +15,7 @@ from builders.golden import read_sections
 from builders.replication.articles import article
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.targets.sqlite.delivery import bitmap_of, describe_key, split, statement
+from rowtide.replication.targets.sqlite.statements import bitmap_of, describe_key, split, statement
 
 GOLDEN = Path(__file__).with_name("golden") / "statements.sql"
 INSERT, UPDATE, DELETE, TRUNCATE = Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE

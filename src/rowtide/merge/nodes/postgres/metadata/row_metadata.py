@@ -16,7 +16,7 @@ from rowtide.merge.nodes.postgres.metadata.generations import Generations
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG, TABLES, TOMBSTONE
 from rowtide.merge.nodes.untyped_values import as_read_from_server, untyped_indexes
 from rowtide.merge.partitions.belonging import FilterDialect
-from rowtide.merge.versions import stored_metadata
+from rowtide.merge.versions import checked_metadata
 from rowtide.merge.versions.apply import APPLIED, CONTENTS_COLUMNS, TOMBSTONE_COLUMNS, Logged, Tables, apply_lines, keep
 from rowtide.merge.versions.changes import Row
 from rowtide.merge.versions.comparison import in_all_columns, move_columns
@@ -71,25 +71,25 @@ class PostgresReader:
     def contents(self, values: Sequence[str | None]) -> Contents:
         stamp, origin, priority, lineage, last, columns, own_columns, bases = values
         return Contents(
-            stored_metadata.read_version(self.generations.number_of(int(stamp or 0))),
-            stored_metadata.read_origin(_integer(origin)),
-            stored_metadata.read_priority(_real(priority)),
-            stored_metadata.read_lineage(_bytes(lineage)),
-            stored_metadata.read_last(_bytes(last)),
-            stored_metadata.read_columns(_bytes(columns)),
+            checked_metadata.read_version(self.generations.number_of(int(stamp or 0))),
+            checked_metadata.read_origin(_integer(origin)),
+            checked_metadata.read_priority(_real(priority)),
+            checked_metadata.read_lineage(_bytes(lineage)),
+            checked_metadata.read_last(_bytes(last)),
+            checked_metadata.read_columns(_bytes(columns)),
             self._own_columns(own_columns),
-            stored_metadata.read_bases(bases),
+            checked_metadata.read_bases(bases),
         )
 
     def tombstone(self, values: Sequence[str | None]) -> Tombstone:
         stamp, origin, priority, lineage, last, kind = values
         return Tombstone(
-            stored_metadata.read_version(self.generations.number_of(int(stamp or 0))),
-            stored_metadata.read_origin(_integer(origin)),
-            stored_metadata.read_priority(_real(priority)),
-            stored_metadata.read_lineage(_bytes(lineage)),
-            stored_metadata.read_last(_bytes(last)),
-            stored_metadata.read_tombstone_type(int(kind or 0)),
+            checked_metadata.read_version(self.generations.number_of(int(stamp or 0))),
+            checked_metadata.read_origin(_integer(origin)),
+            checked_metadata.read_priority(_real(priority)),
+            checked_metadata.read_lineage(_bytes(lineage)),
+            checked_metadata.read_last(_bytes(last)),
+            checked_metadata.read_tombstone_type(int(kind or 0)),
         )
 
     def values(self, article: Article, values: Sequence[str | None]) -> Row:
@@ -140,7 +140,7 @@ Session = psycopg.Connection[tuple[Any, ...]]
 
 
 def move_columns_of(session: Session, before: Article, after: Article) -> None:
-    """Move what is known of rows' columns to the places of another definition; see `Node.redefine`."""
+    """Move what is known of rows' columns to the places of another definition; see `RowVersions.redefine`."""
     kept = after.indexes_in(before)
     of_table = f"where tablenick = {after.nickname}"
     if not before.column_tracking:
@@ -192,8 +192,7 @@ def _seen(nickname: int, snapshot: str) -> str:
     return f"tablenick = {nickname} and not {unseen_by('stamp', snapshot)}"
 
 
-# Apply the log of users' changes to the metadata of rows, on PostgreSQL; see `rowtide.merge.versions.apply`. Log
-# changes of a PostgreSQL node that no trigger logs.
+# Application of the log of users' changes; see `rowtide.merge.versions.apply`.
 
 _COLUMNS = (
     "tablenick int, rowguid uuid, is_buried boolean, has_contents boolean, has_tombstone boolean, c_stamp bigint, "

@@ -144,7 +144,8 @@ def create(connection: Connection) -> None:
             )
         )
         connection.execute(text(f'create index if not exists "{_INDEXES[table]}" on {table} (stamp, {OF_TABLE})'))
-    # Its lines go as soon as they are applied: it is not to be full of dead ones, nor to be looked at for its age.
+    # Its lines are deleted as soon as they are applied: autovacuum has to remove dead ones often, whatever the table's
+    # size.
     connection.execute(
         text(
             f"create table if not exists {LOG} (tablenick int not null, rowguid uuid not null, kind smallint not null, "

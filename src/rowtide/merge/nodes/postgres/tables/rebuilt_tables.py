@@ -33,7 +33,7 @@ from rowtide.merge.versions.changes import Row
 _BATCH_ROWS = 2000
 _MODIFIER = re.compile(r"\([^)]*\)")
 _ALIKE = ({TypeKind.WHOLE_NUMBER}, {TypeKind.TEXT})
-"""Types of which each keeps the values of the others, as far as they are in its range."""
+"""Types each of which keeps the values of the others that are in its range."""
 _STATES = {"O": "", "A": "always ", "R": "replica "}
 
 

@@ -30,17 +30,9 @@ from rowtide.merge.nodes.postgres.stored_tables import (
     noting_followers,
     sparing,
 )
-from rowtide.merge.nodes.postgres.writing.staging import (
-    REFUSED,
-    Staged,
-    digest_of,
-    holders_table,
-    in_retry,
-    refused_rows_block,
-    retrying,
-    staging_view,
-)
-from rowtide.merge.nodes.rows import (
+from rowtide.merge.nodes.postgres.writing.retry_block import REFUSED, in_retry, refused_rows_block, retrying
+from rowtide.merge.nodes.postgres.writing.staging import Staged, digest_of, holders_table, staging_view
+from rowtide.merge.nodes.temporary_values import (
     CHARACTERS,
     FIRST_CHARACTER,
     LAST_DIGITS,

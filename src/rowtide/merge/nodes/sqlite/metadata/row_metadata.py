@@ -20,15 +20,14 @@ from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
 from rowtide.merge.nodes.sqlite.metadata.replaced import is_settled, settle, settled_copy
 from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, LOG, TABLES, TOMBSTONE
 from rowtide.merge.partitions.belonging import FilterDialect
-from rowtide.merge.versions import stored_metadata
+from rowtide.merge.versions import checked_metadata
 from rowtide.merge.versions.apply import APPLIED, CONTENTS_COLUMNS, TOMBSTONE_COLUMNS, Logged, Tables, apply_lines, keep
 from rowtide.merge.versions.changes import Row
 from rowtide.merge.versions.comparison import in_all_columns, move_columns
 from rowtide.merge.versions.stored_metadata import Contents, Tombstone
 
-# Apply the log of users' changes to the metadata of rows, on SQLite; see `rowtide.merge.versions.apply`. Log changes
-# of a SQLite node that no trigger logs. Stamps of the columns changed in a SQLite file, as one text of 16 hexadecimal
-# digits per column, in column order.
+# Application of the log of users' changes; see `rowtide.merge.versions.apply`. The stamps of a row's columns are one
+# text: 16 hexadecimal digits per column, in column order.
 
 _HEX = 16
 _NONE = "0" * _HEX
@@ -166,25 +165,25 @@ class SqliteReader:
     def contents(self, values: Sequence[Any]) -> Contents:
         stamp, origin, priority, lineage, last, columns, own_columns, bases = values
         return Contents(
-            stored_metadata.read_version(stamp),
-            stored_metadata.read_origin(origin),
-            stored_metadata.read_priority(priority),
-            stored_metadata.read_lineage(lineage),
-            stored_metadata.read_last(last),
-            stored_metadata.read_columns(columns),
-            stored_metadata.read_own_columns(own_columns),
-            stored_metadata.read_bases(bases),
+            checked_metadata.read_version(stamp),
+            checked_metadata.read_origin(origin),
+            checked_metadata.read_priority(priority),
+            checked_metadata.read_lineage(lineage),
+            checked_metadata.read_last(last),
+            checked_metadata.read_columns(columns),
+            checked_metadata.read_own_columns(own_columns),
+            checked_metadata.read_bases(bases),
         )
 
     def tombstone(self, values: Sequence[Any]) -> Tombstone:
         stamp, origin, priority, lineage, last, kind = values
         return Tombstone(
-            stored_metadata.read_version(stamp),
-            stored_metadata.read_origin(origin),
-            stored_metadata.read_priority(priority),
-            stored_metadata.read_lineage(lineage),
-            stored_metadata.read_last(last),
-            stored_metadata.read_tombstone_type(kind),
+            checked_metadata.read_version(stamp),
+            checked_metadata.read_origin(origin),
+            checked_metadata.read_priority(priority),
+            checked_metadata.read_lineage(lineage),
+            checked_metadata.read_last(last),
+            checked_metadata.read_tombstone_type(kind),
         )
 
     def values(self, article: Article, values: Sequence[SqliteValue]) -> Row:
@@ -195,7 +194,7 @@ class SqliteReader:
                 for value, kind in zip(values, types, strict=True)
             ]
         )
-        # All texts together are looked at faster than each.
+        # Checking all texts together is faster than checking each.
         if OF_ANOTHER_CLASS not in "".join(filter(None, row)):
             return row
         return tuple([to_text(value, kind or TEXT) for value, kind in zip(values, types, strict=True)])
@@ -225,7 +224,7 @@ _TABLES = (CONTENTS, TOMBSTONE)
 
 
 def move_columns_of(session: sqlite3.Connection, before: Article, after: Article) -> None:
-    """Move what is known of rows' columns to the places of another definition; see `Node.redefine`."""
+    """Move what is known of rows' columns to the places of another definition; see `RowVersions.redefine`."""
     kept = after.indexes_in(before)
     of_table = f"where tablenick = {after.nickname}"
     if not before.column_tracking:

@@ -216,7 +216,7 @@ end"""
 def creations(article: Article, operation: Operation, table: WrittenTable) -> Sequence[str]:
     """Return the statements that create an operation's procedure and mark its owner; empty if none is generated.
 
-    None is for a table of another role, which `owner_statements` writes.
+    None is for a table of another role, which the owner's functions write.
     """
     if not is_generated(article, operation) or table.is_others:
         return []

@@ -19,18 +19,18 @@ from rowtide.databases.postgres.typed_values import find_codec
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.arguments import InsertedRows
 from rowtide.replication.distribution.calls.ordered import Calls, OrderedCalls, ProcedureCall
-from rowtide.replication.distribution.calls.runs import MAX_CALLS, CallRun, Failure, Gatherer, Pieces
+from rowtide.replication.distribution.calls.runs import MAX_CALLS, CallRun, Gatherer
+from rowtide.replication.distribution.calls.skipping import NOTHING_SKIPPED, Failure, Pieces, SkipErrors
 from rowtide.replication.distribution.delivery_interface import BatchUndone, CallNotStorable, DeliveryProgress
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, CommandError
 from rowtide.replication.errors.subscribing import OwnerTriggersDeferred
-from rowtide.replication.subscription_settings import NOTHING_SKIPPED, SkipErrors
 from rowtide.replication.targets.postgres import progress
-from rowtide.replication.targets.postgres.calls import procedures, statements
+from rowtide.replication.targets.postgres.calls import array_procedures, procedures, statements
 from rowtide.replication.targets.postgres.calls.procedures import array_literal
 from rowtide.replication.targets.postgres.calls.written_table import Writer
+from rowtide.replication.targets.postgres.delivery.deadlock_watch import DeadlockWatch
 from rowtide.replication.targets.postgres.delivery.pipeline import (
     LARGE_BYTES,
-    DeadlockWatch,
     FailedStatement,
     Pipeline,
     explain_call,
@@ -394,12 +394,12 @@ class Sender:
             executing = procedures.REQUIRED.format(writer.executing)
             self._pipeline.execute(executing, [text.encode(), array_literal(arrays), *rest])
         elif self._written.has_others:
-            self._pipeline.execute(statements.array_call(article, operation), arrays)
+            self._pipeline.execute(array_procedures.array_call(article, operation), arrays)
         else:
             name = self._array_calls.get((article.article_id, operation))
             if name is None:
                 name = self._array_calls[article.article_id, operation] = self._next_name(b"array_call")
-                self._pipeline.prepare(name, statements.array_call(article, operation))
+                self._pipeline.prepare(name, array_procedures.array_call(article, operation))
             self._pipeline.run(name, arrays)
 
     def _run_own(self, name: bytes, arguments: Sequence[bytes | None]) -> None:

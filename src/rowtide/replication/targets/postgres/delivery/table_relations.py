@@ -20,7 +20,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat
-from rowtide.replication.targets.postgres.calls import procedures, statements
+from rowtide.replication.targets.postgres.calls import array_procedures, procedures
 from rowtide.replication.targets.postgres.calls.procedures import is_generated
 from rowtide.replication.targets.postgres.schema.own_constraints import ask_cascades, find_cascades
 from rowtide.replication.targets.postgres.writing_rights import USERS_FUNCTIONS_PATH, WrittenTables
@@ -237,12 +237,12 @@ class MadeProcedures:
 
         For a table of another role there are none.
         """
-        if not statements.is_array_generated(article, operation) or not self.has_single(article, operation):
+        if not array_procedures.is_array_generated(article, operation) or not self.has_single(article, operation):
             return False
         if self._written.of(article).is_others:
             return True
-        source = statements.source(article, operation, self._written.of(article))
-        return self._is_one(statements.name_of(article, operation), source)
+        source = array_procedures.source(article, operation, self._written.of(article))
+        return self._is_one(array_procedures.name_of(article, operation), source)
 
     def has_single(self, article: Article, operation: Operation) -> bool:
         """Return whether an operation calls a procedure that is as generated, or none for a table of another role."""
@@ -269,7 +269,7 @@ class MadeProcedures:
         Those that are missing are made, too: the table may have had another owner before, who needs none.
         """
         table = self._written.of(article)
-        for operation, kind in product(procedures.OPERATIONS, (procedures, statements)):
+        for operation, kind in product(procedures.OPERATIONS, (procedures, array_procedures)):
             if table.is_others or not kind.is_generated(article, operation):
                 continue
             source, name = kind.source(article, operation, table), kind.name_of(article, operation)

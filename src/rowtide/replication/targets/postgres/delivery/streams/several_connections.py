@@ -39,7 +39,8 @@ from rowtide.replication.targets.postgres.delivery.streams.division import (
     SubscriberRules,
     Unique,
 )
-from rowtide.replication.targets.postgres.delivery.streams.group import StreamGroup, require_prepared
+from rowtide.replication.targets.postgres.delivery.streams.group import StreamGroup
+from rowtide.replication.targets.postgres.delivery.streams.requirements import require_prepared
 from rowtide.replication.targets.postgres.delivery.table_relations import (
     SubscriberTables,
     find_edited,
