@@ -56,8 +56,10 @@ time: use a gating role (`cdc enable-table --role`) for those that follow. Disab
 
 Where SQL Server asks for `db_owner`, rowtide asks for membership in the role that owns its schemas and, to enable a \
 table, in the table's owner; nothing needs a superuser. RT-1149 and RT-22904 name the statement that makes a role a \
-member. Only the owner itself, not a member, runs `replication add-publication` and `merge add-publication` again: \
-they replace code that runs with the owner's rights (RT-1127).
+member. Where a superuser enabled the feature nobody is made a member, as a member can do all that a superuser can: \
+`rowtide grant` says so, and these commands connect as that superuser. So enable as a role that is none. Only the \
+owner itself, not a member, runs `replication add-publication` and `merge add-publication` again: they replace code \
+that runs with the owner's rights (RT-1127).
 
 ## Operators
 

@@ -22,6 +22,8 @@ from xdist.workermanage import WorkerController
 TESTS = Path(__file__).parent
 QUICK = TESTS / "unit"
 """Here every case is taken."""
+OF_GRANTS = "tests/live/rights/test_grants_of_"
+"""Here, too: docs/reference/grants.md promises that each of its rows is run, and without each of its rights."""
 FOR_A_MODULE = ("captured_types", "servers")
 """Fixtures that all tests of a module take in the same form, since each form costs its set-up."""
 CASES_A_TURN = 12
@@ -49,7 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     cases: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         is_left_already = item.get_closest_marker("soak") or item.get_closest_marker("exhaustive")
-        if not is_left_already and not item.path.is_relative_to(QUICK):
+        if not (is_left_already or item.path.is_relative_to(QUICK) or item.nodeid.startswith(OF_GRANTS)):
             cases[_test(item.nodeid)].append(item)
     taken: defaultdict[str, dict[str, list[pytest.Item]]] = defaultdict(dict)
     for test, of_test in cases.items():

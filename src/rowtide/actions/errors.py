@@ -65,6 +65,7 @@ class AuditOwnerNeeded(Denied, number=1235):
     """The audit is to be created for the owner of rowtide's schemas, whom the role may not act as."""
 
     fact = "the audit of this database is to belong to {owner}, who owns what rowtide has made"
-    hint = "To administer what {owner} owns, become a member: `{membership}`."
+    hint = "To administer what {owner} owns, {joining}."
     owner: str
-    membership: str
+    joining: str
+    """How the role comes to administer it, in words."""

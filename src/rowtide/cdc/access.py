@@ -18,7 +18,7 @@ from rowtide.cdc.rights import RoleAccess
 from rowtide.databases.postgres.catalogue import has_schema, running_through
 from rowtide.databases.postgres.errors import GrantMissing
 from rowtide.databases.postgres.functions import reads_views, view_schema
-from rowtide.databases.postgres.quoting import quote, statement
+from rowtide.databases.postgres.quoting import join_owner, quote, statement
 from rowtide.log.source_definition import SourceDefinition
 
 _LONGEST_NAME_BYTES = 63
@@ -54,7 +54,7 @@ def require_owner(connection: Connection, database: str) -> None:
     """Raise `NotOwner` unless the connection's role owns what enabling the database made."""
     role = connection.execute(text(rights.ROLE)).one()
     if not role.is_administrator:
-        joining = f"grant {quote(role.administrator)} to {quote(role.name)}"
+        joining = join_owner(role.administrator, role.name, is_superusers=role.is_superusers)
         raise NotOwner(role.name, database, role.administrator, joining)
 
 

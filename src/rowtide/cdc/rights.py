@@ -61,6 +61,7 @@ def _refusal(role: str, row: Any) -> ReadingDenied | None:
 
 ROLE = """
 select current_user::text as name, owner.rolname::text as administrator,
+       owner.rolsuper as is_superusers,
        pg_has_role(owner.oid, 'usage') as is_administrator,
        pg_has_role(owner.oid, 'usage') or pg_has_role(d.datdba, 'usage') as is_owner
 from pg_database d

@@ -41,7 +41,8 @@ class CaptureStatus:
 
     `capture` is the process that captures, if any; `last_error` the newest of a scan or of the capture job;
     `failed_snapshots` are the instances whose last snapshot failed, with the errors. `rest_s` is how long it may rest
-    between two cycles: as its job says, or to save requests to a bucket.
+    between two cycles: as its job says, or to save requests to a bucket. `awaits_start`: an agent runs whose job has
+    failed; it begins again when it is started.
     """
 
     now: datetime
@@ -53,6 +54,7 @@ class CaptureStatus:
     last_error: PastError | None
     failed_snapshots: tuple[tuple[str, str], ...] = ()
     rest_s: float = 0.0
+    awaits_start: bool = False
 
 
 def read_capture_status(
@@ -71,6 +73,8 @@ def read_capture_status(
         last_error=_find_last_error(connection),
         failed_snapshots=find_failed(list_visible(connection)),
         rest_s=_find_rest(connection, source, instances),
+        awaits_start=find_failure(connection, JobType.CAPTURE) is not None
+        and find_holder(connection, AGENT) is not None,
     )
 
 

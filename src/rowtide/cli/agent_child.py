@@ -11,6 +11,8 @@ from contextlib import nullcontext, suppress
 from multiprocessing.connection import Connection
 from typing import cast
 
+from click.exceptions import Exit
+
 from rowtide.agents.hangs import HangWatch, noting_events
 from rowtide.agents.supervisor import receive_task
 from rowtide.cli.agent import AgentWork, deliver_subscriptions, run_jobs, synchronise_subscribers
@@ -48,7 +50,11 @@ def _say(text: str) -> None:
 def _run(work: AgentWork, supervisor: Connection) -> None:
     run, job = _WORK.get(work.jobs[0], (run_jobs, "agent"))
     with sending(supervisor.send, work.database, job) if work.options.measures else nullcontext():
-        run(work)
+        try:
+            run(work)
+        except Exit as ended:
+            # Of an error that the log has had already.
+            raise SystemExit(ended.exit_code) from ended
 
 
 _WORK: Mapping[AgentJob, tuple[Callable[[AgentWork], None], str]] = {

@@ -146,6 +146,12 @@ def _summarize(outdated: int, *, dry_run: bool) -> str:
     return f"{outdated} of them would be migrated; nothing was changed." if dry_run else f"{outdated} were migrated."
 
 
+_WITHHELD = (
+    "Not granted: membership in {owner}, a superuser, who owns rowtide's schemas here. Run what a {purpose} runs as "
+    "{owner}, or let a role that is no superuser enable and publish in the first place."
+)
+
+
 @app.command(epilog="Example: rowtide grant watcher --as monitor --db postgresql://localhost/shop")
 def grant(
     role: Annotated[str, Argument(metavar="ROLE", help="a role that exists, as PostgreSQL stores its name")],
@@ -176,7 +182,9 @@ def grant(
         notes.print(f"Not run, as it changes the owner of a superuser's table: {statement};", soft_wrap=True)
     for name in granted.lacking:
         notes.print(f"There is no table {name} yet: delivery creates it, and {role} owns it.", soft_wrap=True)
-    if not (granted.statements or granted.not_granted or granted.ownership):
+    for owner in granted.withheld:
+        notes.print(_WITHHELD.format(owner=owner, purpose=purpose), soft_wrap=True)
+    if not (granted.statements or granted.not_granted or granted.ownership or granted.withheld):
         notes.print(f"The role has what it needs as {purpose}; nothing was changed.")
 
 

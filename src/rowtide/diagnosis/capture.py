@@ -120,15 +120,20 @@ def _describe_capturing(facts: CaptureStatus, *, is_late: bool) -> CheckResult:
     subject, behind, error = "capture", _describe_unpublished(facts), facts.last_error
     runs = f"it runs ({facts.capture})" if facts.capture is not None else "it does not run"
     if facts.capture is None and error is not None and _is_current(error.time, facts):
-        advice = "Do what the error asks for, then run `rowtide cdc run`."
+        advice = f"Do what the error asks for, then run `{restart_capture(facts)}`."
         return failing(Code.CAPTURE_FAILED, subject, f"{_describe_error(error, facts.now)}; {behind}", advice)
     if facts.capture is None and is_late:
-        return warning(Code.CAPTURE_STOPPED, subject, f"{runs}; {behind}", shell("rowtide", "cdc", "run"))
+        return warning(Code.CAPTURE_STOPPED, subject, f"{runs}; {behind}", restart_capture(facts))
     if is_late:
         last_error = f"; its last error: {error.text}" if error is not None else ""
         advice = f"{_LOOK_AGAIN}; `rowtide cdc errors` lists errors."
         return warning(Code.CAPTURE_LATE, subject, f"{runs}, late: {behind}{last_error}", advice)
     return healthy(Code.CAPTURE_HEALTHY, subject, f"{runs}; {behind}")
+
+
+def restart_capture(facts: CaptureStatus) -> ShellCommand:
+    """Return what lets capture go on: an agent that runs has its jobs to itself."""
+    return shell("rowtide", "cdc", *(("start-job", "capture") if facts.awaits_start else ("run",)))
 
 
 _SHOWN = 80

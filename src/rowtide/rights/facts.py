@@ -66,6 +66,8 @@ class RightsFacts:
     origin_functions: tuple[str, ...]
     lacking: Mapping[str, str]
     """Their schemas, by the names that were given."""
+    superusers: frozenset[str] = frozenset()
+    """Those of the owners of `schemas` that are superusers."""
 
 
 def read_facts(
@@ -80,7 +82,8 @@ def read_facts(
     if grantee is None:
         raise RoleUnknown(role, quote(role))
     here = connection.execute(text(_DATABASE)).one()
-    schemas = {row.name: row.owner for row in connection.execute(text(_SCHEMAS), _OF_ROWTIDE)}
+    owned = connection.execute(text(_SCHEMAS), _OF_ROWTIDE).all()
+    schemas = {row.name: row.owner for row in owned}
     listed = connection.execute(text(_RELATIONS), {"schemas": [*schemas, *(PREFIX + name for name in schemas)]}).all()
     found = dict(zip(names, find_table_ids(connection, names), strict=True))
     lacking = {name: find_schema_of_new(connection, name) for name, source_id in found.items() if source_id is None}
@@ -109,6 +112,7 @@ def read_facts(
         },
         origin_functions=tuple(connection.execute(text(_ORIGIN_FUNCTIONS)).scalars()),
         lacking={name: schema for name, schema in lacking.items() if schema is not None},
+        superusers=frozenset(row.owner for row in owned if row.is_superusers),
     )
 
 
@@ -144,7 +148,7 @@ from pg_database d join pg_roles o on o.oid = d.datdba where d.datname = current
 
 _OF_ROWTIDE = {"own": list(OWN_SCHEMAS), "distributors": f"^({DISTRIBUTORS})$"}
 _SCHEMAS = """
-select n.nspname::text as name, o.rolname::text as owner
+select n.nspname::text as name, o.rolname::text as owner, o.rolsuper as is_superusers
 from pg_namespace n join pg_roles o on o.oid = n.nspowner
 where n.nspname = any(:own) or n.nspname ~ :distributors
 """

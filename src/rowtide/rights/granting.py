@@ -21,6 +21,8 @@ from rowtide.rights.monitor_views import OF_EVERYBODY, MonitorViews, plan_views
 from rowtide.rights.purpose import Purpose, parse_purpose
 
 _SUPERUSER = "a superuser"
+_OF_DATABASE = "pg_database_owner"
+"""The owner of schema public, as whom nobody connects."""
 TRACKING, SUBSCRIBER, MERGE = "rowtide_tracking", "rowtide_subscriber", "rowtide_merge"
 _PUBLISHERS = ("rowtide", "cdc", "distribution")
 _WRITES = ("select", "insert", "update", "delete", "truncate")
@@ -28,11 +30,15 @@ _WRITES = ("select", "insert", "update", "delete", "truncate")
 
 @frozen
 class GrantPlan:
-    """The grants of a purpose in one database."""
+    """The grants of a purpose in one database.
+
+    `withheld` are memberships in superusers who own rowtide's schemas: a member could do all that a superuser can.
+    """
 
     needed: tuple[Grant, ...]
     widening: tuple[Grant, ...] = ()
     ownership: tuple[Ownership, ...] = ()
+    withheld: tuple[RoleMembership, ...] = ()
 
     @property
     def all(self) -> tuple[Grant, ...]:
@@ -42,7 +48,10 @@ class GrantPlan:
 
 def plan(facts: RightsFacts, purpose: Purpose) -> GrantPlan:
     """Return what a role needs for a purpose."""
-    return _PLANS[purpose](facts)
+    whole = _PLANS[purpose](facts)
+    memberships = (one for one in whole.needed if isinstance(one, RoleMembership))
+    withheld = () if facts.grantee.is_superuser else tuple(one for one in memberships if one.group in facts.superusers)
+    return replace(whole, needed=tuple(one for one in whole.needed if one not in withheld), withheld=withheld)
 
 
 def _monitor(facts: RightsFacts) -> GrantPlan:
@@ -103,7 +112,10 @@ def _subscriber(facts: RightsFacts) -> GrantPlan:
 
 
 def _merge(facts: RightsFacts) -> GrantPlan:
-    needed = (*_made(facts, MERGE), *_schemas(facts, "usage"), *_owners(facts, ()))
+    # A table gets an index, with the rights of its owner.
+    own = {table.schema for table in facts.tables if table.owner == facts.grantee.name}
+    making = replace(facts, schema_owners={name: owner for name, owner in facts.schema_owners.items() if name in own})
+    needed = (*_made(facts, MERGE), *_schemas(facts, "usage"), *_schemas(making, "create"), *_owners(facts, ()))
     return GrantPlan(needed, ownership=_of_superusers(facts))
 
 
@@ -200,7 +212,8 @@ def rehearse_grant(
         holder = group or role
         grants = (one.grant_to(holder) for one in _lacking(connection, holder, whole.all))
         statements = (*steps, *grants, *_join(connection, role, group))
-        return Granted(statements, (), _list_ownership(whole, holder), tuple(facts.lacking))
+        withheld = _list_withheld(connection, holder, whole)
+        return Granted(statements, (), _list_ownership(whole, holder), tuple(facts.lacking), withheld)
 
 
 @frozen
@@ -240,6 +253,9 @@ def _grant(connection: Connection, role: str, purpose: Purpose, tables: Sequence
     for one in _lacking(connection, holder, whole.needed):
         statements.append(one.grant_to(holder))
         _run(connection, statements[-1], facts, one)
+        if _lacking(connection, holder, (one,)):
+            # With some right in the object, but not to grant this one, the server only warns.
+            raise GrantRefused(facts.grantor, statements[-1], "nothing was granted", _grantors(one.owner, facts))
     for step in _join(connection, role, group):
         statements.append(step)
         _run(connection, step, facts)
@@ -255,11 +271,18 @@ def _grant(connection: Connection, role: str, purpose: Purpose, tables: Sequence
         else:
             attempt.commit()
             statements.append(one.grant_to(holder))
-    return Granted(tuple(statements), tuple(not_granted), _list_ownership(whole, holder), tuple(facts.lacking))
+    withheld = _list_withheld(connection, holder, whole)
+    owning = _list_ownership(whole, holder)
+    return Granted(tuple(statements), tuple(not_granted), owning, tuple(facts.lacking), withheld)
 
 
 def _list_ownership(whole: GrantPlan, holder: str) -> tuple[str, ...]:
     return tuple(one.grant_to(holder) for one in whole.ownership)
+
+
+def _list_withheld(connection: Connection, holder: str, whole: GrantPlan) -> tuple[str, ...]:
+    lacking = _lacking(connection, holder, whole.withheld)
+    return tuple(one.group for one in lacking if isinstance(one, RoleMembership))
 
 
 def _prepare(
@@ -276,7 +299,7 @@ def _prepare(
         steps = tuple(step for views in unmade for step in _make(views, facts))
         facts = replace(facts, views={**facts.views, **{views.schema: views.names for views in unmade}})
     whole = plan(facts, purpose)
-    if not (whole.needed or steps):
+    if not (whole.needed or whole.withheld or steps):
         raise NothingToGrant(purpose, facts.database)
     return steps, whole, facts
 
@@ -331,6 +354,8 @@ def _grantors(owner: str, facts: RightsFacts) -> str:
     if owner == _SUPERUSER:
         return owner
     if owner not in facts.schemas.values():
-        return f"a superuser or as {owner}"
+        return f"a superuser or as {facts.database_owner if owner == _OF_DATABASE else owner}"
+    if owner in facts.superusers:
+        return owner
     joining = f"grant {quote(owner)} to {quote(facts.grantor)}"
     return f"a superuser, as {owner}, or as a member of it (`{joining}`)"

@@ -161,9 +161,11 @@ class Granted:
 
     `ownership` are statements that make the role the owner of superusers' tables, which it needs, and whose owner only
     a person decides to change. `lacking` are tables that are not there yet: they are created with what was granted.
+    `withheld` are superusers who own rowtide's schemas: the purpose takes their rights, which are granted to nobody.
     """
 
     statements: tuple[str, ...]
     not_granted: tuple[str, ...] = ()
     ownership: tuple[str, ...] = ()
     lacking: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()

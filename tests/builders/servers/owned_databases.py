@@ -18,6 +18,7 @@ from rowtide.handle import connect
 
 OWNER, ROLE = "Owner-of-all", "Outsider's"
 JOIN = f"""grant "{OWNER}" to "{ROLE}\""""
+ATTRIBUTE = f'alter role "{ROLE}" replication'
 NAMED_FIRST = "MSmerge_contents"
 """What merge's commands name first: a table of merge's, and a device of that name."""
 TABLES = (
@@ -53,7 +54,8 @@ class OwnedDatabase:
         match feature:
             case "cdc":
                 named = {"table": "item", "instance": "public_item", "instances": "public_item", "tables": "item"}
-                return named | {"difference": ""}
+                # A catalogue of Iceberg takes no JVM; none listens there.
+                return named | {"difference": "", "catalogue_kind": "iceberg", "place": "http://127.0.0.1:1"}
             case "merge":
                 named = {"publication": "parts", "table": "part", "article": "part", "subscriber": self.device}
                 given = {
@@ -65,7 +67,7 @@ class OwnedDatabase:
                 }
                 return named | given
             case "grant":
-                return {"role": ROLE}
+                return {"role": ROLE, "purpose": "publisher"}
             case "tracking":
                 return {"table": "visit", "tables": "visit"}
             case _:

@@ -247,6 +247,21 @@ def test_the_hint_grants_no_superuser(make_role: MakeRole, logged: LoggedDatabas
     logged.execute(f"drop owned by {quote(role)} cascade")
 
 
+def test_the_owner_of_a_table_is_granted_what_merging_it_takes(make_role: MakeRole, logged: LoggedDatabase) -> None:
+    """In schema public, too, whose owner is a role that nobody connects as."""
+    role, stranger = make_role("login"), make_role("login")
+    logged.execute("create table item (id int primary key)", f"alter table item owner to {quote(role)}")
+    merging = ("merge", "add-article", "shop", "item", "--db", as_role(logged.url, role))
+    logged.execute(f"grant create on database {logged.session.info.dbname} to {quote(role)}")
+    connect(as_role(logged.url, role)).merge.add_publication("shop")
+    assert "to " + quote(role) + "` as postgres, or connect as postgres." in rowtide(*merging).require_error(1143)
+    with pytest.raises(GrantRefused, match="a superuser or as postgres"):
+        connect(as_role(logged.url, stranger)).grant(role, Purpose.MERGE, ["item"])
+    connect(logged.url).grant(role, Purpose.MERGE, ["item"])
+    assert rowtide(*merging).code == 0
+    logged.execute("drop table item cascade", f"drop owned by {quote(role)} cascade")
+
+
 @pytest.mark.parametrize(
     ("table", "needed"),
     [

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import signal
-import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, suppress
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 
 import psycopg
 import pytest
 
-from builders.capture.captured_databases import wait_until
 from builders.commands.command_lines import Ended, rowtide
 from builders.commands.command_tree import Command, commands
-from builders.commands.configuration_files import write_file
-from builders.commands.service_managers import service
 from builders.servers.monitored_databases import as_role
-from builders.servers.owned_databases import JOIN, OWNER, ROLE, OwnedDatabase, open_owned
+from builders.servers.owned_databases import ATTRIBUTE, JOIN, OWNER, ROLE, OwnedDatabase, open_owned
+from rowtide.cdc.cleanup import cleanup
 from rowtide.cli.exit_codes import ExitCode
+from rowtide.databases.postgres.connect import libpq_url
+from rowtide.databases.postgres.denied import find_grant
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.rights.commands import COMMANDS
+from rowtide.rights.purpose import Purpose
 
 BY_NAME: Mapping[str, Command] = {command.name: command for command in commands()}
 OF_OWNER = "membership in the owner of rowtide's schemas"
@@ -31,9 +29,11 @@ SERVES = {"gateway serve"}
 OWNED = [BY_NAME[row.command] for row in COMMANDS if OF_OWNER in row.needed and row.command in BY_NAME.keys() - SERVES]
 READ_THE_LOG = [row.command for row in COMMANDS if {*row.needed} == {OF_OWNER, "the attribute replication"}]
 RUNS_ON = "agent run"
-ATTRIBUTE = f'alter role "{ROLE}" replication'
+WITH_OWNERS_RIGHTS = {*Purpose} - {Purpose.MONITOR, Purpose.SUBSCRIBER}
+"""They act as the owner of rowtide's schemas; readers where tables are tracked."""
 STARTS_SPARK = {"replication deliver-backlogs"}
 REFUSALS = ("RT-1143", "RT-1149", "RT-1106", "RT-22904", "RT-1127", "RT-229:")
+VERSIONS = ["owned", pytest.param("owned_16", marks=pytest.mark.exhaustive)]
 LAST = ("drop", "disable", "reinitialize", "restart", "adopt", "skip")
 
 
@@ -71,8 +71,37 @@ def require_done(owned: OwnedDatabase) -> None:
     assert not lacking, "\n".join(f"{name}: {ended}" for name, ended in lacking.items())
 
 
-def test_others_are_told_how_to_become_members(owned: OwnedDatabase) -> None:
-    require_refused(owned)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_others_are_told_how_to_become_members(request: pytest.FixtureRequest, version: str) -> None:
+    require_refused(request.getfixturevalue(version))
+
+
+def test_no_hint_makes_a_role_a_member_of_a_superuser(owned: OwnedDatabase) -> None:
+    """It could do all that the superuser can: who administers the superuser's schemas connects as the superuser."""
+    owned.session.execute(f'alter role "{OWNER}" superuser'.encode())
+    try:
+        for command in (command for command in OWNED if command.name not in STARTS_SPARK):
+            ended = owned.run(command)
+            said = f"{ended.output} {' '.join(ended.errors.split())}"
+            assert ended.code in ended.error_codes, (command.name, ended)
+            assert JOIN not in said, (command.name, ended)
+            assert f"connect as {OWNER}" in said, (command.name, ended)
+        for purpose in Purpose:
+            granted = rowtide("grant", ROLE, "--as", purpose, "--db", owned.url)
+            found = rowtide("check", "--as", purpose, "--db", as_role(owned.url, ROLE))
+            assert JOIN not in f"{granted.output}{granted.errors}{found.output}", purpose
+            assert (f"membership in {OWNER}" in granted.errors) is (purpose in WITH_OWNERS_RIGHTS), (purpose, granted)
+        is_member = owned.session.execute("select pg_has_role(%s, %s, 'member')", [ROLE, OWNER]).fetchone()
+        assert is_member == (False,)
+        with psycopg.connect(libpq_url(as_role(owned.url, ROLE)), autocommit=True) as session:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege) as refused:
+                session.execute(f'set role "{OWNER}"'.encode())
+            assert find_grant(str(refused.value.diag.message_primary), "", session) is None
+    finally:
+        owned.session.execute(f'alter role "{OWNER}" nosuperuser'.encode())
+        owned.session.execute(f'drop owned by "{ROLE}"'.encode())
+        owned.session.execute(f'alter role "{ROLE}" noreplication'.encode())
+        owned.session.execute(f'revoke pg_read_all_stats from "{ROLE}"'.encode())
 
 
 def test_who_reads_the_log_needs_the_attribute_too(owned: OwnedDatabase) -> None:
@@ -102,68 +131,12 @@ def test_an_agent_reports_the_attribute_of_its_job(owned: OwnedDatabase) -> None
         owned.session.execute(f'revoke "{OWNER}" from "{ROLE}"'.encode())
 
 
-LEAVE = f'revoke "{OWNER}" from "{ROLE}"'
-WRITES: Mapping[str, str] = {
-    "capture": "insert into item values ({0}, 'value {0}')",
-    "subscriptions": "insert into orders values ({0}, 'value {0}')",
-    "merge": "insert into part values ({0})",
-}
-
-
-def has_arrived(owned: OwnedDatabase, job: str, number: int) -> bool:
-    """Return whether a row that `WRITES` has written is where the job brings it."""
-    match job:
-        case "capture":
-            return f"value {number}" in rowtide("cdc", "changes", "public_item", "--db", owned.url).output
-        case "subscriptions":
-            with psycopg.connect(owned.subscriber) as session:
-                made = session.execute("select to_regclass('orders') is not null").fetchone()
-                query = f"select from orders where id = {number}"
-                return made == (True,) and session.execute(query.encode()).rowcount == 1
-        case _:
-            with suppress(sqlite3.OperationalError), closing(sqlite3.connect(owned.folder / "device.db")) as device:
-                return device.execute("select 1 from part where id = ?", [number]).fetchone() is not None
-            return False
-
-
-def run_on(owned: OwnedDatabase, job: str, folder: Path, until: Callable[[int], bool], number: int) -> str:
-    """Run a job as the role until a row has arrived; return what it has printed."""
-    text = f'[databases.shop]\nurl = "{as_role(owned.url, ROLE)}"\nrun = ["{job}"]\n'
-    named = {"ROWTIDE_CONFIG": str(write_file(folder, text)), "ROWTIDE_DB": ""}
-    with service(folder / "run", "agent", "run", environment=named) as running:
-        owned.session.execute(WRITES[job].format(number).encode())
-        wait_until(lambda: until(number), what=f"row {number} of {job}")
-        if number == 1:
-            owned.session.execute(LEAVE.encode())
-            owned.session.execute(WRITES[job].format(2).encode())
-            assert running.process.wait(300) == ExitCode.NEEDS_PERSON, running.output
-        return running.output
-
-
-@pytest.mark.parametrize("job", ["capture", "subscriptions", pytest.param("merge", marks=pytest.mark.exhaustive)])
-def test_a_membership_is_revoked_while_a_job_runs(owned: OwnedDatabase, tmp_path: Path, job: str) -> None:
-    def has_come(number: int) -> bool:
-        return has_arrived(owned, job, number)
-
-    owned.session.execute(JOIN.encode())
-    owned.session.execute(ATTRIBUTE.encode())
-    try:
-        assert JOIN in run_on(owned, job, tmp_path, has_come, 1)
-        assert not has_come(2)
-
-        # Nothing was lost meanwhile.
-        owned.session.execute(JOIN.encode())
-        run_on(owned, job, tmp_path, has_come, 3)
-        assert has_come(2)
-    finally:
-        owned.session.execute(LEAVE.encode())
-        owned.session.execute(f'alter role "{ROLE}" noreplication'.encode())
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("version", ["owned_16", "owned"])
-def test_members_may_do_all_of_it(request: pytest.FixtureRequest, version: str) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_members_may_do_all_of_it(
+    request: pytest.FixtureRequest, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last test of the module: it ends with what disables and drops."""
+    monkeypatch.setattr(cleanup, "READER_GRACE_S", 0.0)
     owned: OwnedDatabase = request.getfixturevalue(version)
-    require_refused(owned)
     owned.session.execute(f'alter role "{ROLE}" replication'.encode())
     require_done(owned)

@@ -49,6 +49,13 @@ def test_capture_with_nothing_to_do_is_well() -> None:
     assert capturing(AT_REST).message == "it does not run; all that was read is published; instances: 2"
 
 
+def test_a_failed_job_of_an_agent_that_runs_is_started_again() -> None:
+    failed = replace(AT_REST, last_error=PastError(NOW, "RT-1105: no right"), awaits_start=True)
+    advice = "Do what the error asks for, then run `{}`."
+    assert str(capturing(failed).remediation) == advice.format("rowtide cdc start-job capture")
+    assert str(capturing(replace(failed, awaits_start=False)).remediation) == advice.format("rowtide cdc run")
+
+
 @pytest.mark.parametrize("holder", [None, "host pid 1"])
 def test_what_waits_for_long_is_late(holder: str | None) -> None:
     waiting = replace(AT_REST, capture=holder, oldest_waiting=NOW - 2 * HOUR)

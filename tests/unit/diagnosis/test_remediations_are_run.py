@@ -48,12 +48,12 @@ RUN_BY: dict[str, tuple[str, ...]] = {
         _TRACKED_READER,
         _NOT_RUN,
     ),
-    "diagnosis/postgres/access.py:_check_enumeration": (_TRACKED_READER,),
+    "diagnosis/postgres/access.py:_administer": (_TRACKED_READER,),
     "diagnosis/postgres/access.py:check_subscriber": (_SUBSCRIBER,) * 5,
     "diagnosis/postgres/access.py:_check_tables_of_owners": (
         f"{CHECK}_purposes.py::test_a_subscribers_role_becomes_a_member_of_an_owner",
     ),
-    "diagnosis/postgres/access.py:_check_node": (_NODE, _NODE),
+    "diagnosis/postgres/access.py:_check_node": (_NODE,),
     "diagnosis/postgres/capture.py:check_capture": (
         f"{CHECK}_capture.py::test_a_schema_of_our_name_is_renamed_by_what_is_printed",
     ),
@@ -121,7 +121,7 @@ RUN_BY: dict[str, tuple[str, ...]] = {
     "diagnosis/tracked_tables.py:move_beside": (f"{_TRACKING}_stamps_are_kept_beside_rows_that_a_publication_sends",),
     "diagnosis/tracked_tables.py:remediate_loss": (f"{_SQLITE}_a_table_that_was_dropped_is_tracked_no_more",),
     "diagnosis/tracked_tables.py:_check_tombstones": (f"{_TRACKING}_old_tombstones_are_purged_when_there_are_many",),
-    "diagnosis/capture.py:_describe_capturing": (_CAPTURE_LATE,),
+    "diagnosis/capture.py:restart_capture": (_CAPTURE_LATE,),
     "diagnosis/capture.py:check_outdated": (
         "live/cdc/test_partitions.py::test_rows_of_an_attached_partition_are_missed_aloud",
     ),

@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from rowtide.cli.commands import app
@@ -70,6 +71,21 @@ def is_command(line: str) -> bool:
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     options = {word.partition("=")[0] for word in arguments if word.startswith("--")}
     return not ((hasattr(command, "commands") and arguments) or options - known)
+
+
+def is_whole(line: str) -> bool:
+    """Return whether a command has all that it asks for, but for the database, which the environment may name."""
+    command, arguments = find_command(shlex.split(line)[1:])
+    parser = command.make_parser(click.Context(command))
+    given, _, _ = parser.parse_args([*arguments])
+    lacking = [one.name for one in command.params if one.required and one.name != "db" and not given.get(one.name)]
+    return lacking == []
+
+
+def find_named(page: Path) -> Iterator[str]:
+    """Yield the rowtide commands in a page's sentences."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    return (" ".join(found.split()) for found in re.findall(r"`(rowtide [^`]+)`", text))
 
 
 def find_printed(tree: ast.AST) -> Iterator[str]:
@@ -141,9 +157,13 @@ def test_every_command_in_a_code_block_is_there_with_its_options(page: Path) -> 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_command_in_a_sentence_is_there_with_its_options(page: Path) -> None:
-    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    named = [" ".join(found.split()) for found in re.findall(r"`(rowtide [^`]+)`", text)]
-    assert [line for line in named if not is_command(line)] == []
+    assert [line for line in find_named(page) if not is_command(line)] == []
+
+
+@pytest.mark.parametrize("page", ["runbooks", "upgrade", "run-as-a-service", "run-in-a-container", "declare-state"])
+def test_operators_are_given_whole_commands(page: str) -> None:
+    named = [*find_commands(path := ROOT / "docs" / "how-to" / f"{page}.md"), *find_named(path)]
+    assert [line for line in named if not is_whole(line)] == []
 
 
 def test_every_command_that_is_printed_is_there_with_its_options() -> None:

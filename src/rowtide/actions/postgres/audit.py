@@ -31,7 +31,7 @@ from rowtide.databases.postgres.functions import (
     format_creation,
     recorded_definition,
 )
-from rowtide.databases.postgres.quoting import quote
+from rowtide.databases.postgres.quoting import join_owner, quote
 
 SCHEMA = AUDIT_SCHEMA
 UNWRITABLE = (Denied, WritesRefused)
@@ -100,7 +100,9 @@ def _create(connection: Connection, state: Row[tuple[object, ...]]) -> None:
     """Create schema and table for the owner of rowtide's schemas. Raises `AuditOwnerNeeded`."""
     owner = state.owner
     if owner is not None and not state.may_be_owner:
-        raise AuditOwnerNeeded(owner, f"grant {quote(owner)} to {quote(state.role)}")
+        raise AuditOwnerNeeded(owner, join_owner(owner, state.role, is_superusers=False))
+    if owner is None and state.superuser is not None:
+        raise AuditOwnerNeeded(state.superuser, join_owner(state.superuser, state.role, is_superusers=True))
     # `if not exists` is no lock: of two who act first, one would fail where the other has not committed.
     connection.execute(text(_LOCK))
     if owner is not None:
@@ -160,16 +162,18 @@ CREATIONS = (
 
 _LOCK = f"select pg_advisory_xact_lock({int.from_bytes(b'rtaudit')})"
 _STATE = f"""
-with owners (name) as (
-    select distinct r.rolname::text from pg_namespace n join pg_roles r on r.oid = n.nspowner
-    where n.nspname = any(:schemas) and not r.rolsuper
-), owner (name) as (select min(name) from owners having count(*) = 1)
+with owners (name, is_superuser) as (
+    select distinct r.rolname::text, r.rolsuper from pg_namespace n join pg_roles r on r.oid = n.nspowner
+    where n.nspname = any(:schemas)
+), owner (name) as (select min(name) from owners where not is_superuser having count(*) = 1)
 select current_database()::text as database, current_user::text as role,
        exists (select from pg_namespace where nspname = any(:schemas)) as is_used,
        exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
                where n.nspname = '{SCHEMA}' and c.relname = '{TABLE}' and c.relkind = 'r') as has_table,
        {recorded_definition(SCHEMA)} as definition,
        (select name from owner) as owner,
+       (select min(name) from owners
+        having bool_and(is_superuser) and not pg_has_role(min(name), 'usage')) as superuser,
        (select pg_has_role(name, case when current_setting('server_version_num')::int >= 160000 then 'set'
                                       else 'member' end) from owner) as may_be_owner
 """

@@ -300,9 +300,10 @@ class NotOwner(Denied, number=22904):
     """Only the owner administers capture (SQL Server: 22904, db_owner)."""
 
     fact = "role {role} does not own the change data capture of database {database}: {owner} enabled it"
-    hint = """Connect as {owner} or a member of it (`{membership}`), or as a superuser. To list what capture does, let
-        {owner} run `rowtide grant {role} --as monitor`."""
+    hint = """To administer it, {joining}. To list what capture does, let {owner} run
+        `rowtide grant {role} --as monitor`."""
     role: str
     database: str
     owner: str
-    membership: str
+    joining: str
+    """How the role comes to administer it, in words."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -16,7 +17,7 @@ from psycopg import sql
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.functions import DISTRIBUTORS, OWN_SCHEMAS, PREFIX
 from rowtide.databases.postgres.owner_functions import SCHEMA
-from rowtide.databases.postgres.quoting import quote, quote_qualified, share_ownership
+from rowtide.databases.postgres.quoting import join_owner, quote, quote_qualified, share_ownership
 
 _OBJECT = re.compile(
     r"permission denied for (?:materialized |foreign )?"
@@ -27,6 +28,7 @@ _PARAMETER = re.compile(r'permission denied to set parameter "(?P<name>[^"]+)"')
 _OF_OWNERS = re.compile(
     rf'(?:SQL statement ".*"\n)?PL/pgSQL function {SCHEMA}\.(?:execute|query|read)_(?P<id>\d+)\(.*\) line \d+ at '
 )
+_OF_DATABASE = "pg_database_owner"
 _ROLE = re.compile(r'permission denied to set role "(?P<name>.+)"')
 
 
@@ -41,8 +43,8 @@ class MissingGrant:
 
     statement: str
     owner: str
-    membership: str | None = None
-    """The statement that makes the role a member of the owner of rowtide's schemas, if what it lacks is in these."""
+    joining: str | None = None
+    """How the role comes to administer rowtide's schemas, if what it lacks is in these."""
 
 
 def find_grant(message: str, context: str, looking: psycopg.Connection[Any]) -> MissingGrant | None:
@@ -51,11 +53,21 @@ def find_grant(message: str, context: str, looking: psycopg.Connection[Any]) -> 
     In a schema, also what the owner of a table lacks as which a statement of rowtide's ran. In a language other than
     English nothing is found.
     """
+    missing = _find(message, context, looking)
+    if missing is None or missing.owner != _OF_DATABASE:
+        return missing
+    # Nobody connects as this role, which has schema public, and whose one member is the database's owner.
+    found = looking.execute("select pg_get_userbyid(datdba)::text from pg_database where datname = current_database()")
+    owner = found.fetchone()
+    return replace(missing, owner=owner[0]) if owner is not None else missing
+
+
+def _find(message: str, context: str, looking: psycopg.Connection[Any]) -> MissingGrant | None:
     role = looking.info.user
     if named := _PARAMETER.match(message):
         return MissingGrant(f"grant set on parameter {named['name']} to {quote(role)}", "a superuser")
     if named := _ROLE.match(message):
-        return MissingGrant(f"grant {quote(named['name'])} to {quote(role)}", "a superuser")
+        return _of_role(looking, named["name"], role)
     named = _OBJECT.match(message)
     if named is None:
         return _find_owner(message, looking, role)
@@ -88,19 +100,20 @@ def _of_relation(looking: psycopg.Connection[Any], name: str, role: str) -> Miss
     candidates = views or found
     if len(candidates) != 1:
         return None
-    schema, table, owner, has_usage, lacking = candidates[0]
+    schema, table, owner, is_superusers, has_usage, lacking = candidates[0]
+    joining = join_owner(owner, role, is_superusers=is_superusers) if _OF_ROWTIDE.fullmatch(schema) else None
     if not has_usage:
         # If the session had the right to the schema when it planned its query, the table is refused first.
-        return MissingGrant(
-            f"grant usage on schema {quote(schema)} to {quote(role)}", owner, _join(schema, owner, role)
-        )
+        return MissingGrant(f"grant usage on schema {quote(schema)} to {quote(role)}", owner, joining)
     privileges = "select" if "select" in lacking else ", ".join(lacking)
     granting = f"grant {privileges} on {quote_qualified(schema, table)} to {quote(role)}"
-    return MissingGrant(granting, owner, _join(schema, owner, role))
+    return MissingGrant(granting, owner, joining)
 
 
-def _join(schema: str, owner: str, role: str) -> str | None:
-    return f"grant {quote(owner)} to {quote(role)}" if _OF_ROWTIDE.fullmatch(schema) else None
+def _of_role(looking: psycopg.Connection[Any], name: str, role: str) -> MissingGrant | None:
+    """Return how a role may act as another one; None if that is a superuser, of whom no other becomes a member."""
+    is_ordinary = looking.execute("select from pg_roles where rolname = %s and not rolsuper", [name]).rowcount == 1
+    return MissingGrant(f"grant {quote(name)} to {quote(role)}", "a superuser") if is_ordinary else None
 
 
 def _of_schema(looking: psycopg.Connection[Any], name: str, role: str) -> MissingGrant | None:
@@ -108,7 +121,10 @@ def _of_schema(looking: psycopg.Connection[Any], name: str, role: str) -> Missin
     has_views = looking.execute("select to_regnamespace(quote_ident(%s)) is not null", [PREFIX + name]).fetchone()
     if missing is None:
         return None
-    joining = _join(name, missing.owner, role)
+    joining = None
+    if _OF_ROWTIDE.fullmatch(name):
+        owned = looking.execute("select rolsuper from pg_roles where rolname = %s", [missing.owner]).fetchone()
+        joining = join_owner(missing.owner, role, is_superusers=owned == (True,))
     if has_views == (True,) or not _WITHOUT_VIEWS.fullmatch(name):
         return MissingGrant(missing.statement, missing.owner, joining)
     return MissingGrant(f"rowtide grant {shlex.quote(role)} --as monitor", missing.owner, joining)
@@ -136,7 +152,8 @@ def _find_owner(message: str, looking: psycopg.Connection[Any], role: str) -> Mi
 
 # If monitors read a table through a view, the view is preferred. A view of another owner is not rowtide's.
 _RELATIONS = sql.SQL("""
-select n.nspname::text, c.relname::text, o.rolname::text, has_schema_privilege(n.oid, 'usage'), lacking
+select n.nspname::text, c.relname::text, o.rolname::text, o.rolsuper,
+       has_schema_privilege(n.oid, 'usage'), lacking
 from pg_class c join pg_namespace n on n.oid = c.relnamespace join pg_roles o on o.oid = c.relowner
 cross join lateral (
     select coalesce(array_agg(p order by place), '{}') as lacking

@@ -122,9 +122,9 @@ class AdministrationDenied(GrantMissing, number=1149):
     """The role lacks rights in what rowtide has made, which its owner and members of it administer."""
 
     fact = "the server refused: {reason}"
-    hint = """To administer what {owner} owns, become a member: `{membership}`. To watch it, run `{statement}` as
-        {owner}."""
-    membership: str
+    hint = "To administer what {owner} owns, {joining}. To watch it, run `{statement}` as {owner}."
+    joining: str
+    """How the role comes to administer it, in words."""
 
 
 class SchemaOfOthers(Denied, number=1127):
@@ -306,8 +306,8 @@ def translate(error: psycopg.Error) -> RowtideError:
         return SchemaOfOthers(error.diag.message_primary or "", error.diag.message_detail or "")
     if sqlstate == "42501":
         missing: MissingGrant | None = getattr(error, MISSING_GRANT, None)
-        if missing is not None and missing.membership is not None:
-            return AdministrationDenied(reason, missing.statement, missing.owner, missing.membership)
+        if missing is not None and missing.joining is not None:
+            return AdministrationDenied(reason, missing.statement, missing.owner, missing.joining)
         if missing is not None:
             return GrantMissing(reason, missing.statement, missing.owner)
         return RowsHidden(reason) if _POLICY in reason else RightMissing(reason)

@@ -49,6 +49,11 @@ def share_ownership(table: str, owner: str, role: str, *, is_superusers: bool) -
     return f"alter table {table} owner to {quote(role)}" if is_superusers else f"grant {quote(owner)} to {quote(role)}"
 
 
+def join_owner(owner: str, role: str, *, is_superusers: bool) -> str:
+    """Return in words how a role comes to administer what an owner has: no other becomes a member of a superuser."""
+    return f"connect as {owner}" if is_superusers else f"become a member: `grant {quote(owner)} to {quote(role)}`"
+
+
 def statement(sql: str) -> TextClause:
     """Return a statement without parameters; a colon in a quoted name is not a parameter."""
     from sqlalchemy import text

@@ -17,7 +17,9 @@ from rowtide.diagnosis.postgres.table_facts import PostgresTableFacts
 from rowtide.diagnosis.postgres.tracking_facts import TrackingFacts
 from rowtide.diagnosis.result import (
     AS_OWNER,
+    Advice,
     CheckResult,
+    Remediation,
     ShellCommand,
     Sql,
     State,
@@ -146,8 +148,14 @@ def _check_enumeration(facts: ReaderFacts, tracking: TrackingFacts) -> Iterator[
     if tracking.is_there and owner is not None:
         message = f"it lacks the rights of {owner}, which owns the schema rowtide_tracking: it cannot enumerate changes"
         as_bad = warning if facts.is_captured else failing
-        remediation = as_superuser(f"grant {quote(owner)} to {quote(facts.role.name)};")
-        yield as_bad(Code.ENUMERATION_DENIED, f"role {facts.role.name}", message, remediation)
+        yield as_bad(Code.ENUMERATION_DENIED, f"role {facts.role.name}", message, _administer(facts.role, owner))
+
+
+def _administer(role: RoleFacts, owner: str) -> Remediation:
+    """Return how a role comes to administer what an owner has; no other becomes a member of a superuser."""
+    if owner in role.superusers:
+        return Advice(f"Let rowtide connect as {owner}, or let a role that is no superuser enable it.")
+    return as_superuser(f"grant {quote(owner)} to {quote(role.name)};")
 
 
 def check_subscriber(facts: NodeFacts, schema: str) -> Iterator[CheckResult]:
@@ -235,8 +243,7 @@ def _check_node(facts: NodeFacts, schema: str, owner: str | None) -> Iterator[Ch
         yield failing(Code.CREATE_RIGHT_MISSING, subject, message, Sql((grant,), "as the database's owner"))
     elif facts.is_made and owner is not None:
         message = f"it lacks the rights of {owner}, which owns the schema {schema}"
-        remediation = as_superuser(f"grant {quote(owner)} to {quote(facts.role.name)};")
-        yield failing(Code.SCHEMA_OWNER_RIGHTS_MISSING, subject, message, remediation)
+        yield failing(Code.SCHEMA_OWNER_RIGHTS_MISSING, subject, message, _administer(facts.role, owner))
 
 
 def _lacking(table: TableAccess) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rowtide.cdc.definitions import FEATURE as CAPTURE
+from rowtide.cdc.status import CaptureStatus
 from rowtide.databases.postgres.errors import ServerIsStandby
 from rowtide.databases.postgres.query_memo import make_once
 from rowtide.diagnosis.capture import (
@@ -15,6 +16,7 @@ from rowtide.diagnosis.capture import (
     check_reading,
     check_rows_left,
     check_targets,
+    restart_capture,
 )
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.delivery import check_articles, check_delivered, check_delivery, check_left_prepared
@@ -84,7 +86,11 @@ def _check_log(log: LogFacts, server: ServerFacts) -> Iterator[CheckResult]:
     others = [result for result in found if result not in of_slot + of_publication]
     blockers = [result.subject for result in found if result.state is State.FAILING]
     if capture.state is not None or blockers or isinstance(log.reading, Unread):
-        run = run_reader(capture)
+        match log.capturing:
+            case CaptureStatus(awaits_start=True) as waiting:
+                run = restart_capture(waiting)
+            case _:
+                run = run_reader(capture)
         yield from if_read(
             log.reading, Code.LOG_READER_UNKNOWN, "log reader", lambda reading: [check_reading(reading, run, blockers)]
         )

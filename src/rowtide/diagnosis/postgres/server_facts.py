@@ -136,7 +136,8 @@ class RoleFacts:
     """The role of the connection and its rights.
 
     `may_replicate` unless a replication connection was refused for the lack of the right. `others` are the owners, that
-    the role is not, of what rowtide made here, by the first word of the commands that only these can run.
+    the role is not, of what rowtide made here, by the first word of the commands that only these can run; `superusers`
+    are those of them who are.
     """
 
     name: str
@@ -144,6 +145,7 @@ class RoleFacts:
     may_create: bool
     is_superuser: bool
     others: Mapping[str, str] = field(default_factory=dict)
+    superusers: frozenset[str] = frozenset()
 
 
 def read_server(connection: Connection, url: str, *, tries_stream: bool = True) -> ServerFacts:
@@ -170,7 +172,7 @@ def read_role(connection: Connection, refusal: RowtideError | None) -> RoleFacts
     """Return the role of the connection; `refusal` is what its replication connection was refused with."""
     name, may_create, is_superuser = connection.execute(text(_ROLE)).one()
     schemas = sorted({schema for schemas in _MADE_BY.values() for schema in schemas})
-    rows = connection.execute(text(_OTHERS_SCHEMAS), {"schemas": schemas})
+    rows = connection.execute(text(_OTHERS_SCHEMAS), {"schemas": schemas}).all()
     owners: dict[str, str] = {row.name: row.owner for row in rows}
     return RoleFacts(
         name,
@@ -182,6 +184,7 @@ def read_role(connection: Connection, refusal: RowtideError | None) -> RoleFacts
             for command, made in _MADE_BY.items()
             if owners.keys() & set(made)
         },
+        superusers=frozenset(row.owner for row in rows if row.is_superusers),
     )
 
 
@@ -290,7 +293,7 @@ order by prepared
 """
 
 _OTHERS_SCHEMAS = """
-select n.nspname::text as name, r.rolname::text as owner
+select n.nspname::text as name, r.rolname::text as owner, r.rolsuper as is_superusers
 from pg_namespace n join pg_roles r on r.oid = n.nspowner
 where n.nspname = any(:schemas) and not pg_has_role(n.nspowner, 'usage')
 """
