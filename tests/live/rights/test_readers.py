@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event
 
@@ -17,16 +17,20 @@ from sqlalchemy import Engine, text
 from builders.capture.capture_instances import instance
 from builders.capture.captured_databases import wait_until
 from builders.commands.command_lines import rowtide
+from builders.replication.articles import article
 from fixtures.servers import fresh_database
 from rowtide.cdc.gaps.comparison import lock_tables
 from rowtide.copying.chunks import Chunk, CopiedTable, KeyColumn
 from rowtide.copying.source import PostgresCopySource
+from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import find_table_id, read_table
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.urls import parse_url
 from rowtide.log.postgres.unreported_changes import attach_partitions
 from rowtide.merge.api import MergeReplication
+from rowtide.replication.targets.compared_rows import BY_HASH
+from rowtide.replication.targets.postgres.comparison.rows import open_published
 from rowtide.tracking import ChangeTracking
 from rowtide.tracking.errors import TrackedPlanCallsCode, TrackingLost
 
@@ -458,3 +462,72 @@ def _swap_while_waiting(url: str, swap: str, locked: str, read: Callable[[], obj
             read()
             is_read.set()
             swapping.result()
+
+
+@contextmanager
+def _present(url: str, engine: Engine, table: CopiedTable) -> Iterator[Callable[[], object]]:
+    with PostgresCopySource(engine, url).open_present(table.source_id, table.numbers) as opened:
+        yield lambda: list(opened.read(table, WHOLE, 1_000_000))
+
+
+@contextmanager
+def _difference(url: str, engine: Engine, table: CopiedTable) -> Iterator[Callable[[], object]]:
+    with engine.connect() as connection:
+        captured = instance(table=read_table(connection, table.source_id))
+    with lock_tables(engine, url, [table.source_id]) as locked:
+        yield lambda: list(locked.read(captured))
+
+
+@contextmanager
+def _validation(url: str, engine: Engine, table: CopiedTable) -> Iterator[Callable[[], object]]:
+    with engine.connect() as connection:
+        compared = article(read_table(connection, table.source_id))
+    with open_published(url, [compared]) as published:
+        yield lambda: published.rows.read_buckets(compared, BY_HASH, with_checksum=True)
+
+
+OPENED = {"present": _present, "difference": _difference, "validation": _validation}
+ARMS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
+    "statistics": ((), ["create statistics app.later on (id + app.evil(1)), v from app.item"]),
+    "an index": ((), ["create index on app.item ((id + app.evil(1)))"]),
+    "another function": (
+        [
+            "create function app.same(int) returns int language plpgsql immutable as 'begin return $1; end'",
+            "create index on app.item (app.same(id))",
+        ],
+        ["create or replace function app.same(int) returns int language sql immutable as 'select app.evil(1) + $1'"],
+    ),
+    "another schema": (
+        (),
+        [
+            "alter schema app rename to gone",
+            "create schema app",
+            "create function app.gain() returns void language sql as 'select gone.gain()'",
+            "create view app.item as select item.* from gone.item, (select gone.evil(1) as e) x where x.e = 1",
+        ],
+    ),
+}
+"""How an owner gives a table code that a read runs, in two parts: no lock of a reader keeps the second away."""
+
+
+@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.parametrize("reading", OPENED)
+def test_what_comes_between_two_statements_calls_nothing(databases: tuple[str, str], reading: str, arm: str) -> None:
+    """Of a transaction that reads a table several times."""
+    url, _ = databases
+    first, second = ARMS[arm]
+    with psycopg.connect(url, autocommit=True) as session:
+        named = {"database": sql.Identifier(session.info.dbname), "role": sql.Identifier(OWNER)}
+        session.execute(sql.SQL("grant create on database {database} to {role}").format(**named))
+    as_owner(url, "create table app.item (id int primary key, v text); insert into app.item values (1, 'v'), (2, 'v')")
+    as_owner(url, "; ".join(["select 1", *first]))
+    engine = open_engine(parse_url(url), application_name="test")
+    with engine.connect() as connection:
+        source_id = find_table_id(connection, "app.item")
+    assert source_id is not None
+    table = CopiedTable("m", source_id, "app", "item", ("id", "v"), (1, 2), (KeyColumn("id", "integer"),))
+    with OPENED[reading](url, engine, table) as read:
+        as_owner(url, "; ".join(second))
+        with suppress(psycopg.Error, RowtideError):
+            read()
+    assert not gained(url)
