@@ -26,6 +26,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import find_table_id, read_table
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.databases.postgres.errors import RowsHidden
 from rowtide.databases.urls import parse_url
 from rowtide.log.postgres.unreported_changes import attach_partitions
 from rowtide.merge.api import MergeReplication
@@ -531,3 +532,36 @@ def test_what_comes_between_two_statements_calls_nothing(databases: tuple[str, s
         with suppress(psycopg.Error, RowtideError):
             read()
     assert not gained(url)
+
+
+FORCED = "alter table app.item enable row level security, force row level security"
+
+
+@pytest.mark.parametrize("storage", ["row", "side"])
+def test_policies_that_hide_tracked_rows_are_refused(databases: tuple[str, str], storage: str) -> None:
+    """Rows that a reader's anchor counts, and did not get, would never arrive; what it asks of one row is no better."""
+    url, _ = databases
+    role = OWNER.replace(" ", "%20")
+    as_owner(url, "create table app.item (id int primary key, v text); insert into app.item values (1, 'v'), (2, 'v')")
+    with psycopg.connect(url, autocommit=True) as session:
+        given = sql.SQL("grant create on database {} to {}")
+        session.execute(given.format(sql.Identifier(session.info.dbname), sql.Identifier(OWNER)))
+    owned = url.replace("//postgres@", f"//{role}@")
+    assert rowtide("tracking", "enable", "app.item", "--storage", storage, "--db", owned).code == 0
+    with psycopg.connect(owned, autocommit=True) as session:
+        tracking = ChangeTracking(session)
+        with tracking.changes("app.item") as changes:
+            anchor = changes.anchor
+        session.execute("update app.item set v = 'w'")
+        session.execute(FORCED)
+        session.execute("create policy first on app.item using (id = 1)")
+        rowtide("tracking", "changes", "app.item", "--db", owned).require_error(1040)
+        with pytest.raises(RowsHidden, match="app.item|item"):
+            tracking.changed_since("app.item", (2,), anchor)
+        with session.transaction(), suppress(RowsHidden):
+            tracking.changed_since("app.item", (2,), anchor)
+        assert session.execute("show row_security").fetchone() == ("on",)
+    # A superuser sees all rows.
+    with psycopg.connect(url, autocommit=True) as session, session.transaction():
+        assert ChangeTracking(session).changed_since("app.item", (2,), anchor)
+        assert session.execute("show row_security").fetchone() == ("on",)
