@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Event
 
@@ -442,6 +443,27 @@ def test_what_is_swapped_while_delivery_waits_is_not_read(
     assert not gained(url)
 
 
+def _swap_by(url: str, swap: Sequence[str], read: Callable[[], object]) -> None:
+    """Run statements of the owner's that are not committed until another session waits."""
+    is_read = Event()
+    with psycopg.connect(url) as owner, psycopg.connect(url, autocommit=True) as other:
+        owner.execute(sql.SQL("set session authorization {}").format(sql.Identifier(OWNER)))
+        for one in swap:
+            owner.execute(one.encode())
+
+        def commit() -> None:
+            wait_until(lambda: is_read.is_set() or other.execute(WAITING).fetchone() is not None, what="a wait")
+            assert not is_read.is_set()
+            owner.commit()
+
+        with ThreadPoolExecutor(1) as thread:
+            # The command takes signals, which the main thread alone can.
+            committing = thread.submit(commit)
+            read()
+            is_read.set()
+            committing.result()
+
+
 def _swap_while_waiting(url: str, swap: str, locked: str, read: Callable[[], object]) -> None:
     is_read = Event()
     with psycopg.connect(url) as owner, psycopg.connect(url, autocommit=True) as other:
@@ -602,4 +624,55 @@ def test_a_view_in_place_of_a_sequence_is_not_read(databases: tuple[str, str], a
         owner.commit()
         with suppress(RowtideError, NoResultFound):
             reading.result()
+    assert not gained(url)
+
+
+REPLACEMENTS = {
+    "view": SWAPS["view"][1].replace("app.moved", "app.b").replace("moved.*", "b.*"),
+    "table": "create table app.a (id int primary key, v text, rowguid uuid default gen_random_uuid())",
+}
+TRAP = """
+create function app.spring() returns trigger language plpgsql as 'begin perform app.gain(); return new; end';
+create trigger spring before insert or update on app.a for each row execute function app.spring()
+"""
+
+
+@pytest.mark.parametrize("replacement", REPLACEMENTS)
+@pytest.mark.parametrize("feature", ["merge", "delivery"])
+def test_a_superusers_table_is_not_replaced_meanwhile(
+    databases: tuple[str, str], feature: str, replacement: str, tmp_path: Path
+) -> None:
+    """The owner of its schema drops it while the agent waits for its lock, and puts something in its place."""
+    other, url = databases
+    for each in databases:
+        with psycopg.connect(each, autocommit=True) as session:
+            session.execute("create schema if not exists app")
+            for name in "ab":
+                session.execute(f"create table app.{name} (id int primary key, v text)".encode())
+            session.execute(sql.SQL("alter schema app owner to {}").format(sql.Identifier(OWNER)))
+    as_owner(url, EVIL)
+    device = f"sqlite:///{tmp_path}/device.db"
+    if feature == "merge":
+        words: tuple[str, ...] = ("merge", "sync", "m", "--subscriber", device, "--db", url)
+        merge = MergeReplication(url)
+        merge.add_publication("m")
+        merge.add_article("m", "app.a")
+        merge.add_subscription("m", device)
+        with closing(sqlite3.connect(tmp_path / "device.db")) as program, program:
+            program.execute("insert into a (id, v) values (5, 'v')")
+    else:
+        words = ("replication", "run", "--once", "--db", other)
+        for step in (
+            ("add-publication", "p", "--lake", str(tmp_path / "lake")),
+            ("add-article", "p", "app.a"),
+            ("add-subscription", "p", "--subscriber", url, "--if-exists", "keep", "--constraints", "enforce"),
+            ("run", "--once"),
+        ):
+            assert rowtide("replication", *step, "--db", other).code == 0
+        with psycopg.connect(other, autocommit=True) as session:
+            session.execute("insert into app.a values (1, 'v')")
+    swap = ["drop table app.a", REPLACEMENTS[replacement]]
+    if replacement == "table":
+        swap.append(TRAP)
+    _swap_by(url, swap, lambda: rowtide(*words))
     assert not gained(url)
