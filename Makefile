@@ -31,7 +31,9 @@ export UV_SYSTEM_CERTS := 1
 demo test test-all soak: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: export SPARK_CONF_DIR := $(CURDIR)/tests/spark
 
-.PHONY: help install demo check test test-all soak bench lock bench-lock java go chromium lint mutants configuration-reference diagnosis-reference option-names error-reference type-reference object-reference python-reference declared-reference log-reference wire-reference metrics-reference
+REFERENCES := option-names error-reference diagnosis-reference configuration-reference declared-reference metrics-reference type-reference grants-reference object-reference wire-reference log-reference python-reference
+
+.PHONY: help install demo check test test-all soak bench lock bench-lock java go chromium lint mutants references $(REFERENCES)
 
 .DEFAULT_GOAL := help
 
@@ -162,6 +164,8 @@ $(BIN)/uv: Makefile
 		exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@touch $@
+
+references: $(REFERENCES) ## Write every page and module that is generated
 
 error-reference: install ## Write docs/reference/errors.md from the error classes
 	$(BIN)/python scripts/error_reference.py > docs/reference/errors.md

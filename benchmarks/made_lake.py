@@ -12,21 +12,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rowtide.cdc.capture.change_files import TRANSACTION
-from rowtide.cdc.instances import CapturedColumn, Instance, change_columns
+from rowtide.cdc.change_columns import change_columns
+from rowtide.cdc.instances import CapturedColumn, Instance
 from rowtide.cdc.published import ENABLED, SNAPSHOTS, base_table_path, change_table_path, system_table_path
-from rowtide.cdc.system_tables import (
-    InstanceEvent,
-    RecordedCycle,
-    SnapshotDefinition,
-    SnapshotState,
-    SystemTables,
-    encode_definition,
-    rows_of,
-)
+from rowtide.cdc.recorded_snapshots import SnapshotDefinition, SnapshotState, encode_definition
+from rowtide.cdc.system_tables import InstanceEvent, RecordedCycle, SystemTables, rows_of
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
 from rowtide.lake.session import pinned
-from rowtide.lake.tables import append_small, compact, is_compaction_due
+from rowtide.lake.small_tables import append_small
+from rowtide.lake.tables import compact, is_compaction_due
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

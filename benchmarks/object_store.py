@@ -34,8 +34,8 @@ from builders.servers.object_servers import Bucket, create_bucket, drop_bucket, 
 from rowtide.cdc.published import LSN_TIME_MAPPING, arrow_schema, system_table_path
 from rowtide.cdc.scans.pace import REQUESTS_A_CYCLE, REQUESTS_A_SECOND, REQUESTS_A_TABLE, USUAL_LATENCY_S
 from rowtide.delta.replay import LOG, LogFiles, read_commit
+from rowtide.lake.small_tables import SmallTable
 from rowtide.lake.stores import open_folder
-from rowtide.lake.tables import SmallTable
 
 _REQUEST_S = 0.04
 _SHAPES = ((4, 100, 0.4), (50, 6, 1.0), (200, 6, 3.0), (300, 1, 5.0))

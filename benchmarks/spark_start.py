@@ -15,7 +15,7 @@ from builders.capture.capture_instances import instance, source_table
 from builders.faults.faulty_proxy import FaultyProxy
 from builders.lakes.made_lakes import MadeLake, make_rows
 from builders.servers.object_servers import create_bucket, drop_bucket, running_object_server
-from rowtide.cdc.instances import full_mask
+from rowtide.cdc.change_columns import full_mask
 
 _INSTANCES, _CYCLES = 4, 10
 _REQUEST_S = 0.04

@@ -13,7 +13,7 @@ from benchmarks.source import Source
 from benchmarks.stopwatch import Stopwatch
 from rowtide.cdc import system_tables
 from rowtide.cdc.capture import appends, capture
-from rowtide.cdc.running.context import Watchers
+from rowtide.cdc.running.context import CaptureWatchers
 
 LOG_READER = "log reader to durable segments"
 THREAD = "log to published change tables"
@@ -46,7 +46,7 @@ def run_thread(source: Source, spark: SparkSession) -> Measured:
     """Read and capture everything that is committed as `cdc run --once` does, until the last cycle is published."""
     watch, begin = Stopwatch(), time.time()
     published: list[float] = []
-    watchers = Watchers(on_cycle=lambda _report: published.append(watch.now()))
+    watchers = CaptureWatchers(on_cycle=lambda _report: published.append(watch.now()))
     with watch.around(*_PHASES):
         source.cdc.run(once=True, spark=spark, watchers=watchers)
     phases, seconds = dict(watch.seconds), published[-1]

@@ -19,7 +19,7 @@ from benchmarks.workloads import WORKLOADS
 from builders.servers.spark_clusters import SparkCluster, running_cluster
 from rowtide.cdc.published import LSN_TIME_MAPPING, arrow_schema, system_table_path
 from rowtide.core.lsn import parse_log_position
-from rowtide.lake.tables import SmallTable
+from rowtide.lake.small_tables import SmallTable
 from rowtide.log.opening import open_log_reader
 
 _ROWS = 20_000_000

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from rowtide.monitor.catalogue import ACTIONS, AGENT_METRICS, BUILD_INFO, METRICS, Metric
-from rowtide.monitor.tallies import BUCKETS
+from rowtide.monitor.counters import BUCKETS
 from rowtide.monitor.views import MERGE_STATES, SUBSCRIPTION_STATES
 
 HEAD = """# Metrics

@@ -13,7 +13,8 @@ from typing import Any, Union, get_args, get_origin
 from rowtide.gateway import requests
 from rowtide.gateway.wire.typed_json import fields_of
 from rowtide.merge.articles import Article
-from rowtide.merge.inspection.validating import ValidateAnswer, ValidateRequest
+from rowtide.merge.inspection.device_validation import ValidateAnswer, ValidateRequest
+from rowtide.merge.publishing.rows_at_hub import RowsAnswer, RowsRequest
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, SyncAnswer, SyncRequest
 from rowtide.merge.session.pending import PendingAtHub
@@ -27,6 +28,7 @@ STEPS: Sequence[tuple[str, Any, Any, str]] = (
     ("follow", DeviceState, SchemaStep, "the hub's schema, for a device with an earlier one that has uploaded"),
     ("pending", DeviceState, PendingAtHub, "what the hub has for the device; nothing is sent or stored"),
     ("validate", ValidateRequest, ValidateAnswer, "compare rows: counts, or digests in 256 buckets by rowguid"),
+    ("compare", RowsRequest, RowsAnswer, "what the hub has of rows of tables that a program has rebuilt"),
     ("wait", requests.Wait, requests.Waited, "whether the hub has something, as soon as it has, at most 60 s"),
     ("conflicts", requests.Done, requests.DeviceConflicts, "conflicts in which a change of the device lost"),
     ("logout", requests.Done, requests.Done, "the token is in force no longer"),

@@ -15,7 +15,7 @@ from benchmarks.replication.native import NATIVE
 from benchmarks.replication.publisher import Publisher, await_fact, open_publisher
 from benchmarks.table import Sizes, Table
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.replication.distribution.watchers import DeliveryContext
+from rowtide.replication.distribution.run_context import DeliveryContext
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
 from rowtide.replication.targets.postgres.delivery.streams.several_connections import open_delivery
 

@@ -12,7 +12,7 @@ from benchmarks.goals import at_least
 from benchmarks.replication.publisher import PUBLICATION, NotReplicated, Publisher, open_publisher
 from benchmarks.table import Sizes, Table
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.replication.distribution.watchers import DeliveryContext
+from rowtide.replication.distribution.run_context import DeliveryContext
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
 
 ROWS = 3_000_000

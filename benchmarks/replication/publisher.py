@@ -15,7 +15,7 @@ from benchmarks.source import Source, open_source
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
 from rowtide.log.opening import open_log_reader
-from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.control_table import mark_log
 from rowtide.replication.api import TransactionalReplication
 from rowtide.replication.distributor import subscription_records
 from rowtide.replication.distributor.subscription_records import Subscription

@@ -16,7 +16,7 @@ from rowtide.replication.articles.schema_changes import Followed
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
 from rowtide.replication.distribution.delivery_interface import Delivery, DeliveryProgress, JoiningArticle
-from rowtide.replication.distribution.watchers import DeliveryContext
+from rowtide.replication.distribution.run_context import DeliveryContext
 from rowtide.replication.distributor import subscription_records
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import CommandError

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rowtide.catalogs.registration import Registration
     from rowtide.cdc.api import ChangeDataCapture
     from rowtide.cdc.lake_readers.lake import Lake
-    from rowtide.cdc.running.context import Watchers
+    from rowtide.cdc.running.context import CaptureWatchers
     from rowtide.cdc.scans.pace import CaptureOptions
     from rowtide.conflicts.handle import ConflictInbox
     from rowtide.diagnosis import CheckResult
@@ -117,7 +117,7 @@ class Database:
         options: CaptureOptions | None = None,
         spark: SparkSession | None = None,
         stop: threading.Event | None = None,
-        watchers: Watchers | None = None,
+        watchers: CaptureWatchers | None = None,
         on_event: Callable[[str], None] = lambda _event: None,
         on_step: Callable[[], None] = lambda: None,
         hide_keys: bool = False,
@@ -133,7 +133,7 @@ class Database:
         """
         with naming_extras():
             from rowtide.cdc.jobs.definitions import JobType
-            from rowtide.cdc.running.context import CaptureContext, Watchers, emitting
+            from rowtide.cdc.running.context import CaptureContext, CaptureWatchers, emitting
             from rowtide.cdc.running.job_agent import SharedSpark, run_jobs
             from rowtide.cdc.scans.pace import USUAL
             from rowtide.targets.api import TargetsAgent, targets_beside
@@ -142,7 +142,7 @@ class Database:
             self.url,
             make_spark,
             stop or threading.Event(),
-            emitting(watchers or Watchers()),
+            emitting(watchers or CaptureWatchers()),
             options or USUAL,
         )
         agent = TargetsAgent(self.targets, None, make_spark, on_event)

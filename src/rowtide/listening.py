@@ -1,4 +1,4 @@
-"""HTTP servers of this process: where they listen, and how they run beside what the process does otherwise."""
+"""HTTP servers of this process: their sockets, and running them in a thread beside other work."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ from rowtide.core.addresses import Address
 from rowtide.core.errors import RowtideError
 
 if TYPE_CHECKING:
+    import asyncio
+
     from starlette.types import ASGIApp
 
 LOCAL_NAMES = frozenset({"localhost", "localhost.localdomain"})
 _ENDING_S = 1.0
+HEAD_S = 20.0
+"""How long the head of a request may come in; uvicorn would wait for ever, until no connection is left for others."""
 
 
 class ListeningFailed(RowtideError, number=1204):
@@ -35,7 +39,7 @@ def read_bearer(authorization: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches what listens on a host."""
+    """Return whether a server on this host is reached from this machine alone."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -61,9 +65,48 @@ def bound_to(listen: Address) -> Iterator[socket.socket]:
         yield bound
 
 
+def _make_protocol() -> type[asyncio.Protocol]:
+    """Return uvicorn's protocol that closes connections whose request does not begin in time."""
+    import h11
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class HurriedProtocol(H11Protocol):
+        _timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
+            super().connection_made(transport)
+            self._judge(is_begun=False)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._judge(is_begun=self._has_begun)
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            self._judge(is_begun=self._has_begun)
+
+        @property
+        def _has_begun(self) -> bool:
+            # Between two requests uvicorn's own timer runs, until there is a byte of the next.
+            return self.conn.their_state is not h11.IDLE or not self.conn.trailing_data[0]
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._judge(is_begun=True)
+            super().connection_lost(exc)
+
+        def _judge(self, *, is_begun: bool) -> None:
+            if is_begun and self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            elif not is_begun and self._timer is None:
+                self._timer = self.loop.call_later(HEAD_S, self.transport.close)
+
+    return HurriedProtocol
+
+
 @contextmanager
 def serving_app(app: ASGIApp, bound: socket.socket, **settings: Any) -> Iterator[Address]:
-    """Answer requests by an application, in a thread, during the block; yield where. `settings` are uvicorn's."""
+    """Serve an ASGI application in a thread during the block; yield its address. `settings` are uvicorn's."""
     import uvicorn
 
     server = uvicorn.Server(
@@ -73,8 +116,9 @@ def serving_app(app: ASGIApp, bound: socket.socket, **settings: Any) -> Iterator
             access_log=False,
             lifespan="off",
             server_header=False,
-            # Who a header names is believed from trusted proxies alone, by the application.
+            # Forwarding headers are evaluated by the application, which trusts only configured proxies.
             proxy_headers=False,
+            http=_make_protocol(),
             timeout_graceful_shutdown=1,
             **settings,
         )

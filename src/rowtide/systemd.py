@@ -18,19 +18,19 @@ log = logging.getLogger("rowtide.systemd")
 _ADDRESS = "NOTIFY_SOCKET"
 _WATCHDOG_US, _WATCHDOG_PID = "WATCHDOG_USEC", "WATCHDOG_PID"
 MANAGERS_VARIABLES = (_ADDRESS, _WATCHDOG_US, _WATCHDOG_PID)
-"""Variables for the process that the manager has started, and none of those that it starts."""
+"""Variables for the process that the manager started, which its children must not inherit."""
 _MOST_STATUS = 200
 _LONGEST_PAUSE_S = 10.0
 
 
 class ServiceManager:
-    """The manager that started this process, if one did: without it, nothing is sent."""
+    """The service manager that started this process; without one, nothing is sent."""
 
     def __init__(self, address: str = "", watchdog_s: float | None = None) -> None:
         self._address = address
         self._is_ready = False
         self.watchdog_s = watchdog_s
-        """The time in which it expects a sign of life; None: it expects none."""
+        """The interval of its watchdog; None without one."""
 
     @property
     def is_there(self) -> bool:
@@ -39,7 +39,7 @@ class ServiceManager:
 
     @property
     def pause_s(self) -> float:
-        """The longest pause between two signs of life."""
+        """The longest pause between two notifications of the watchdog."""
         return _LONGEST_PAUSE_S if self.watchdog_s is None else min(_LONGEST_PAUSE_S, self.watchdog_s / 2)
 
     @classmethod
@@ -51,7 +51,7 @@ class ServiceManager:
         return cls(environment.get(_ADDRESS, ""), watchdog_s)
 
     def beat(self) -> None:
-        """Report a sign of life: at first that the service runs, or waits as a standby."""
+        """Notify the watchdog; the first time, report that the service is ready, or waits as a standby."""
         if self._send("WATCHDOG=1" if self._is_ready else "READY=1"):
             self._is_ready = True
 
@@ -71,12 +71,12 @@ class ServiceManager:
         address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
-                # A manager whose queue is full is not waited for: the next sign of life comes soon.
+                # If the manager's queue is full, the message is dropped: the next one follows soon.
                 sender.settimeout(0)
                 sender.connect(address)
                 sender.sendall(message.encode())
         except OSError as error:
-            # The service works on; a manager that waits for it restarts it.
+            # The service continues; its manager restarts it if it waits for the message.
             log.warning("service_manager_not_told: %s", error)
             return False
         return True
@@ -158,7 +158,7 @@ class UnitSettings:
 
 
 class Written(StrEnum):
-    """What became of a unit file."""
+    """The outcome of writing a unit file."""
 
     NEW = "written"
     REPLACED = "replaced"
@@ -233,7 +233,7 @@ def _service(settings: UnitSettings, command: list[str]) -> Iterator[str]:
     if settings.is_of_system:
         yield from _HARDENED.split("\n")[1:-1]
         yield from ("Environment=XDG_CACHE_HOME=%C", "Environment=XDG_STATE_HOME=%S")
-        # A folder that is not there yet is no reason not to start.
+        # The service starts even if a folder does not exist yet.
         yield from (f"ReadWritePaths=-{_word(_literal(path))}" for path in settings.writable)
     yield from ("", "[Install]", f"WantedBy={'multi-user' if settings.is_of_system else 'default'}.target")
 

@@ -20,7 +20,7 @@ TABLE = "rowtide_actions"
 """The audit's table, in a file and in a database's schema alike."""
 FORMAT = StoreFormat("audit of actions")
 RETENTION_DAYS = 365
-"""Each new entry deletes those that are older, unless who acts has another setting."""
+"""Each new entry deletes older ones, unless the caller has another setting."""
 
 
 class ActionKind(StrEnum):
@@ -92,7 +92,7 @@ _SHOWN_TEXTS = frozenset({"article", "choice", "reason", "winner"})
 
 @frozen
 class ActionRequest:
-    """An action that is asked for; `action_id` is made by who asks, and the same when they ask again.
+    """A requested action; `action_id` is chosen by the caller, and the same in a repeated request.
 
     `subject` and `arguments` have no secrets and no values of rows.
     """
@@ -145,68 +145,6 @@ class ActionEntry:
     error_number: int | None = None
 
 
-# What an action did, in words: commands print them, pages show them, and the audit has them. None has a row's value.
-
-PAUSED, RESUMED = "Paused.", "Resumed."
-
-
-def say_posted(token_id: int) -> str:
-    """Say that a tracer token was posted."""
-    return f"Token {token_id} is in the log."
-
-
-def say_compared(equal: int, uncompared: int = 0) -> str:
-    """Say of how many tables the rows are equal; one counts at each subscriber."""
-    return f"Tables with equal rows: {equal:,}." + (f" Not compared: {uncompared:,}." if uncompared else "")
-
-
-def say_copied_again(subscriptions: int) -> str:
-    """Say how many subscriptions of a publication get their tables again."""
-    return f"Subscriptions that are copied again when their agents run: {subscriptions:,}."
-
-
-def say_reinitialized(uploaded: object | None) -> str:
-    """Say that tables of a merge were copied again, and what was uploaded before."""
-    return "Reinitialized." if uploaded is None else f"Reinitialized: {uploaded} before."
-
-
-def say_lost(lost: object) -> str:
-    """Say that capture was reinitialized, and what is lost."""
-    return f"Reinitialized. Lost: {lost}."
-
-
-def say_started(job: str) -> str:
-    """Say that a job was started."""
-    return f"Started: the {job} job."
-
-
-def say_stopped(job: str) -> str:
-    """Say that a job was stopped."""
-    return f"Stopped: the {job} job."
-
-
-def say_resolved(*, is_written: bool, waits: bool) -> str:
-    """Say what a decision about a conflict of delivery did."""
-    if waits:
-        return "Decided: delivery does it when it continues."
-    return "Resolved: rows are written." if is_written else "Resolved: they stay as they are."
-
-
-def say_resolved_merge(*, is_written: bool) -> str:
-    """Say what a decision about a conflict of merge did."""
-    return "Resolved: the row goes to all nodes." if is_written else "Resolved: it stays as it is."
-
-
-def say_decided(decided: int, written: int) -> str:
-    """Say how many conflicts were decided, and for how many of them rows were written."""
-    return f"Conflicts decided: {decided:,}. Rows were written for {written:,}."
-
-
-def say_commented(conflicts: int) -> str:
-    """Say on how many conflicts there is a comment now."""
-    return f"Conflicts with this comment: {conflicts:,}."
-
-
 def normalize_id(text: str) -> str:
     """Return an action's id, a UUID, in the one way of writing it. Raises `ActionIdInvalid`."""
     try:
@@ -246,7 +184,7 @@ class ActionJournal(Protocol):
     """What is raised where no entry can be written."""
 
     def begin(self, url: str, request: ActionRequest, keep_days: int) -> BegunAction:
-        """Commit the entry of an action, unless its id has one, and delete those that are older than so many days.
+        """Commit the entry of an action, unless its id has one, and delete entries older than a number of days.
 
         Makes the table where there is none.
         """
@@ -255,7 +193,7 @@ class ActionJournal(Protocol):
         """Commit the end of an action that has none."""
 
     def purge(self, url: str, days: int) -> int:
-        """Delete the entries that began so many days ago or earlier; return how many."""
+        """Delete the entries that began a number of days ago or earlier; return how many."""
 
     def find_entry(self, url: str, action_id: str) -> ActionEntry | None:
         """Return the entry of an id."""

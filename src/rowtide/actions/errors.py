@@ -46,7 +46,7 @@ class ActionIncomplete(Invalid, number=1230):
     """An action lacks an argument, or has one that it does not take."""
 
     fact = "{action} cannot be done with these arguments: {problem}"
-    hint = "The help of the command of that name says what it takes."
+    hint = "The command of that name lists its arguments with --help."
     action: str
     problem: str
 

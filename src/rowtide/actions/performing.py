@@ -11,8 +11,6 @@ from typing import Any, TypeAlias
 
 from rowtide.actions import errors
 from rowtide.actions.entries import (
-    PAUSED,
-    RESUMED,
     RETENTION_DAYS,
     SUBJECTS,
     ActionEntry,
@@ -24,6 +22,10 @@ from rowtide.actions.entries import (
     Channel,
     journal_of,
     normalize_id,
+)
+from rowtide.actions.wording import (
+    PAUSED,
+    RESUMED,
     say_commented,
     say_compared,
     say_copied_again,
@@ -233,7 +235,7 @@ def _reinitialize_merge(url: str, given: Arguments) -> str:
 
 def _resolve(url: str, given: Arguments) -> str:
     from rowtide.replication.api import TransactionalReplication
-    from rowtide.replication.conflicts import ConflictWinner
+    from rowtide.replication.conflict_decisions import ConflictWinner
 
     outcome = TransactionalReplication(url).resolve(
         given["conflict"],
@@ -325,7 +327,7 @@ MOST_LISTED = 1000
 
 
 class Actions:
-    """Actions that are done once, with an entry in the audit that has what became of each."""
+    """Actions that are done once, each with its outcome in the audit."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -335,7 +337,7 @@ class Actions:
         return journal_of(self.url).list_entries(self.url, limit)
 
     def purge(self, days: int) -> int:
-        """Delete the entries that are older than so many days; return how many.
+        """Delete the entries older than a number of days; return how many.
 
         Those older than `keep_days` of `perform`, 365 days by default, are deleted with the next action anyway.
         """

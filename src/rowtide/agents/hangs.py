@@ -1,7 +1,7 @@
-"""Steps of agents that hang: they neither end, nor emit an event, nor is their thread ever scheduled.
+"""Detection of hanging steps of agents: they neither end nor emit an event, and their thread is never scheduled.
 
-A long step does not hang: what copies a table, delivers a transaction of a day or waits for a server is scheduled again
-and again, as the kernel counts it, and emits events.
+A long step is no hang: the thread that copies a table, delivers the transaction of a day or waits for a server is
+scheduled repeatedly, as the kernel counts it, and emits events.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from rowtide.events.catalogue import WorkerHangs
 from rowtide.events.event import Emitted, Scope, current_scope, emit, listening, scope
 
 HANGS_AFTER_S = 7200.0
-"""Longer than a job of Spark takes, for which its thread waits without being scheduled."""
+"""Longer than a Spark job takes, during which its thread waits without being scheduled."""
 _SWITCHES = "voluntary_ctxt_switches:"
 
 
 @dataclass(slots=True)
 class _Step:
-    """A step that runs, what emits its events, and when it last showed life."""
+    """A running step, the scope of its events, and the time of its last sign of life."""
 
     of: Scope
     native_id: int
     shown_at: float
     switches: int | None = None
-    """How often its thread had given up the processor at the last look."""
+    """The number of context switches of its thread at the last look."""
 
 
 _running: dict[int, _Step] = {}
-"""By the identifier of their threads."""
+"""Running steps by the identifier of their threads."""
 
 
 @contextmanager
 def running_step() -> Iterator[None]:
-    """Watch the block as a step of this thread; inside another one, that one shows life by it."""
+    """Watch the block as a step of this thread. Inside another step it is a sign of life of that one."""
     thread = threading.get_ident()
     before = _running.get(thread)
     _running[thread] = _Step(current_scope(), threading.get_native_id(), time.monotonic())
@@ -54,7 +54,7 @@ def running_step() -> Iterator[None]:
 
 
 def count_switches(native_id: int) -> int | None:
-    """Return how often a thread of this process has given up the processor; None where nobody counts that."""
+    """Return a thread's number of context switches; None if the system does not count them."""
     # It may have ended meanwhile.
     with suppress(OSError):
         for line in Path(f"/proc/self/task/{native_id}/status").read_text().splitlines():
@@ -80,7 +80,7 @@ class HangWatch:
         self._reported: Scope | None = None
 
     def find_hang(self) -> Silence | None:
-        """Return a step that hangs, None if all show life; it is an event once."""
+        """Return a step that hangs, None if there is none; emits an event at the first find."""
         now = self._clock()
         silent = None
         for step in [*_running.values()]:

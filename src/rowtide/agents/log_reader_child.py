@@ -29,15 +29,17 @@ from rowtide.storage.store import Traffic, read_traffic
 _STOP_PATIENCE_S = 5.0
 _LOOK_S = 1.0
 _MOST_UNREPORTED = 1000
-"""Beyond, what a busy parent would be sent is dropped: it reads entries from the store, and events are only logs."""
+"""Above this number, messages to a busy parent are dropped: it can read entries from the store, and events are only
+logged.
+"""
 SWITCH_INTERVAL_S = 0.0005
-"""A local socket holds what the walsender sends in about this time. With Python's 5 ms it would wait for the thread
-that receives, and that one for the thread that decodes.
+"""A local socket holds what the walsender sends in about this time. With Python's 5 ms the walsender would wait for the
+receiving thread, and the receiving thread for the decoding one.
 """
 
 
 class Reading:
-    """A log reader as an agent: what is received again at each try, and not made durable, is no work done."""
+    """A log reader as an agent. Only durable batches count as work: others may be received again at each try."""
 
     def __init__(self, reader: LogReader) -> None:
         """Read with an open log reader."""
@@ -84,7 +86,7 @@ def read_log(parent: Connection) -> None:
     threading.Thread(target=_beat, args=(lambda: say(read_traffic()), stop), daemon=True).start()
     threading.Thread(target=_report, args=(say, unreported), daemon=True).start()
 
-    # The parent logs what it is sent, with the time and scope that it has here.
+    # The parent logs the events that it receives, with their time and scope in this process.
     use_log(partial(_report_later, unreported))
     try:
         with scope(parse_url(url).name, LOG_READER):
@@ -101,20 +103,20 @@ def read_log(parent: Connection) -> None:
 
 
 def _beat(say: Callable[[], None], stop: SelectableEvent) -> None:
-    """Say that this process lives, until it is to stop."""
+    """Report that this process is alive, until it stops."""
     while not stop.is_set():
         say()
         time.sleep(BEAT_S)
 
 
 def _report_later(unreported: Queue[EntryWritten | Emitted], one: EntryWritten | Emitted) -> None:
-    """Report an entry or an event to the parent; one that does not listen reads entries from the store later."""
+    """Queue an entry or event for the parent. If the parent does not read it, it finds the entry in the store later."""
     with suppress(Full):
         unreported.put_nowait(one)
 
 
 def _report(say: Callable[[EntryWritten | Emitted], None], unreported: Queue[EntryWritten | Emitted]) -> None:
-    """Report entries and events to the parent: in a thread of its own, as the parent may be busy for long."""
+    """Send queued entries and events to the parent, in a thread of its own, as the parent may be busy for long."""
     while True:
         say(unreported.get())
 
@@ -122,8 +124,8 @@ def _report(say: Callable[[EntryWritten | Emitted], None], unreported: Queue[Ent
 def _hear_parent(
     parent: Connection, parent_id: int, exchange: EntryExchange, pace: ReadingPace, stop: SelectableEvent
 ) -> None:
-    """Hear of the parent's entries, and when it needs a batch, until its end, also detected if a fork of the parent
-    still holds its end of the socket pair.
+    """Receive the parent's entries and requests for batches until the parent ends. That is detected even if a fork of
+    the parent still holds its end of the socket pair.
     """
     with suppress(EOFError, OSError):
         while os.getppid() == parent_id:
@@ -134,7 +136,7 @@ def _hear_parent(
                 else:
                     exchange.hear(said)
     stop.set()
-    # The step in hand has a while to finish; whatever it leaves is redone.
+    # The current step has a while to finish; whatever it leaves unfinished is redone.
     time.sleep(_STOP_PATIENCE_S)
     os._exit(1)
 
@@ -143,5 +145,5 @@ if __name__ == "__main__":
     hide_pandas()
     with suppress(EOFError):
         read_log(Connection(int(sys.argv[1])))
-    # All is closed: threads that libraries keep have nothing left to finish, and the parent need not wait for them.
+    # Everything is closed: threads of libraries have nothing left to finish, and the parent need not wait for them.
     os._exit(0)

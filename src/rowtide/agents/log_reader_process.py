@@ -3,13 +3,13 @@
 The child is a `python -m` process: it imports nothing from the program that starts it, which may be a script without a
 `__main__` guard, or a notebook. The first child of a command may be a fork, since the command knows that it has no
 threads yet (docs/decisions/0003). Parent and child share a socket pair. The child's task is sent over it, since `ps`
-shows arguments and the database's URL may contain a password; the child sends its errors back, and from time to time
-that it lives, with what it has asked of object stores: one that is stopped is killed and replaced. Each reports
-to the other the entries that it writes to the manifest (docs/decisions/0010); the parent logs the child's events, as it
-knows how (docs/decisions/0034), and says when it needs a batch of the log.
-When the parent ends, for whatever reason, the child sees end of file and ends too.
+shows arguments and the database's URL may contain a password; the child sends back its errors, and periodically a sign
+of life with its counts of requests to object stores: a stopped child is killed and replaced. Each sends the other the
+entries that it writes to the manifest (docs/decisions/0010); the parent logs the child's events, since it has the log's
+settings (docs/decisions/0034), and requests batches of the log. When the parent ends, for whatever reason, the child
+sees end of file and ends too.
 
-A child that is a fork of this process, for a process that has neither threads nor connections yet.
+A child is forked only while this process has neither threads nor connections.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from rowtide.log.store.entries import EntryExchange, EntryWritten
 from rowtide.storage.store import Traffic
 
 _WITH_THREADS = ("numpy", "psycopg", "pyarrow", "pyspark")
-"""Packages that have threads or connections once they were used."""
+"""Packages that have threads or connections after their first use."""
 _PAUSE_S = 0.002
-"""Between two looks whether it has ended: an old kernel has no descriptor to wait for."""
+"""The interval of polling for the child's end, where an old kernel has no descriptor to wait for."""
 
 
 def can_fork() -> bool:
-    """Return whether a fork is sure to copy no lock that another thread holds: this process has done nothing yet.
+    """Return whether a fork cannot copy a lock that another thread holds, because this process has done nothing yet.
 
     Not on macOS, where libraries of the system may not be used in a fork.
     """
@@ -51,7 +51,7 @@ def can_fork() -> bool:
 
 
 class ForkedChild:
-    """To its parent what `subprocess.Popen` is, of a fork that runs a function and ends."""
+    """A forked child that runs a function, with the interface of `subprocess.Popen`."""
 
     def __init__(self, run: Callable[[], None]) -> None:
         """Ctrl-C does not reach the child, and it reads and prints nothing but errors."""
@@ -83,7 +83,7 @@ class ForkedChild:
 
 
 def _run(run: Callable[[], None]) -> None:
-    """Run the child, and end it here: what the parent's callers would do next is the parent's."""
+    """Run the child, and end it here, because the code after the fork's callers belongs to the parent."""
     code = 1
     try:
         os.setsid()
@@ -117,7 +117,7 @@ SILENCE_S = 60.0
 
 _Child = tuple[subprocess.Popen[bytes] | ForkedChild, Connection]
 _begun: dict[str, _Child] = {}
-"""By the URL that they read."""
+"""Forked children that are not taken over yet, by the URL that they read."""
 
 
 def begin_reading(url: str) -> None:
@@ -145,7 +145,7 @@ class LogReaderProcess:
     """The parent's side: keeps one child reading the log. Use as a context manager."""
 
     def __init__(self, url: str, on_retry: OnRetry, *, has_run: bool) -> None:
-        """With `has_run`, the log was read before in this run, so that an outage is waited out; see `run_agent`."""
+        """`has_run`: the log was read before in this run, so the child waits through outages; see `run_agent`."""
         self._url = url
         self._on_retry = on_retry
         self._of_former = self._of_child = Traffic()
@@ -161,7 +161,7 @@ class LogReaderProcess:
         """
         code = self._process.poll()
         now = time.monotonic()
-        # While this process did something else, or was stopped itself, it did not listen.
+        # Silence does not count while this process was busy or stopped, since it did not receive anything then.
         self._silent_s += min(now - self._listened_at, BEAT_S)
         self._listened_at = now
         with suppress(EOFError, ConnectionError):
@@ -178,7 +178,7 @@ class LogReaderProcess:
                     continue
                 error, pause_s = said
                 if pause_s is None:
-                    # The child has retried what may be retried.
+                    # The child has retried already.
                     error.remedy = Remedy.STOP
                     raise error
                 with scope(job=LOG_READER):
@@ -196,7 +196,7 @@ class LogReaderProcess:
 
     @property
     def traffic(self) -> Traffic:
-        """What the children have asked of object stores, as far as they have said."""
+        """The requests of the children to object stores, as last reported."""
         return self._of_former + self._of_child
 
     def _start(self, *, has_run: bool) -> None:
@@ -213,7 +213,7 @@ class LogReaderProcess:
         self._report(BatchWanted(reader))
 
     def _report(self, word: EntryWritten | BatchWanted) -> None:
-        """Report an entry, or a request, to the child; one that does not listen finds the entry in the store."""
+        """Send an entry or a request to the child. If the child does not read it, it finds the entry in the store."""
         with suppress(OSError):
             if select.select([], [self._ours], [], 0)[1]:
                 self._ours.send(word)
@@ -238,7 +238,7 @@ def _send_task(child: Connection, url: str, *, has_run: bool) -> None:
 
 
 def _end_others() -> None:
-    """End the children that were begun for databases which nobody reads."""
+    """End children that were begun for databases which are not read after all."""
     while _begun:
         _begun.popitem()[1][1].close()
 

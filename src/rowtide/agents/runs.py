@@ -90,7 +90,7 @@ class JobRun:
         except RowtideError as error:
             self._fail(error)
         except Exception as error:  # noqa: BLE001 - the event has where
-            # A fault in one job does not end the others.
+            # An unexpected error in one job does not end the others.
             emit(JobBroken(error, format_places(error)))
             self._fail(error)
 
@@ -125,6 +125,7 @@ def decide(
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
+# Few, so that a wrong address is reported within seconds.
 FIRST_TRIES = 4
 
 

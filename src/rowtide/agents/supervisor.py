@@ -1,8 +1,8 @@
-"""A supervisor of processes: each does one task, and none is ended by what another does.
+"""A supervisor of processes, each of which does one task, and none of which can end another.
 
 A child gets its task over a socket pair, since `ps` shows arguments, and reports over it. It ends when the pair is
-closed: with the supervisor, however that ends. A child that ends is started again after a pause, unless its exit code
-says that a person must act. The supervisor has one thread, and waits for signals: SIGCHLD is one of them.
+closed: with the supervisor, however that ends. A child that ends is restarted after a pause, unless its exit code means
+that a person has to act. The supervisor has one thread, and waits for signals: SIGCHLD is one of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rowtide.core.values import frozen
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 HEALTHY_S = 60.0
-"""A process that has run for this long begins again with the first pause."""
+"""After a process has run for this long, the next restart has the first pause again."""
 
 
 def next_pause_s(last_pause_s: float | None, ran_s: float) -> float:
@@ -47,10 +47,10 @@ _STOPPING = frozenset({signal.SIGTERM, signal.SIGINT})
 
 
 class AllNeedPerson(RowtideError, number=1167):
-    """No task of a supervisor is left that it may start again."""
+    """No task is left that the supervisor may restart."""
 
     fact = "each of these needs a person: {names}"
-    hint = "Their errors are printed above. Mend what they name, and start the command again."
+    hint = "See the errors above; resolve them and start the command again."
     names: str
 
 
@@ -63,7 +63,7 @@ class Task:
 
 
 Tasks = Mapping[str, Task]
-"""By the names under which they are reported."""
+"""Tasks by the names under which they are reported."""
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class _Child:
 
 @dataclass(slots=True)
 class _KeptTask:
-    """A task as it is wanted now, and the child that does it, or did what was wanted before."""
+    """A task as it is wanted now, and its child, which may still run the previous version of the task."""
 
     task: Task | None
     starts_at: float | None
@@ -142,7 +142,7 @@ class Supervisor:
                 try:
                     self.on_report(name, child.connection.recv())
                 except (EOFError, OSError):
-                    # It has ended, or ends: SIGCHLD tells the rest.
+                    # It has ended, or is ending: SIGCHLD reports the end.
                     child.may_report = False
 
     def _want(self, tasks: Tasks) -> None:
@@ -151,7 +151,8 @@ class Supervisor:
         for name, kept in self._kept.items():
             kept.task = tasks.get(name)
             if kept.child is not None and kept.child.task != kept.task:
-                # Its successor starts once it has ended: two processes would compete for the leases of the same jobs.
+                # Its successor starts after its end, because two processes would compete for the leases of the same
+                # jobs.
                 self._end(kept.child, now)
             elif kept.child is None:
                 kept.starts_at = now if kept.task is not None else None
@@ -185,7 +186,7 @@ class Supervisor:
             child.process.terminate()
 
     def _tend(self, now: float) -> float | None:
-        """Do what is due; return the seconds until something else is, None if nothing will be."""
+        """Do everything that is due; return the seconds until the next thing is due, None if nothing is."""
         for name, kept in [*self._kept.items()]:
             if kept.child is not None and kept.child.process.poll() is not None:
                 self._note_end(name, kept, kept.child, now)
@@ -238,7 +239,7 @@ def _start_child(program: str, name: str, task: Task, now: float) -> _Child:
             pass_fds=(theirs.fileno(),),
             start_new_session=True,
         )
-    # One that has ended already is found by its exit code.
+    # If it has ended already, its exit code is found.
     with suppress(ConnectionError):
         ours.send(task.work)
     return _Child(task, process, ours, now)

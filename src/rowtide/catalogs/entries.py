@@ -1,10 +1,10 @@
-"""Kinds of catalogues, what is registered of a table, and what a catalogue has and lacks of a database's tables.
+"""Kinds of catalogues, the registration of a table, and the plan of what to add, correct and remove.
 
-A registration has a mark in the catalogue: the source's identity, and a key that outlives names. Several databases
-register in one namespace, where others have tables, too, and what lacks this database's mark is never changed. What is
-registered keeps its name until it is gone, so that a reader of a name never gets another table's rows; a new table with
-a taken name gets a suffix. What the catalogue has is compared with what it would be given: also another client's change
-of a location, type or comment is corrected.
+A registration is marked in the catalogue with the source's identity, and a key that survives renames. Several databases
+may register in one namespace, which may have other tables too; a table without this database's mark is never changed. A
+registered table keeps its name until it is removed, so that a reader of a name never gets another table's rows; a new
+table whose name is in use gets a suffix. Registrations are compared with what would be registered now, so that changes
+of a location, type or comment by another client are corrected.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Catalogue(Protocol):
         ...
 
     def fit(self, entry: CatalogueEntry) -> CatalogueEntry:
-        """Return an entry as it would have it: its own words for types and places, its lengths of texts."""
+        """Return an entry in the catalogue's form: its names of types, its form of places, its limits of texts."""
         ...
 
     def list_tables(self) -> Sequence[Registered]:
@@ -115,7 +115,7 @@ _DIGEST_LENGTH = 6
 
 
 class RegistrationAction(StrEnum):
-    """What is done with a table's registration."""
+    """The action on a table's registration."""
 
     ADD = "add"
     CORRECT = "correct"
@@ -137,9 +137,9 @@ def plan_steps(
 ) -> list[RegistrationStep]:
     """Return a step for each table: removals first, which free names, and then the entries in their order.
 
-    `as_name` turns a name into one that the catalogue takes. What is registered keeps its name; no other table gets it
-    before that one is gone. Of two tables that would share one, the later gets a suffix made of its own name. The
-    entries are as the catalogue would have them. Raises `CatalogueNameTaken`.
+    `as_name` converts a name to one that the catalogue accepts. A registered table keeps its name, which no other table
+    gets before it is removed. If two tables would have the same name, the later one gets a suffix derived from its own
+    name. The entries are in the catalogue's form. Raises `CatalogueNameTaken`.
     """
     entries, found = list(wanted), list(present)
     keys = {entry.key for entry in entries}
@@ -175,9 +175,9 @@ def _choose(wanted: str, as_name: Callable[[str], str], taken: Iterable[str]) ->
 
 
 class CatalogueKind(StrEnum):
-    """A kind of catalogue, by the interface that it answers to.
+    """A kind of catalogue, by its interface.
 
-    Unity Catalog is none: its server is in no registry from which a test could run it.
+    Unity Catalog is missing, because no package registry has its server for tests.
     """
 
     HIVE = "hive"

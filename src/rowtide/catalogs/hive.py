@@ -1,8 +1,8 @@
-"""A Hive metastore, by Hive's own client, which comes with Spark; no Spark is asked to run anything.
+"""A Hive metastore, by Hive's own client, which comes with Spark; no Spark job runs.
 
 Delta tables are written as Spark writes them: its provider in a property, their schema left to Delta's log, but with
-columns and comments for those who ask the metastore alone. The lake is not written, so Spark's `describe` shows no
-comments. Of the metastore's thrift interface Python has no other maintained client.
+columns and comments for clients that only read the metastore. The lake is not written, so Spark's `describe` shows no
+comments. Python has no other maintained client of the metastore's Thrift interface.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LONGEST_COMMENT = 255
-"""What the metastore's own tables hold of a column's comment."""
+"""The length of a column's comment in the metastore's own tables."""
 _NOT_A_NAME = re.compile(r"\W", re.ASCII)
 _TYPES = {"timestamp_ntz": "timestamp", "void": "string"}
 _TYPE_WORDS = re.compile("|".join(rf"\b{name}\b" for name in _TYPES))
 _LOST = ("TTransportException", "Could not connect to meta store", "JDOFatalDataStoreException")
 _WITHOUT_STATISTICS = {"EXTERNAL": "TRUE", "DO_NOT_UPDATE_STATS": "true"}
-"""The metastore would list all files of a table that it is given."""
+"""Otherwise the metastore would list all files of a table."""
 _READERS = "org.apache.hadoop.mapred.SequenceFileInputFormat"
 _WRITERS = "org.apache.hadoop.hive.ql.io.HiveSequenceFileOutputFormat"
 _LIBRARY = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
@@ -53,7 +53,7 @@ class HiveMetastore:
     def _connect(self) -> Any:
         conf = self._jvm.org.apache.hadoop.hive.conf.HiveConf()
         if self._place.startswith("jdbc:"):
-            # The metastore inside this process, on a database that it makes: what Spark does without another.
+            # Without an address: a metastore inside this process on a database that it creates, as in Spark.
             settings = {
                 "hive.metastore.uris": "",
                 "javax.jdo.option.ConnectionURL": self._place,
@@ -168,7 +168,7 @@ class HiveMetastore:
         except Py4JJavaError as error:
             raise self._name(error, action, name) from error
         except PySparkException as error:
-            # What Spark makes of an address that is none.
+            # Spark's error for an invalid address.
             raise CatalogueUnreachable(self._place, str(error)) from error
 
     def _name(self, error: Py4JJavaError, action: str, name: str) -> Exception:

@@ -1,9 +1,9 @@
 """An Iceberg REST catalogue, in which targets have their tables: these are described, never added or removed.
 
-The catalogue has a table's only pointer to its metadata, so that what a target commits is there at once.
+The catalogue has the only pointer to a table's metadata, so a target's commit is visible immediately.
 
-JSON over HTTP to a catalogue; the environment has the token, which no command line, log or error shows. What an Iceberg
-table's metadata lacks of comments, as updates of the REST protocol.
+The protocol is JSON over HTTP. The token comes from the environment, and no command line, log or error shows it.
+Comments that a table's metadata lacks are added by updates of the protocol.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class CatalogueRequests:
             answer = connection.getresponse()
             status, text = answer.status, answer.read().decode(errors="replace")
         except (OSError, HTTPException, ValueError) as error:
-            # An error of values is the header's, and shows it.
+            # A ValueError is about the header, and would show it.
             reason = str(error) if not isinstance(error, ValueError) else f"{TOKEN} is no token"
             raise CatalogueUnreachable(self.place, reason or type(error).__name__) from None
         finally:
@@ -126,12 +126,12 @@ def find_updates(metadata: Metadata, comment: str, meanings: Mapping[str, str]) 
     ]
     updates: list[dict[str, Any]] = []
     if fields != schema["fields"]:
-        # Iceberg's server chooses the number itself, Nessie refuses one that is in use.
+        # Iceberg's server assigns the number itself, but Nessie refuses a number in use.
         number = max(each["schema-id"] for each in metadata["schemas"]) + 1
         described = {**schema, "schema-id": number, "fields": fields}
         updates += [
             {"action": "add-schema", "schema": described, "last-column-id": metadata["last-column-id"]},
-            # That which was added last.
+            # The schema that was added last.
             {"action": "set-current-schema", "schema-id": -1},
         ]
     if metadata.get("properties", {}).get(_COMMENT) != comment:
@@ -140,9 +140,10 @@ def find_updates(metadata: Metadata, comment: str, meanings: Mapping[str, str]) 
 
 
 def make_requirements(metadata: Metadata) -> list[dict[str, Any]]:
-    """Return what must still be so when updates of this metadata are committed.
+    """Return the requirements that must hold when updates of this metadata are committed.
 
-    Rows may be committed meanwhile, which the updates do not touch; a column that was added meanwhile would be lost.
+    Concurrent commits of rows are allowed, since the updates do not affect them; a column that was added meanwhile
+    would be lost.
     """
     return [
         {"type": "assert-table-uuid", "uuid": metadata["table-uuid"]},
@@ -173,7 +174,7 @@ class IcebergRestCatalogue:
     def open(cls, place: str, namespace: str) -> Self:
         """Ask a catalogue how it is asked; one of its warehouses is named in the address, as `#NAME`.
 
-        A `uri` in its configuration is not followed: the token goes where its owner sent it. Raises
+        A `uri` in its configuration is ignored, so that the token is only sent where its owner meant it to go. Raises
         `CatalogueNamespaceUnknown`.
         """
         address, _, warehouse = place.partition("#")

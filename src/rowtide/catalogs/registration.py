@@ -1,4 +1,4 @@
-"""Registers a database's tables in a catalogue: which they are, and what is added, corrected and removed.
+"""Registers a database's tables in a catalogue: lists them, and adds, corrects and removes registrations.
 
 In an Iceberg catalogue a target has its tables already: they are described there.
 """
@@ -35,13 +35,14 @@ from rowtide.delta.snapshot import open_snapshot
 from rowtide.lake.sql_text import column_types
 from rowtide.lake.stores import locate
 from rowtide.targets.applying import SetTable
-from rowtide.targets.definitions import Target, TargetColumns, list_targets, shape_table
+from rowtide.targets.columns import TargetColumns, shape_table
+from rowtide.targets.definitions import Target, list_targets
 from rowtide.targets.errors import TargetInvalid
 from rowtide.targets.options import HISTORY
 from rowtide.targets.table_format import table_format
 
-# Which tables a database has in its lake and its targets, as they are to be registered. What tables and their columns
-# mean, in the words that catalogues show.
+# The tables of a database in its lake and its targets, as they are registered, with the comments of tables and columns
+# that catalogues show.
 
 _CHANGE_COLUMNS = {
     "__$start_lsn": "commit LSN of the transaction: with __$seqval and __$operation the order of changes",
@@ -103,7 +104,7 @@ def target_column_comments(instance: Instance, shape: TargetColumns, kind: str) 
     if shape.soft_delete is not None:
         found[shape.soft_delete] = "true: the row is deleted at the source"
     for column in shape.columns:
-        # An expression may have a secret in it.
+        # Not the expression, which may contain a secret.
         found[column.name] = (
             _column(instance, column.sources[0]) if column.sources else f"computed of {_source(instance)}"
         )
@@ -185,7 +186,7 @@ def _meanings(target: Target, instance: Instance | None, names: Iterable[str]) -
     try:
         shape = shape_table(target, instance, names)
     except TargetInvalid:
-        # Its table has stopped, and is as it was.
+        # Its table has stopped, and does not change.
         return {}
     return target_column_comments(instance, shape, target.kind)
 
@@ -225,7 +226,7 @@ class Registration:
 
 
 def register_tables(url: str, kind: CatalogueKind, place: str, namespace: str, *, dry_run: bool) -> Registration:
-    """Let a namespace of a catalogue have the tables of a database; only the owner of capture may do it.
+    """Register the tables of a database in a namespace of a catalogue; only the owner of capture may do it.
 
     Raises `NotOwner`, `DatabaseNotEnabled`, `LakeUnknown`, and the errors of catalogues.
     """
@@ -253,7 +254,7 @@ class _CatalogueLocation:
 def _register(
     place: _CatalogueLocation, contents: Sequence[CatalogueEntry | Resident | OmittedTable], source_id: str
 ) -> Registration:
-    """Let a metastore have the tables that it can have."""
+    """Register the tables that a metastore supports."""
     with _open_metastore(place, source_id) as catalogue:
         wanted = [catalogue.fit(one) for one in contents if isinstance(one, CatalogueEntry)]
         steps = plan_steps(wanted, catalogue.list_tables(), catalogue.as_name, catalogue.namespace)

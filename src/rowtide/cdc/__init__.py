@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from rowtide.cdc.lake_readers.lake import Lake
     from rowtide.cdc.lake_readers.presentation import ArrowChanges
     from rowtide.cdc.published import LakePublication, ListedChange, MissingTransaction, RecordedInstance
+    from rowtide.cdc.queries.lsn_times import Bound
     from rowtide.cdc.queries.sql_functions import WrapperFunction
-    from rowtide.cdc.queries.windows import Bound, PublishedLake, ValidityInterval
+    from rowtide.cdc.queries.windows import PublishedLake, ValidityInterval
     from rowtide.cdc.requests import (
         CleanupOrder,
         ConsumerChange,
@@ -40,22 +41,23 @@ if TYPE_CHECKING:
         TablesRequest,
         TablesToEnable,
     )
-    from rowtide.cdc.running.context import Watchers
+    from rowtide.cdc.running.context import CaptureWatchers
     from rowtide.cdc.scans.metrics import Engine, ScanError, ScanFigures, ScanSession
     from rowtide.cdc.scans.pace import CaptureOptions, EngineSetting
     from rowtide.cdc.snapshot_requests import ListedSnapshot
-    from rowtide.cdc.snapshots.copies import SnapshotProgress
+    from rowtide.cdc.snapshots.table_copy import SnapshotProgress
     from rowtide.cdc.spark_changes import Changes
     from rowtide.cdc.status import Status
     from rowtide.cdc.widening_removal import MendedTable
     from rowtide.core.tables import BeforeImages, Widened
+    from rowtide.databases.postgres.altering_many import AlterationProgress
     from rowtide.databases.postgres.catalogue import ImageCost
-    from rowtide.databases.postgres.rounds import Rounds
     from rowtide.log.errors import TransactionUnreadable
     from rowtide.log.postgres.ddl_triggers import Triggers
     from rowtide.log.source_definition import SourceDefinition
 
 __all__ = [
+    "AlterationProgress",
     "ArrowChanges",
     "BeforeImages",
     "Bound",
@@ -63,6 +65,7 @@ __all__ = [
     "CaptureLoss",
     "CaptureOptions",
     "CaptureRehearsal",
+    "CaptureWatchers",
     "CapturedColumn",
     "ChangeDataCapture",
     "Changes",
@@ -101,7 +104,6 @@ __all__ = [
     "PublishedLake",
     "RecordedInstance",
     "RepeatedSnapshot",
-    "Rounds",
     "RuledTable",
     "RunOutcome",
     "ScanError",
@@ -118,7 +120,6 @@ __all__ = [
     "TransactionUnreadable",
     "Triggers",
     "ValidityInterval",
-    "Watchers",
     "Widened",
     "WidenedTable",
     "Window",
@@ -126,13 +127,15 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AlterationProgress": "rowtide.databases.postgres.altering_many",
     "ArrowChanges": "rowtide.cdc.lake_readers.presentation",
     "BeforeImages": "rowtide.core.tables",
-    "Bound": "rowtide.cdc.queries.windows",
+    "Bound": "rowtide.cdc.queries.lsn_times",
     "BridgedGap": "rowtide.cdc.gaps.reconciling",
     "CaptureLoss": "rowtide.cdc.gaps.reinitialize",
     "CaptureOptions": "rowtide.cdc.scans.pace",
     "CaptureRehearsal": "rowtide.cdc.api",
+    "CaptureWatchers": "rowtide.cdc.running.context",
     "CapturedColumn": "rowtide.cdc.instances",
     "ChangeDataCapture": "rowtide.cdc.api",
     "Changes": "rowtide.cdc.spark_changes",
@@ -140,7 +143,6 @@ _HOMES = {
     "CleanupOrder": "rowtide.cdc.requests",
     "ConsumerChange": "rowtide.cdc.requests",
     "CycleReport": "rowtide.cdc.capture.capture",
-    "InstanceChanges": "rowtide.cdc.capture.change_files",
     "DatabaseToEnable": "rowtide.cdc.requests",
     "Disabling": "rowtide.cdc.enabling.administration",
     "EnabledDatabase": "rowtide.cdc.enabling.administration",
@@ -149,6 +151,7 @@ _HOMES = {
     "HistoricRun": "rowtide.cdc.jobs.definitions",
     "ImageCost": "rowtide.databases.postgres.catalogue",
     "Instance": "rowtide.cdc.instances",
+    "InstanceChanges": "rowtide.cdc.capture.change_files",
     "InstanceRequest": "rowtide.cdc.requests",
     "JobChange": "rowtide.cdc.jobs.definitions",
     "JobParameters": "rowtide.cdc.jobs.definitions",
@@ -171,14 +174,13 @@ _HOMES = {
     "PublishedLake": "rowtide.cdc.queries.windows",
     "RecordedInstance": "rowtide.cdc.published",
     "RepeatedSnapshot": "rowtide.cdc.requests",
-    "Rounds": "rowtide.databases.postgres.rounds",
     "RuledTable": "rowtide.cdc.enabling.table_rules",
     "RunOutcome": "rowtide.agents.runs",
     "ScanError": "rowtide.cdc.scans.metrics",
     "ScanFigures": "rowtide.cdc.scans.metrics",
     "ScanSession": "rowtide.cdc.scans.metrics",
     "SeenColumn": "rowtide.cdc.instances",
-    "SnapshotProgress": "rowtide.cdc.snapshots.copies",
+    "SnapshotProgress": "rowtide.cdc.snapshots.table_copy",
     "SourceDefinition": "rowtide.log.source_definition",
     "Status": "rowtide.cdc.status",
     "TableOutcome": "rowtide.cdc.enabling.table_sets",
@@ -188,7 +190,6 @@ _HOMES = {
     "TransactionUnreadable": "rowtide.log.errors",
     "Triggers": "rowtide.log.postgres.ddl_triggers",
     "ValidityInterval": "rowtide.cdc.queries.windows",
-    "Watchers": "rowtide.cdc.running.context",
     "Widened": "rowtide.core.tables",
     "WidenedTable": "rowtide.cdc.ddl.retyping",
     "Window": "rowtide.cdc.consumers.consuming",

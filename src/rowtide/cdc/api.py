@@ -20,7 +20,7 @@ from rowtide.databases.urls import parse_url
 from rowtide.events.event import scope
 from rowtide.lake.session import build_session
 
-# What reads changes is imported with this module, what captures and administers with its first call.
+# Modules that read changes are imported with this one; those that capture and administer with their first call.
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.gaps.reconciling import BridgedGap, OpenGap
     from rowtide.cdc.gaps.reinitialize import CaptureLoss
     from rowtide.cdc.requests import CleanupOrder
-    from rowtide.cdc.running.context import CaptureContext, Watchers
+    from rowtide.cdc.running.context import CaptureContext, CaptureWatchers
     from rowtide.cdc.status import Status
     from rowtide.cdc.widening_removal import MendedTable
     from rowtide.databases.postgres.alterations import Alterations, Rehearsing
@@ -143,15 +143,15 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
 
     @takes(TablesToEnable)
     def enable_tables(self, tables: TablesToEnable) -> tuple[TableOutcome, ...]:
-        """Enable many tables by names and patterns such as `public.*`; return what became of each, by schema and name.
+        """Enable many tables by names and patterns such as `public.*`; return each table's outcome, by schema and name.
 
         `with_new_tables` also makes a rule: tables of these patterns that are created, renamed or moved later are
         enabled too, see `list_table_rules`; of `widened` they take the database's.
 
-        Tables that are enabled already are skipped. A table that cannot be enabled has its `error`, and the others go
-        on. Each table is locked so briefly that writers do not notice; tables in use are waited for up to `wait_s`.
-        Raises `TableNotFound` for a name, `NoTableMatches`, `TablePatternInvalid`, with `with_new_tables` also
-        `RuleWithoutPattern`, `RulePatternIncomplete`.
+        Tables that are enabled already are skipped. A table that cannot be enabled has its `error`, and the others
+        continue. Each table is locked so briefly that writers do not notice; tables in use are waited for up to
+        `wait_s`. Raises `TableNotFound` for a name, `NoTableMatches`, `TablePatternInvalid`, with `with_new_tables`
+        also `RuleWithoutPattern`, `RulePatternIncomplete`.
         """
         from rowtide.cdc.enabling import table_rules, table_sets
 
@@ -160,7 +160,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         )
         request = InstanceRequest(**tables.shared)
         if tables.with_new_tables:
-            # First the rule: a table that is created meanwhile is one of both.
+            # First the rule, so that a table which is created meanwhile belongs to the rule or to the set.
             table_rules.make_rule(self._engine, self._name, chosen, request)
         return table_sets.enable_tables(self._engine, self._name, chosen, request, tables.wait_s, tables.on_progress)
 
@@ -214,7 +214,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
     def status(self) -> Status:
         """Return how far reading and capture are, and what WAL the server retains for them; without Spark.
 
-        Raises `ManifestMissing` if the log store is not there.
+        Raises `ManifestMissing` if the log store does not exist.
         """
         from rowtide.cdc.status import read_status
 
@@ -227,19 +227,19 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         options: CaptureOptions = USUAL,
         spark: SparkSession | None = None,
         stop: threading.Event | None = None,
-        watchers: Watchers | None = None,
+        watchers: CaptureWatchers | None = None,
         hide_keys: bool = False,
     ) -> None:
         """Read the log and capture until `stop` is set, or once, within the capture job's present limits.
 
         (SQL Server: the capture job.) `spark` is used, or a session built, when a range is large, or all are Spark's.
-        With `hide_keys`, `***` replaces rows' keys and values in what is stored, logged and raised.
-        Raises `LeaseHeld` if another process captures, `SparkLost`, and every error that a retry does not mend.
+        With `hide_keys`, `***` replaces rows' keys and values in what is stored, logged and raised. Raises `LeaseHeld`
+        if another process captures, `SparkLost`, and every error that is not retryable.
         """
-        from rowtide.cdc.running.capture_run import all_at_once, as_the_job_says, run_capture
+        from rowtide.cdc.running.capture_run import job_limits, one_poll_limits, run_capture
 
         with hiding(wanted=hide_keys), scope(parse_url(self._url).name, "capture"):
-            run_capture(self._context(options, spark, stop, watchers), all_at_once if once else as_the_job_says)
+            run_capture(self._context(options, spark, stop, watchers), one_poll_limits if once else job_limits)
 
     def scan(
         self,
@@ -249,7 +249,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         options: CaptureOptions = USUAL,
         spark: SparkSession | None = None,
         stop: threading.Event | None = None,
-        watchers: Watchers | None = None,
+        watchers: CaptureWatchers | None = None,
         hide_keys: bool = False,
     ) -> None:
         """Read the log and capture in one poll of at most `maxscans` scans (SQL Server: sp_cdc_scan).
@@ -268,12 +268,12 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         options: CaptureOptions,
         spark: SparkSession | None,
         stop: threading.Event | None,
-        watchers: Watchers | None,
+        watchers: CaptureWatchers | None,
     ) -> CaptureContext:
-        from rowtide.cdc.running.context import CaptureContext, Watchers, emitting
+        from rowtide.cdc.running.context import CaptureContext, CaptureWatchers, emitting
 
         stop = stop or threading.Event()
-        return CaptureContext(self._url, _maker(spark), stop, emitting(watchers or Watchers()), options)
+        return CaptureContext(self._url, _maker(spark), stop, emitting(watchers or CaptureWatchers()), options)
 
     def cleanup(
         self,
@@ -302,18 +302,19 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         on_progress: Callable[[MendedTable], None] = lambda _mended: None,
         on_wait: Callable[[str], None] = lambda _holder: None,
     ) -> tuple[MendedTable, ...]:
-        """Take Delta's type widening out of the tables of a capture instance, or of all instances of a table.
+        """Remove Delta's type widening from the tables of a capture instance, or of all instances of a table.
 
-        Files with narrower types are written again, no row changes, and everyone reads on. A running capture does the
-        work beside its cycles, `on_wait` is called with it; otherwise this process, `on_progress` with what is done.
-        A repeated call resumes what was interrupted. Raises `TableNotFound`, `MendingFailed`.
+        Files with narrower types are rewritten, no row changes, and readers continue. A running capture does the work
+        beside its cycles, and `on_wait` is called with its description; otherwise this process does it, and
+        `on_progress` is called with the progress. A repeated call resumes what was interrupted. Raises `TableNotFound`,
+        `MendingFailed`.
         """
         from rowtide.cdc.widening_removal import mend_tables
 
         return mend_tables(self._engine, self._name, name, on_progress, on_wait)
 
     def plan_mending(self, name: str) -> tuple[MendedTable, ...]:
-        """Return what `mend` would do; the ends of the tables' files are read. Raises `TableNotFound`."""
+        """Return what `mend` would do; reads the footers of the tables' files. Raises `TableNotFound`."""
         from rowtide.cdc.widening_removal import plan_mending
 
         return plan_mending(self._engine, self._name, name)
@@ -335,7 +336,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         return reinitialize(self._engine, self._name, reason, on_wait)
 
     def find_gap(self) -> OpenGap:
-        """Return the gap that `bridge_gap` would reconcile. Raises as that, but for `LeaseHeld`."""
+        """Return the gap that `bridge_gap` would reconcile. Raises as that, except `LeaseHeld`."""
         from rowtide.cdc.gaps.reconciling import find_gap
 
         return find_gap(self._engine, self._name)
@@ -350,7 +351,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
     ) -> BridgedGap:
         """Open the log's next epoch after a gap with what the gap changed in the captured tables, as one transaction.
 
-        Nothing has to start again: ranges over the gap are complete. Instances without key or snapshot begin again
+        Readers need not start again: ranges over the gap are complete. Instances without key or snapshot begin again
         after the gap if `restart` names them. `on_wait` and repeats as for `reinitialize`. Raises
         `DifferenceImpossible`, `LeaseHeld`, `HistoryDiverged`, `PublicationAltered`.
         """

@@ -1,4 +1,4 @@
-"""CDC's metadata in the source database: SQL Server's tables in schema `cdc`, one definition for every database.
+"""CDC's metadata in the source database: SQL Server's tables in schema `cdc`.
 
 Columns are SQL Server's (specification, part 1.8); `member_id` ties an instance to the log's members.
 """
@@ -15,7 +15,7 @@ from rowtide.core.formats import Requirement, StoreFormat
 from rowtide.core.tables import BeforeImages, Widened
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import has_table, is_begun
-from rowtide.databases.postgres.kept_answers import make_once
+from rowtide.databases.postgres.query_memo import make_once
 from rowtide.databases.urls import name_of
 from rowtide.log import catalogue
 from rowtide.log.catalogue import members_table, present_name, present_schema
@@ -43,7 +43,7 @@ change_tables = sa.Table(
     sa.Column("role_name", sa.Text),
     sa.Column("index_name", sa.Text),
     sa.Column("create_date", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
-    # Dropping a table removes its members in the same transaction, and their instances with them.
+    # Dropping a table removes its members in the same transaction, and the foreign key their instances.
     sa.Column("member_id", sa.ForeignKey(members_table.c.member_id, ondelete="cascade"), nullable=False, unique=True),
     sa.Column("refuses_truncate", sa.Boolean, nullable=False),
     sa.Column("before_images", sa.Text, nullable=False),
@@ -229,7 +229,7 @@ def are_made(connection: sa.Connection) -> bool:
 
 
 def are_begun(connection: sa.Connection) -> bool:
-    """Return whether the database was enabled for capture, also if a table that says so was dropped since."""
+    """Return whether the database was ever enabled for capture, even if a table of it was dropped since."""
     return is_begun(connection, SCHEMA, change_tables.name, made_with=captured_columns.name)
 
 
@@ -367,7 +367,9 @@ _columns = widened_columns.c
 
 
 def read_widened(connection: sa.Connection, member_id: str | None = None) -> Widened:
-    """Return the setting that counts for an instance, by default for those without one of their own."""
+    """Return the setting in force for an instance; without an instance, that for instances without a setting of their
+    own.
+    """
     own = read_own(connection, member_id) if member_id is not None else None
     of_database = connection.execute(sa.select(_columns.setting).where(_columns.member_id.is_(None))).scalar()
     return own or Widened(of_database or Widened.AUTO)
@@ -385,6 +387,6 @@ def own_steps(member_id: str, setting: Widened | None) -> Sequence[sa.Executable
 
 
 def set_of_database(connection: sa.Connection, setting: Widened) -> None:
-    """Set what counts for instances without a setting of their own."""
+    """Set the default for instances without a setting of their own."""
     connection.execute(sa.delete(widened_columns).where(_columns.member_id.is_(None)))
     connection.execute(sa.insert(widened_columns).values(setting=setting.value))

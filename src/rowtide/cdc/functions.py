@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from rowtide.cdc import instances, introspection
+from rowtide.cdc import change_columns, introspection
 from rowtide.cdc.access import read_role_access
 from rowtide.cdc.definitions import read_source
 from rowtide.cdc.errors.querying import InstanceNotReadable, WrapperListsNeedInstance
@@ -20,8 +20,9 @@ from rowtide.cdc.lake_functions import LakeFunctions
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import ArrowChanges
 from rowtide.cdc.published import RecordedInstance
+from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
 from rowtide.cdc.queries.sql_functions import WrapperFunction, WrapperRequest, generate_wrappers
-from rowtide.cdc.queries.windows import Bound, LsnTimes, PublishedLake
+from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.requests import RepeatedSnapshot
 from rowtide.cdc.scans import metrics as scan_tables
 from rowtide.cdc.scans.metrics import ScanError, ScanSession
@@ -150,7 +151,7 @@ class ChangeFunctions(LakeFunctions):
     @staticmethod
     def is_bit_set(position: int | None, update_mask: bytes | None) -> bool:
         """Return whether a mask has a bit, counted from 1 (SQL Server: fn_cdc_is_bit_set); no bit is set in None."""
-        return position is not None and update_mask is not None and instances.is_bit_set(position, update_mask)
+        return position is not None and update_mask is not None and change_columns.is_bit_set(position, update_mask)
 
     def list_instances(
         self, source_schema: str | None = None, source_name: str | None = None, *, with_start_lsn: bool = False

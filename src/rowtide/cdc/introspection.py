@@ -18,18 +18,18 @@ from rowtide.cdc.errors.enabling import TableNameIncomplete
 from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import ListedChange, read_histories
-from rowtide.cdc.system_tables import SnapshotState, read_snapshots
+from rowtide.cdc.recorded_snapshots import SnapshotState, read_snapshots
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.names import format_column_list
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import find_table
-from rowtide.databases.postgres.kept_answers import make_once
+from rowtide.databases.postgres.query_memo import make_once
 from rowtide.databases.postgres.values import describe_type
 from rowtide.delta.errors import LakeReadFailed, TableUnreadable
 from rowtide.delta.snapshot import open_snapshot
+from rowtide.lake.small_tables import SmallTable
 from rowtide.lake.stores import locate
-from rowtide.lake.tables import SmallTable
 from rowtide.log.catalogue import members_table, present_name, present_schema
 
 
@@ -195,7 +195,7 @@ class RowsLeft:
 
 
 class LakeStatus:
-    """What a lake's tables say, each read once; every method raises `LakeReadFailed` and `TableUnreadable`."""
+    """Facts from a lake's tables, each read once; every method raises `LakeReadFailed` and `TableUnreadable`."""
 
     def __init__(self, lake: str) -> None:
         self._lake = lake
@@ -262,7 +262,7 @@ class LakeStatus:
         )
 
     def _version_of(self, name: str, publication: published.LakePublication) -> tuple[object, ...]:
-        """Return what says that a table has the same rows up to a publication: most polls find that."""
+        """Return a value that is equal for equal rows up to a publication, which most polls find unchanged."""
         table = SmallTable.open(published.system_table_path(self._lake, name))
         return self._lake, publication.cycle, table and (table.identity, table.version)
 

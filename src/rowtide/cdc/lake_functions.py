@@ -12,7 +12,8 @@ from datetime import datetime
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import ArrowChanges
 from rowtide.cdc.published import ListedChange
-from rowtide.cdc.queries.windows import Bound, LsnTimes, PublishedLake, ValidityInterval
+from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
+from rowtide.cdc.queries.windows import PublishedLake, ValidityInterval
 from rowtide.cdc.rights import read_role_access
 from rowtide.core.formats import StoreFormat
 from rowtide.core.lsn import CommitLsn

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from rowtide.cdc.instances import Instance, decode_instance
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
-from rowtide.lake.tables import SmallTable, host_name
+from rowtide.lake.small_tables import SmallTable
+from rowtide.lake.tables import host_name
 
 CYCLES = [
     ("cycle", "bigint"),
@@ -125,16 +126,16 @@ suspended by a gap, until the log enables it again after the gap.
 """
 
 SKIPPED = "skipped"
-"""Not a state, but a note: the changes of the transaction that committed at `lsn` are missing."""
+"""No state, but a note: the changes of the transaction that committed at `lsn` are missing."""
 
 ALTERED = "altered"
-"""Not a state, but a new definition: the table was altered by the transaction that committed at `lsn`."""
+"""No state, but a new definition: the table was altered by the transaction that committed at `lsn`."""
 
 CLOCK_MARGIN = timedelta(seconds=2)
 """A publication stamped by another host counts for readers only when its time is this far in the past."""
 
 NEWEST_CYCLES = 8
-"""The number of cycles whose files are searched first: nearly always one of them has an LSN that is old enough."""
+"""The number of cycles whose files are searched first; nearly always one of them has an LSN that is old enough."""
 
 
 @frozen
@@ -257,7 +258,7 @@ def _last(table: SmallTable, from_cycle: int, now: datetime | None) -> LakePubli
 
 
 def past(publications: pa.Table, now: datetime, host: str) -> pa.Table:
-    """Return the rows, with `host` and `published_at`, whose time is certainly past for a reader on a host."""
+    """Return the rows, with `host` and `published_at`, whose time is certainly in the past for a reader on a host."""
     is_ours = pc.equal(publications["host"], pa.scalar(host))
     limit = pc.if_else(is_ours, pa.scalar(now), pa.scalar(now - CLOCK_MARGIN))
     return publications.filter(pc.less(publications["published_at"], limit))

@@ -1,4 +1,4 @@
-"""What is asked of CDC, as commands and methods take it: tables to enable, snapshots, consumers, cleanup. Light."""
+"""The options of CDC's commands and methods: tables to enable, snapshots, consumers, cleanup. Imports little."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class TablesToEnable(TablesRequest):
     with_new_tables: bool = False
     wait_s: float = 900.0
     on_progress: Callable[[Any], None] = lambda _rounds: None
-    """Called with `Rounds`: how many tables are done, and what the others wait for."""
+    """Called with `AlterationProgress`: how many tables are done, and what the others wait for."""
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""Who may read an instance's changes: read as text, by whatever runs statements (see `access`)."""
+"""Who may read an instance's changes; read as text, so that any kind of session can do so (see `access`)."""
 
 from __future__ import annotations
 

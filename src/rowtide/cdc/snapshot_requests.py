@@ -24,12 +24,12 @@ from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import find_table, read_table
 from rowtide.databases.postgres.errors import TableNotFound, translated
 from rowtide.databases.postgres.functions import reads_views
-from rowtide.databases.postgres.kept_answers import made_once
+from rowtide.databases.postgres.query_memo import made_once
 from rowtide.databases.postgres.quoting import quote_qualified
 
 
 class RequestState(StrEnum):
-    """What has become of a request; set by the runner of snapshots."""
+    """The state of a request; set by `SnapshotRunner`."""
 
     REQUESTED = "requested"
     COPYING = "copying"
@@ -104,7 +104,7 @@ def list_copied(connection: Connection) -> frozenset[str]:
     return frozenset(
         request.member_id
         for request in list_visible(connection)
-        # With a condition it has copied only some of the rows.
+        # A snapshot with a condition has copied only some of the rows.
         if request.state is RequestState.FINISHED and request.condition is None
     )
 
@@ -237,7 +237,7 @@ def _change(engine: Engine, database: str, name: str, values: dict[str, object])
         own_source(connection, database)
         require_complete(connection)
         chosen = choose_instances(connection, name)
-        # State and change in one statement: a snapshot that ends meanwhile stays as it ended.
+        # The state is tested in the same statement, so that a snapshot which ends meanwhile keeps its outcome.
         statement = (
             update(snapshots)
             .where(

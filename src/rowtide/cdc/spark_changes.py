@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rowtide.cdc.instances import INSERT, ROW_FILTERS, TRUNCATE, Instance, change_columns
+from rowtide.cdc.change_columns import INSERT, ROW_FILTERS, TRUNCATE, change_columns
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.as_of.moved_rows import MovedRows
 from rowtide.cdc.lake_readers.change_tables import ChangeTable
 from rowtide.cdc.queries.as_of.function import without_dropped

@@ -1,4 +1,4 @@
-"""How change data capture stands in a database: read without Spark, changing nothing.
+"""The status of change data capture in a database, read without Spark and without changes.
 
 Commands print it, `rowtide.diagnosis` checks it.
 """
@@ -26,8 +26,8 @@ from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import read_server_time
 from rowtide.databases.postgres.errors import translated
+from rowtide.log.postgres.backlog import Backlog, ReadingStatus, describe_reading, read_backlog, seconds_between
 from rowtide.log.postgres.lease import find_holder
-from rowtide.log.postgres.slot import Backlog, ReadingStatus, describe_reading, read_backlog, seconds_between
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import Segment
 from rowtide.log.store.location import find_oldest_waiting, open_own_manifest, open_store
@@ -205,7 +205,7 @@ class RequestRate:
 def read_request_rate(connection: Connection) -> RequestRate | None:
     """Return the rate of the last scans; None if they asked nothing of a bucket, or have only begun."""
     columns = log_scan_sessions.c
-    # A standby cannot read the table, which is unlogged; it may have been dropped.
+    # A standby cannot read the table, which is unlogged; and it may have been dropped.
     may_read = func.has_table_privilege(func.to_regclass(str(log_scan_sessions)), "select")
     if not connection.execute(select(may_read & ~func.pg_is_in_recovery())).scalar_one():
         return None
@@ -284,7 +284,7 @@ def read_status(engine: Engine, database: str) -> Status:
     """Read a database's status. Raises `DatabaseNotEnabled`, `ManifestMissing`."""
     with translated(), engine.connect() as connection:
         source = definitions.read_source(connection, database, StoreFormat.require_readable)
-        # First the manifest: a log reader that continues meanwhile is never seen ahead of the server.
+        # The manifest first, so that a log reader which continues meanwhile is never reported as ahead of the server.
         manifest = open_own_manifest(source)
         return describe(
             database,
@@ -353,7 +353,7 @@ def capture_lag_s(state: ManifestState, reading: ReadingStatus) -> float | None:
     """Return how long ago all was published that was committed by then; None where it is not known. Pure."""
     reader = state.readers.get(definitions.READER)
     published_as_of = reader.as_of if reader is not None else None
-    # With nothing to capture, all is published that was read.
+    # With nothing to capture, everything that was read counts as published.
     return seconds_between(published_as_of, reading.now) if unpublished_segments(state) else reading.lag_s
 
 

@@ -8,25 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.cdc import published
 from rowtide.cdc.instances import Instance, encode_instance
-from rowtide.copying.chunks import Key
 from rowtide.core.failpoints import failpoint
-from rowtide.core.json_records import JsonOf
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.values import frozen
 from rowtide.delta.checkpoints import Maintain, maintain_log
 from rowtide.delta.writing.commits import Committer
 from rowtide.lake import tables
 from rowtide.lake.session import build_session, pinned
-from rowtide.lake.tables import Compacted, SmallTable, append_small, is_compaction_due
+from rowtide.lake.small_tables import SmallTable, append_small
+from rowtide.lake.tables import Compacted, is_compaction_due
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,7 +104,7 @@ class SystemTables:
     def list_due(self, cycle: int, capture_instances: Sequence[str]) -> list[Compacted]:
         """Return the tables whose turn to be compacted it is after a cycle, of those that cycles add to.
 
-        What a crash prevents, the next turn does. Old versions of system tables are never read.
+        If a crash prevents a compaction, the next turn does it. Old versions of system tables are never read.
         """
         system_tables = [Compacted(self._path(name), "cycle", _KEPT_VERSIONS) for name in _GROWING]
         changes = [
@@ -171,7 +169,7 @@ class SystemTables:
     def publish(
         self, state: LakeState, cycle: RecordedCycle, transactions: pa.Table, events: Iterable[InstanceEvent]
     ) -> LakeState:
-        """Append a cycle's transactions, `transactions.TRANSACTION`: readers see the cycle from now on.
+        """Append a cycle's transactions (`change_files.TRANSACTION`): from now on readers see the cycle.
 
         `state` is the one before, `events` the cycle's rows of `instances`; returns the state after.
         """
@@ -179,7 +177,7 @@ class SystemTables:
         failpoint("publication.before")
         is_new = self._append("lsn_time_mapping", rows, cycle.cycle)
         failpoint("publication.after")
-        # Another process may have published the cycle with other transactions: what the lake has counts.
+        # Another process may have published the cycle with other transactions: then the lake's are valid.
         return _state_after(state, cycle, events, transactions) if is_new else self.read()
 
     def _stamp(self, transactions: pa.Table, cycle: int) -> pa.Table:
@@ -231,119 +229,3 @@ def _state_after(
         published.apply_event(instances, event.instance, event.state, event.lsn, event.note)
     last_time = pc.max(transactions["tran_end_time"]).as_py() or state.last_time
     return LakeState(cycle.cycle, cycle.to_position, last_time, open_cycle=None, instances=instances)
-
-
-# Snapshots of captured tables as the lake records them, in its table `snapshots`. Read without Spark. A snapshot is a
-# layer of an instance's base table: rows with `__$seqval` 0 and the snapshot's `begin` as LSN. Everything that
-# committed up to `begin` is in it; of later changes it may have some, which the change table has too. From `covered`
-# on, base and change rows together are the table.
-
-TABLE = "snapshots"
-SEQVAL = 0
-"""`__$seqval` of copied rows; that of changes begins at 1."""
-
-
-class SnapshotState(StrEnum):
-    """What has become of a snapshot; set by the runner of snapshots, stored in the lake."""
-
-    PLANNED = "planned"
-    """Some of its chunks may be in the base table."""
-    COVERED = "covered"
-    """All of them are."""
-    CANCELLED = "cancelled"
-    """It is void: its rows are removed."""
-
-
-@frozen
-class SnapshotDefinition:
-    """What is copied: rows that meet an SQL `condition` (None: all), in chunks between `bounds`.
-
-    `visible` is the one transaction snapshot of an instance without key, as text. `generation` describes the columns;
-    after it changes, chunks do not go together. `rows` and `size` (bytes at the source) are estimates.
-    """
-
-    request_id: int
-    condition: str | None
-    bounds: tuple[Key, ...]
-    visible: str | None
-    generation: str
-    rows: int
-    size: int
-
-    @property
-    def of_chunks(self) -> int:
-        """The number of chunks."""
-        return len(self.bounds) + 1
-
-
-@frozen
-class RecordedSnapshot:
-    """A snapshot as of its latest event. `number` counts an instance's snapshots from 1, by its member id.
-
-    `begin` is the LSN of its base rows, no other snapshot's of the instance; `covered` is None before all is copied.
-    """
-
-    number: int
-    capture_instance: str
-    member_id: str
-    state: SnapshotState
-    begin: CommitLsn
-    covered: CommitLsn | None
-    is_whole: bool
-    definition: SnapshotDefinition
-
-    def is_covered_at(self, lsn: CommitLsn) -> bool:
-        """Return whether base and change rows up to an LSN are consistent with this snapshot."""
-        return self.state is SnapshotState.COVERED and self.covered is not None and self.covered <= lsn
-
-    def chunk_identity(self, chunk: int) -> str:
-        """Return the identity under which the base table has a chunk's commit."""
-        return f"{self.member_id}:snapshot:{self.number}:{chunk}"
-
-
-def read_snapshots(lake: str) -> Mapping[str, tuple[RecordedSnapshot, ...]]:
-    """Return all snapshots by their instances' member ids, in the order of their numbers.
-
-    Raises `LakeReadFailed`, `TableUnreadable`.
-    """
-    table = SmallTable.open(published.system_table_path(lake, TABLE))
-    rows = table.read(published.arrow_schema(published.SNAPSHOTS)).to_pylist() if table is not None else []
-    latest: dict[tuple[str, int], RecordedSnapshot] = {}
-    for row in sorted(rows, key=lambda row: int(row["cycle"])):
-        latest[row["member_id"], row["snapshot"]] = _read(row)
-    found: dict[str, tuple[RecordedSnapshot, ...]] = {}
-    for (member_id, _), recorded in sorted(latest.items()):
-        found[member_id] = (*found.get(member_id, ()), recorded)
-    return found
-
-
-def find_base(snapshots: Sequence[RecordedSnapshot], at: CommitLsn) -> RecordedSnapshot | None:
-    """Return the newest whole snapshot of an instance that is covered at an LSN, None if there is none."""
-    return next((one for one in reversed(snapshots) if one.is_whole and one.is_covered_at(at)), None)
-
-
-def excluded_begins(snapshots: Sequence[RecordedSnapshot], at: CommitLsn) -> tuple[int, ...]:
-    """Return the LSNs of those snapshots' rows that must not be read as of an LSN: they are not covered there."""
-    return tuple(one.begin.value for one in snapshots if not one.is_covered_at(at))
-
-
-_DEFINITION = JsonOf[SnapshotDefinition](SnapshotDefinition)
-
-
-def encode_definition(definition: SnapshotDefinition) -> str:
-    """Return the definition as JSON."""
-    return _DEFINITION.encode(definition)
-
-
-def _read(row: Mapping[str, Any]) -> RecordedSnapshot:
-    covered = row["covered_lsn"]
-    return RecordedSnapshot(
-        number=row["snapshot"],
-        capture_instance=row["capture_instance"],
-        member_id=row["member_id"],
-        state=SnapshotState(row["state"]),
-        begin=CommitLsn(row["begin_lsn"]),
-        covered=CommitLsn(covered) if covered is not None else None,
-        is_whole=row["is_whole"],
-        definition=_DEFINITION.decode(row["definition"]),
-    )

@@ -1,4 +1,4 @@
-"""Removes type widening from tables, for readers that lack it: requested, and carried out beside the cycles.
+"""Removes type widening from tables, for readers without it: on request, beside the cycles of capture.
 
 `mend_tables` inserts a request for each instance and waits for the holder of the lake lease; if there is none, it takes
 the lease itself.
@@ -25,7 +25,7 @@ from rowtide.core.json_records import JsonOf
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.delta.snapshot import Snapshot, open_snapshot
-from rowtide.delta.writing.rewriting import Mended, mend, plan_mending as plan_table_mending
+from rowtide.delta.writing.widening_removal import Mended, mend, plan_mending as plan_table_mending
 from rowtide.lake.stores import locate
 from rowtide.log.errors import LeaseHeld, LeaseLost
 from rowtide.log.postgres.lease import AdvisoryLease
@@ -69,7 +69,7 @@ def mend_instance(
     before_commit: BeforeCommit,
     on_progress: Callable[[MendedTable], None] = lambda _mended: None,
 ) -> tuple[MendedTable, ...]:
-    """Take type widening out of an instance's change table and base; idempotent, and resumes after a kill.
+    """Remove type widening from an instance's change table and base; idempotent, and resumes after a kill.
 
     Readers of earlier versions keep the old files until a vacuum. Raises `LakeWriteFailed`, `LakeReadFailed`,
     `TableUnreadable`, `TableUnwritable`.
@@ -123,7 +123,8 @@ class _Work:
 
 
 class Mending:
-    """Carries out requests, oldest first, and mends what the run of the lake's holder is to mend, one at a time.
+    """Removes type widening, one instance at a time: for requests, oldest first, then for the instances of this run's
+    own.
 
     `step` is called in the holder's thread, between its cycles.
     """
@@ -219,13 +220,13 @@ def mend_tables(
     on_progress: OnProgress = lambda _mended: None,
     on_wait: Callable[[str], None] = lambda _holder: None,
 ) -> tuple[MendedTable, ...]:
-    """Take type widening out of the tables of an instance, or of all instances of a table; return what was done.
+    """Remove type widening from the tables of an instance, or of all instances of a table; return what was done.
 
     `on_wait` is called with the process that captures, which does it; `on_progress` while this one does. Raises
     `InstanceUnknown`, `NotOwner`, `MendingFailed`.
     """
     mended: list[MendedTable] = []
-    # Each request is committed at once, because another process is to see it.
+    # Each request is committed immediately, so that another process sees it.
     with translated(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         source = own_source(connection, database)
         require_complete(connection)
@@ -282,7 +283,7 @@ def _work_off(source: SourceDefinition, lease: AdvisoryLease, request_id: int, o
     while _find_outcome(lease.connection, request_id) is None:
         if not mending.step():
             time.sleep(_PAUSE_S)
-    lake_lease.resign()
+    lake_lease.release()
 
 
 def _request(connection: Connection, capture_instance: str) -> int:

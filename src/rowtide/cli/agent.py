@@ -14,7 +14,7 @@ from rowtide.agents.hangs import HangWatch, noting_events
 from rowtide.agents.signals import has_terminal
 from rowtide.agents.supervisor import Supervisor, Task, Tasks
 from rowtide.cdc.scans.pace import CaptureOptions
-from rowtide.cli.configured import configuration, label_of, load
+from rowtide.cli.active_configuration import configuration, label_of, load
 from rowtide.cli.exit_codes import ExitCode
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import ClusterOptions, HideKeys, Upgrade, upgrade_first
@@ -57,24 +57,24 @@ class RunOptions:
     log: LogOptions
     hides_keys: bool = False
     level: Level = Level.INFO
-    """Of messages: `--quiet`, `-v`."""
+    """Level of messages: `--quiet`, `-v`."""
     is_debugging: bool = False
     measures: bool = False
-    """Whether each process reports figures of what it does."""
+    """Whether each process reports metrics."""
     upgrades: bool = False
-    """Whether each process first migrates what an earlier version stored."""
+    """Whether each process first migrates the stores of an earlier version."""
 
 
 @frozen
 class AgentWork:
-    """What one process does. It has no secret: passwords are read where they are kept, for each connection."""
+    """The work of one process. It contains no secrets: passwords are read from their sources, for each connection."""
 
     url: str
     jobs: tuple[AgentJob, ...]
     accesses: tuple[DatabaseAccess, ...]
     options: RunOptions
     database: str = ""
-    """Its name in the file."""
+    """The database's name in the file."""
 
 
 def make_tasks(
@@ -99,7 +99,7 @@ def group_jobs(run: Collection[AgentJob]) -> Mapping[str, tuple[AgentJob, ...]]:
 
 
 def _accesses(read: Configuration, own: DatabaseSettings) -> tuple[DatabaseAccess, ...]:
-    """Return how this database is accessed, and others that may be its subscribers, if that needs no variable."""
+    """Return the accesses of this database, and of possible subscribers whose accesses need no environment variable."""
     return tuple(
         one.access for one in read.databases.values() if one is own or not isinstance(one.password, EnvironmentPassword)
     )
@@ -200,7 +200,7 @@ def _supervise(read: Configuration, names: Sequence[str] | None, options: RunOpt
 
 @contextmanager
 def _publishing_all(supervisor: Supervisor, metrics: MetricsOptions) -> Iterator[None]:
-    """Publish together what the processes of a supervisor count."""
+    """Publish the combined counters of the processes of a supervisor."""
     if not metrics.is_asked:
         yield
         return
@@ -239,7 +239,7 @@ def run_jobs(work: AgentWork) -> None:
 
 
 def _beat(manager: ServiceManager, hangs: HangWatch) -> None:
-    """Report a sign of life while every worker shows one."""
+    """Notify the service manager's watchdog while every worker is alive."""
     if hangs.find_hang() is None:
         manager.beat()
 
@@ -253,7 +253,7 @@ def deliver_subscriptions(work: AgentWork) -> None:
 
 
 def synchronise_subscribers(work: AgentWork) -> None:
-    """Synchronise the subscribers of a hub again and again until it is stopped."""
+    """Synchronise the subscribers of a hub repeatedly until it is stopped."""
     with watching("Synchronising ...", work.options.log, work.url, "merge") as stop:
         if work.options.upgrades:
             upgrade_first(work.url, None)

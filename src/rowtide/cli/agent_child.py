@@ -28,7 +28,7 @@ _AGENT = ("agent", "run")
 
 
 def run_child() -> int:
-    """Do the work that the supervisor sends, and return the exit code."""
+    """Run the task that the supervisor sends, and return the exit code."""
     name, received, supervisor = receive_task()
     work = cast("AgentWork", received)
     notes.share(f"{name}: ")
@@ -58,7 +58,7 @@ _WORK: Mapping[AgentJob, tuple[Callable[[AgentWork], None], str]] = {
 
 
 def _end_if_hanging() -> None:
-    """End this process at once when a worker hangs: the supervisor starts it again, and no other process."""
+    """End this process at once when a worker hangs: the supervisor restarts this process alone."""
     watch = HangWatch()
     while watch.find_hang() is None:
         time.sleep(_LOOK_S)
@@ -66,7 +66,7 @@ def _end_if_hanging() -> None:
 
 
 def _end_with(supervisor: Connection) -> None:
-    """End this process when the supervisor has ended, also if that was killed: as at SIGTERM, and then at once."""
+    """End this process when the supervisor has ended, even if killed: first as at SIGTERM, then at once."""
     with suppress(EOFError, OSError):
         supervisor.recv()
     os.kill(os.getpid(), signal.SIGTERM)

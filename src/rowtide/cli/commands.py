@@ -154,19 +154,19 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "monitor": ("serve", "alerts", "dashboard"),
     },
 }
-"""By feature and module of this package."""
+"""The commands, by feature and module of this package."""
 
 
 _FEATURES = {
     "cdc": "Change data capture: changes in Delta tables, queryable by LSN.",
     "lake": "Copy a lake and its log store, from disk to a bucket and back, and move them.",
-    "agent": "The jobs of a database: capture all the time, cleanup daily.",
+    "agent": "The jobs of databases: capture, cleanup, targets, delivery and merge, until stopped.",
     "replication": "Transactional replication: published tables delivered to subscribers, exactly once.",
     "config": "The configuration file.",
-    "merge": "Merge replication: a hub and subscribers that all write, offline too, and come to the same rows.",
+    "merge": "Merge replication: a hub and subscribers that all write, offline too, and converge.",
     "tracking": "Change tracking: what changed since the last synchronisation.",
     "conflicts": "Conflicts of merge and of delivery in one list, and decisions about them.",
-    "monitor": "Metrics of databases for Prometheus.",
+    "monitor": "Pages about databases, actions and conflicts, and metrics for Prometheus.",
     "gateway": "Devices that synchronise over HTTP.",
 }
 

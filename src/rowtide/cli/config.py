@@ -1,4 +1,4 @@
-"""`rowtide config`: what the configuration file says, and what the environment says instead of it."""
+"""`rowtide config`: the settings in use, from the configuration file and the environment."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
-from rowtide.cli.configured import DB_VARIABLE, configuration
+from rowtide.cli.active_configuration import DB_VARIABLE, configuration
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Listed, listing
 from rowtide.configuration.parsing import show_path
@@ -19,23 +19,23 @@ from rowtide.databases.passwords import CommandPassword, EnvironmentPassword, Fi
 app = CommandTable()
 
 _VARIABLES = {"db": DB_VARIABLE, "engine": "ROWTIDE_ENGINE"}
-"""By the options whose values they are."""
+"""Environment variables by the options that they set."""
 _DEFAULT = "default"
 
 
 @frozen
 class EffectiveSetting:
-    """A setting, its value, and where that comes from."""
+    """A setting, its value, and its source."""
 
     setting: str
     value: str | None
     origin: str
-    """A file with a line, the name of a variable of the environment, or `default`."""
+    """A file with a line, an environment variable, or `default`."""
 
 
 @listing(app, epilog="Example: rowtide config show --format jsonl")
 def show() -> Listed:
-    """List the settings that hold: of the configuration file, of the environment, and defaults.
+    """List the settings in use: of the configuration file, of the environment, and defaults.
 
     Where a password is kept is shown, as `***` and the place; the password is not read. Options that a command line
     gives precede all of them.
@@ -44,7 +44,7 @@ def show() -> Listed:
 
 
 def list_settings(read: Configuration, environment: Mapping[str, str]) -> Iterator[EffectiveSetting]:
-    """Yield the settings that hold, in the order of the reference."""
+    """Yield the settings in use, in the order of the reference."""
     yield EffectiveSetting("file", read.path, read.origin or _DEFAULT)
     for section, settings in (("log", read.log), ("monitor", read.monitor)):
         yield from _of_section(read, (section,), settings)

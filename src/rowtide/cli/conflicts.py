@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from rowtide.actions.entries import say_commented, say_decided
+from rowtide.actions.wording import say_commented, say_decided
 from rowtide.cli.groups import CommandTable, name_actor, record_done, report_done
 from rowtide.cli.options import AnyDb, Listed, ListingFormat, Wide, listing
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
@@ -36,7 +36,7 @@ _COLUMNS = {
 }
 
 _ConflictId = Annotated[str, Argument(metavar="CONFLICT", help="the conflict_id that `list` shows")]
-_Name = Annotated[str, Argument(metavar="NAME", help="a conflict_id, or a cause, of all whose open conflicts")]
+_Name = Annotated[str, Argument(metavar="NAME", help="a conflict_id, or a cause: all of its open conflicts")]
 _Choice = Annotated[Choice, Option(help="Who wins.", show_default=False)]
 
 

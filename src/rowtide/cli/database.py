@@ -16,7 +16,7 @@ from rowtide.rights.purpose import Purpose
 if TYPE_CHECKING:
     from rowtide.core.formats import PresentStore
     from rowtide.declared.planning import DeclaredObject, State
-    from rowtide.upgrading.present import DatabaseUpgrade
+    from rowtide.upgrading.upgrade import DatabaseUpgrade
 
 
 app = CommandTable()
@@ -30,7 +30,7 @@ def adopt(
         bool,
         Option(
             "--abandon-original",
-            help="Take log store and lake also from an original that is still on this server: it stops.",
+            help="Take over log store and lake even if the original is still on this server: its capture stops.",
         ),
     ] = False,
     reason: Reason = "adopted",
@@ -86,7 +86,7 @@ def upgrade(
     migrated if one of the stores cannot be: a newer version wrote it (RT-1134), it was written before formats had
     numbers (RT-1136), or it cannot be read.
     """
-    from rowtide.upgrading.present import find_upgrades, upgrade as run_upgrade
+    from rowtide.upgrading.upgrade import find_upgrades, upgrade as run_upgrade
 
     visit = find_upgrades if dry_run else run_upgrade
     found = visit(db, None if subscribers else ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Annotated
 
-from rowtide.cli.configured import database_url
+from rowtide.cli.active_configuration import database_url
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.output.metrics import MetricsOptions, measuring
 from rowtide.cli.output.rows import notes
@@ -19,7 +19,7 @@ from rowtide.gateway.tls import TlsOptions
 from rowtide.systemd import ServiceManager
 
 if TYPE_CHECKING:
-    from rowtide.gateway.answering import DeviceDeed
+    from rowtide.gateway.answering import AuditedStep
 
 app = CommandTable()
 _BEAT_S = 1.0
@@ -36,22 +36,22 @@ ServedDb = Annotated[
 ]
 
 
-def record_deed(deed: DeviceDeed) -> None:
-    """Write what a gateway has done for a device into the audit of its hub. Raises as `recording`."""
+def record_step(done: AuditedStep) -> None:
+    """Write an action of a gateway for a device to the audit of the hub. Raises as `recording`."""
     from uuid import NAMESPACE_URL, uuid5
 
     from rowtide.actions.entries import ActionRequest, Channel, DeviceAction
     from rowtide.actions.performing import recording
 
     request = ActionRequest.make(
-        DeviceAction(f"gateway {deed.step}"),
-        {"name": deed.device, "replaces": deed.replaces},
-        actor=f"device {deed.device}",
+        DeviceAction(f"gateway {done.step}"),
+        {"name": done.device, "replaces": done.replaces},
+        actor=f"device {done.device}",
         channel=Channel.GATEWAY,
-        # Of a repeated request, the same entry; the key is random, and cannot be found from it.
-        action_id=str(uuid5(NAMESPACE_URL, f"{deed.device_id}/{deed.step}/{deed.key}")),
+        # A repeated request makes the same entry; the key is random, and cannot be recovered from its digest.
+        action_id=str(uuid5(NAMESPACE_URL, f"{done.device_id}/{done.step}/{done.key}")),
     )
-    with recording(deed.hub.url, request):
+    with recording(done.hub.url, request):
         pass
 
 
@@ -98,7 +98,7 @@ def serve(
             issuer=make_issuer(issuer),
             waiting=waiting,
             publications=publication,
-            record=record_deed,
+            record=record_step,
         ) as bound,
     ):
         scheme = "http" if tls.certificate is None else "https"

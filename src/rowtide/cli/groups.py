@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rowtide.cli.configured import audit_days_of, configuration, defaults_for, section_of
+from rowtide.cli.active_configuration import audit_days_of, configuration, defaults_for, section_of
 from rowtide.cli.parameters import CliOption, parameters_of, taking_options
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ _AUDITED = frozenset(
         *("conflicts decide", "conflicts comment"),
     }
 )
-"""The values of `ActionKind`, which few commands import."""
+"""The values of `ActionKind`, which few commands import; a test compares them."""
 _OF_DEVICES = frozenset({"merge add-device", "merge revoke-device", "merge rotate-token"})
-"""The values of `DeviceAction` that are commands."""
+"""The values of `DeviceAction` that are commands; a test compares them."""
 _DONE = "rowtide.done"
-"""The key under which a command's context has what the audit's entry is to say."""
+"""The key of a command's context under which the audit entry's text is stored."""
 _NOT_ARGUMENTS = frozenset({"db", "form", "wide", "yes", "dry_run", "hide_keys", "_hide_keys"})
 
 
@@ -45,10 +45,10 @@ def name_actor() -> str:
 
 @contextmanager
 def auditing(context: click.Context) -> Iterator[None]:
-    """Record the command of a context, if it is an action, and how it ends. Raises as `recording`."""
+    """Record the command of a context, if it is an action, and its outcome. Raises as `recording`."""
     named = f"{context.parent.info_name} {context.info_name}" if context.parent is not None else ""
     if named not in _AUDITED | _OF_DEVICES or context.params.get("dry_run") or context.params.get("url") is not None:
-        # A device that has a gateway's --url does not reach the hub's database.
+        # A device with a gateway's --url does not reach the hub's database.
         yield
         return
     from rowtide.actions.entries import ActionKind, ActionRequest, Channel, DeviceAction
@@ -63,12 +63,12 @@ def auditing(context: click.Context) -> Iterator[None]:
 
 
 def record_done(text: str) -> None:
-    """Have the audit's entry of this command say what it did; of a command that has none, nothing."""
+    """Set the result in the audit entry of this command, if it has one."""
     click.get_current_context().meta.get(_DONE, []).append(text)
 
 
 def report_done(text: str) -> None:
-    """Print what this command did, and have the audit's entry say the same."""
+    """Print the result of this command, and set it in the audit entry."""
     from rowtide.cli.output.rows import notes
 
     notes.print(text)
@@ -91,7 +91,7 @@ class CliCommand(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Parse arguments; what they and the environment do not give, the configuration file may."""
+        """Parse arguments; the configuration file gives options that neither they nor the environment set."""
         options = {str(one.name): one for one in self.params if isinstance(one, CliOption)}
         names = {name: one.name_in_file for name, one in options.items() if one.name_in_file is not None}
         extra["default_map"] = {
@@ -109,7 +109,7 @@ class CliCommand(click.Command):
             raise click.BadParameter(message, error.ctx, error.param) from error
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; if it is an action, the audit of its database has it."""
+        """Run the command; an action is recorded in the audit of its database."""
         with auditing(ctx):
             return super().invoke(ctx)
 
@@ -122,7 +122,7 @@ class CliCommand(click.Command):
 
 
 class CommandTable(MutableMapping[str, click.Command]):
-    """Commands by name, in the order of their help; what makes them is called when they are looked up."""
+    """Commands by name, in the order of their help; each is made when it is looked up."""
 
     def __init__(self) -> None:
         self._makers: dict[str, Callable[[], click.Command]] = {}
@@ -162,7 +162,7 @@ class CommandTable(MutableMapping[str, click.Command]):
         return len(self._makers)
 
     def import_on_use(self, name: str, module: str) -> None:
-        """Have a command of another module's table `app`."""
+        """Add a command of the table `app` of another module."""
         self._makers[name] = lambda: import_module(module).app[name]
 
 
@@ -208,11 +208,11 @@ class FeatureGroup(CliGroup):
         super().__init__(name, help_text, table)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; the loss of the JVM becomes an error of rowtide's, whatever call it interrupts."""
+        """Run a command; the loss of the JVM becomes one of rowtide's errors, whatever call it interrupts."""
         try:
             return super().invoke(ctx)
         except Exception:
-            # What few commands start is not imported for the others.
+            # Without pyspark there is no JVM, and `lake.session` is not imported.
             if "pyspark" not in sys.modules:
                 raise
             from rowtide.lake.session import spark_loss_named

@@ -1,4 +1,4 @@
-"""`rowtide health` and `rowtide check`: how everything that rowtide does in a database works, and what is missing."""
+"""`rowtide health` and `rowtide check`: the state of what rowtide does in a database, and what is missing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 app = CommandTable()
 
 COLUMNS = ("state", "code", "area", "subject", "message", "measures", "remediation")
-"""What is printed of a result for programs."""
+"""A result as it is printed for programs."""
 _UNREACHABLE = 2
 _WIDTH = 80
 _INDENT = " " * 4
@@ -65,7 +65,7 @@ def health(
 
 
 def print_unhealthy(results: Iterable[CheckResult]) -> None:
-    """Say beside a listing what is not healthy, and what remedies it."""
+    """Print below a listing what is not healthy, with remedies."""
     from rowtide.diagnosis import State
     from rowtide.diagnosis.result import by_state
 
@@ -75,7 +75,7 @@ def print_unhealthy(results: Iterable[CheckResult]) -> None:
 
 
 def describe(result: CheckResult) -> str:
-    """Return a result in lines of 80 columns; what remedies it is never broken: it is to be copied."""
+    """Return a result in lines of 80 columns; remedies are never broken, so that they can be copied."""
     wrapped = textwrap.fill(
         redact(result.message),
         _WIDTH,

@@ -1,4 +1,4 @@
-"""`rowtide lake`: copy a lake and its log store; mend tables that readers refuse."""
+"""`rowtide lake`: copy a lake and its log store; repair tables that readers refuse."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def mend(
 
 
 def describe_mended_target(mended: MendedTarget) -> str:
-    """Describe what mending has done to a table of a target."""
+    """Describe the outcome of `lake mend` for a table of a target."""
     form = table_format(mended.format)
     if not form.marks_wider_types:
         described = f"{name_of(mended.table.path)}: is {form.noun}, in which nothing is to be mended"
@@ -116,7 +116,7 @@ def _say(lines: Iterable[str]) -> None:
 
 @frozen
 class _Places:
-    """What the command line names."""
+    """The places that the command line names."""
 
     source: str
     target: str

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
-import io
 import logging
 import os
 import signal
@@ -12,131 +10,18 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, TextIO
+from typing import Any
 
 from rowtide.agents.signals import own_process
-from rowtide.cli.configured import configure, find_database_url, find_default
+from rowtide.cli.active_configuration import configure, find_database_url, find_default
 from rowtide.cli.exit_codes import ExitCode, code_of, code_of_usage, runs_on
+from rowtide.cli.process import run_as_process
 from rowtide.core.errors import RowtideError, describe
 from rowtide.core.exports import hide_pandas, naming_extras
 from rowtide.core.redaction import MASK, are_hidden, hiding, redact
 from rowtide.events.event import Emitted, Level, log_nothing, use_log
-
-# A command as a process: its output streams, and how it ends. Standard output and error are opened again, so that a
-# closed pipe or a full disk is detected at each write, whether by `print`, rich or logging. SIGPIPE stays ignored: it
-# would end the command for a closed socket, too. Nothing in a command may rely on the interpreter's finalization,
-# which the command does not reach.
-
-CLOSED_PIPE = 128 + signal.SIGPIPE
-"""Exit code after a closed pipe, as of a program killed by SIGPIPE."""
-
-
-class PipeClosed(Exception):
-    """The reader of this process's output has closed the pipe.
-
-    Not an OSError, since callers handle those in other ways.
-    """
-
-
-class OutputNotWritten(RowtideError, number=1011):
-    """A command's output cannot be written."""
-
-    fact = "the command's output cannot be written: {reason}"
-    hint = "Free space where standard output goes, or name another file, and run it again."
-    reason: str
-
-
-class WatchedFile(io.FileIO):
-    """A file descriptor that is not written to again after a failure.
-
-    In the main thread a closed pipe raises `PipeClosed`, another failure `OutputNotWritten`. In another thread, whose
-    failure the command would ignore, the process is asked to end as by SIGTERM.
-    """
-
-    has_failed = False
-
-    def write(self, data: Any, /) -> Any:
-        """Write bytes, or drop them after a failure."""
-        if self.has_failed:
-            return memoryview(data).nbytes
-        try:
-            return super().write(data)
-        except OSError as error:
-            self.has_failed = True
-            if threading.current_thread() is not threading.main_thread():
-                signal.raise_signal(signal.SIGTERM)
-                return memoryview(data).nbytes
-            if isinstance(error, BrokenPipeError):
-                raise PipeClosed from None
-            raise OutputNotWritten(error.strerror or str(error)) from error
-
-
-def run_as_process(command: Callable[[], int]) -> None:
-    """Run a command that returns its exit code, and end the process with that code."""
-    ending = _ProcessEnd()
-    sys.stdout, sys.stderr = _watched(sys.stdout), _watched(sys.stderr)
-    ending.code = _run_guarded(command)
-
-
-class _ProcessEnd:
-    """Ends the process where the interpreter would begin its shutdown.
-
-    Threads of libraries (PyArrow's pools) that then need the GIL are killed, which in C++ aborts the process: exit code
-    134 after correct output (apache/arrow 34314). Seen with 3 of 240 processes that read a Parquet file from memory of
-    Python's, on a busy machine, and with none of 120 that read it from Arrow's. What PySpark and temporary files
-    registered with `atexit` has run before: this handler is registered first.
-    """
-
-    code = 1
-
-    def __init__(self) -> None:
-        atexit.register(self)
-
-    def __call__(self) -> None:
-        logging.shutdown()
-        with suppress(PipeClosed, OutputNotWritten):
-            sys.stdout.flush()
-        os._exit(self.code)
-
-
-def _run_guarded(command: Callable[[], int]) -> int:
-    try:
-        try:
-            return command()
-        finally:
-            sys.stdout.flush()
-    except PipeClosed:
-        return CLOSED_PIPE
-    except OutputNotWritten as error:
-        print(error, file=sys.stderr)
-        return 1
-
-
-def _watched(stream: TextIO | None) -> TextIO:
-    """Return a watched stream over the same descriptor; what is printed where there is none goes nowhere.
-
-    A terminal gets its own encoding, and `\\u6771` for what that cannot show; files and pipes get UTF-8, whatever the
-    locale says: no row is altered or refused for it.
-    """
-    if stream is None:
-        return Path(os.devnull).open("w")
-    buffer = io.BufferedWriter(WatchedFile(stream.fileno(), "w", closefd=False))
-    return io.TextIOWrapper(
-        buffer,
-        encoding=stream.encoding if stream.isatty() else "utf-8",
-        errors="backslashreplace",
-        line_buffering=stream.isatty() or stream is sys.stderr,
-    )
-
-
-# Commands that read the log begin to read it before their command lines are parsed. What parses them, and what
-# captures, takes up to half a second to import, for which the log reader does not have to wait. Of a `replication run
-# --once` with 1,000 transactions of 100 rows, 0.25 s pass before the fork, with one processor idle, and 0.1 s more
-# before the walsender begins; walsender (0.35 s of processor time), log reader (0.25 s), this process (0.4 s, half of
-# it imports) and subscriber (0.1 s) share the rest.
 
 _READING = (["replication", "run"], ["cdc", "run"], ["cdc", "scan"])
 _BEFORE_READING = frozenset({"--help", "--upgrade"})
@@ -144,7 +29,14 @@ _BEFORE_READING = frozenset({"--help", "--upgrade"})
 
 
 def read_log_early(arguments: Sequence[str]) -> None:
-    """Start the log reader that the command will need; one of another database ends when the command has parsed it."""
+    """Start the log reader that the command will need, before its command line is parsed.
+
+    The imports of the parser, and of what captures, take up to half a second, for which the log reader does not have to
+    wait. Of a `replication run --once` with 1,000 transactions of 100 rows, 0.25 s pass before the fork, with one
+    processor idle, and 0.1 s more before the walsender begins; walsender (0.35 s of processor time), log reader
+    (0.25 s), this process (0.4 s, half of it imports) and subscriber (0.1 s) share the rest. If the command line turns
+    out to name another database, the reader ends.
+    """
     url = find_database_url(arguments)
     if list(arguments[:2]) in _READING and _BEFORE_READING.isdisjoint(arguments) and url:
         from rowtide.agents.log_reader_process import begin_reading
@@ -185,7 +77,7 @@ def run_command(arguments: Sequence[str]) -> int:
 
 
 def _split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return what may be options, and what begins with `--`."""
+    """Return the arguments before `--`, which may be options, and those from it on."""
     at = arguments.index("--") if "--" in arguments else len(arguments)
     return arguments[:at], arguments[at:]
 
@@ -233,7 +125,7 @@ def _say(text: str) -> None:
 def run_reporting(
     run: Callable[[], None], arguments: Sequence[str], say: Callable[[str], None] = _say, *, is_debugging: bool
 ) -> int:
-    """Run what a command line asks for, say what its error is, and return the exit code."""
+    """Run a command line, print its error, and return the exit code."""
     try:
         with naming_extras():
             run()
@@ -256,13 +148,13 @@ def _print_error(error: RowtideError, say: Callable[[str], None], *, is_debuggin
 
 
 def end_when_signalled(arguments: Sequence[str]) -> None:
-    """Let a signal end the process that comes before a command that runs on has begun."""
+    """Make signals end the process at once until a long-running command has begun."""
     if runs_on(take_configuration(arguments)[1]):
         end_at_signals()
 
 
 def end_at_signals() -> None:
-    """Let a signal end the process at once, with the code of a command that was stopped.
+    """End the process at once on a signal, with the code of a command that was stopped.
 
     What it has begun until then, the log reader's process, ends with it.
     """
@@ -282,8 +174,9 @@ def main() -> None:
 
 
 def start_process(command: Callable[[], int]) -> None:
-    """Run what returns an exit code, and end the process with it."""
-    # What imports leave stays, and a batch's calls go without being looked for: a tenth of a command's time.
+    """Run a function, and end the process with the exit code that it returns."""
+    # Frozen, the objects of imports are not scanned by the garbage collector, which would take a tenth of a command's
+    # time.
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *gc.get_threshold()[1:])
     hide_pandas()
     own_process()
@@ -311,7 +204,7 @@ def begin_logging(*, is_debugging: bool) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(_Redacting("%(asctime)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.INFO if is_debugging else logging.ERROR, handlers=[handler])
-    # A JVM that ends is an error of ours; py4j logs a traceback besides for each call that was under way.
+    # The end of a JVM is one of our errors; py4j also logs a traceback for each call in progress.
     logging.getLogger("py4j").setLevel(logging.NOTSET if is_debugging else logging.CRITICAL)
 
 

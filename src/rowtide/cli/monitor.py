@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Annotated
 
-from rowtide.cli.configured import ChangingFile, configuration, database_url
+from rowtide.cli.active_configuration import ChangingFile, configuration, database_url
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import MonitoredDb
 from rowtide.cli.output.rows import notes
@@ -41,16 +41,16 @@ def serve(
     ] = None,
     *,
     device_series: Annotated[
-        bool, Option("--device-series", help="A series for each subscriber of a merge, also for ten thousand.")
+        bool, Option("--device-series", help="A series for each subscriber of a merge, however many there are.")
     ] = False,
     access: AccessOptions,
     log: LogOptions,
 ) -> None:
-    """Poll databases every 15 seconds, and serve what is found as pages and as metrics for Prometheus, until stopped.
+    """Poll databases every 15 seconds, and serve the results as pages and as metrics for Prometheus, until stopped.
 
     / is the first page, /metrics has the metrics, /healthz answers while the monitor works, /readyz says whether each
-    database was read within the last minute. A day of samples, and the counters, are in monitor.db in
-    $STATE_DIRECTORY, by default in ~/.local/state/rowtide. Needs no Spark, contacts no subscriber and changes nothing.
+    database was read within the last minute. A day of samples, and the counters, are in monitor.db in $STATE_DIRECTORY,
+    by default in ~/.local/state/rowtide. Needs no Spark, contacts no subscriber and changes nothing.
     """
     with naming_extras():
         # Pages say what any error means, also one that nothing here raises.
@@ -89,6 +89,7 @@ def serve(
         notes.print(status, soft_wrap=True)
         manager.report_status(status)
         while not stop.wait(_BEAT_S):
+            # A monitor whose polls have ended is restarted: its pages would stay as they were.
             if served.is_alive():
                 manager.beat()
             found = _read_again(changing)
@@ -114,7 +115,7 @@ def alerts(
     ] = "docs",
 ) -> None:
     """Print alerts for `rule_files` of Prometheus 2.42 or newer."""
-    from rowtide.monitor.provided import read_alerts
+    from rowtide.monitor.provided_files import read_alerts
 
     print(read_alerts(docs), end="")
 
@@ -122,6 +123,6 @@ def alerts(
 @app.command(epilog="Example: rowtide monitor dashboard > rowtide.json")
 def dashboard() -> None:
     """Print a dashboard to be imported into Grafana 10 or newer, with Prometheus as its source."""
-    from rowtide.monitor.provided import read_dashboard
+    from rowtide.monitor.provided_files import read_dashboard
 
     print(read_dashboard(), end="")

@@ -1,4 +1,4 @@
-"""What many commands share: arguments, options, questions before data is lost, and listings."""
+"""Shared by many commands: arguments, options, confirmation of losses, and listings."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ ListingFormat = Annotated[OutputFormat, Option("--format", help="How rows are pr
 IgnoreSubscriber = Annotated[bool, Option("--ignore-subscriber", help="The subscriber is gone: change nothing there.")]
 HideKeys = Annotated[
     bool,
-    Option("--hide-keys", help="Print and store *** in place of rows' keys and values, also in what databases say."),
+    Option("--hide-keys", help="Print and store *** in place of rows' keys and values, also in messages of databases."),
 ]
 """Read before the command line is parsed: see `run_command`."""
 Wide = Annotated[bool, Option("--wide", help="Show all columns of a table.")]
@@ -86,12 +86,12 @@ Upgrade = Annotated[
 
 
 def upgrade_first(db: str, subscribers: Sequence[str] | None = ()) -> None:
-    """Migrate what a database and its subscribers have stored; None: all of them that it records.
+    """Migrate the stores of a database and of subscribers; None: all subscribers that it records.
 
-    A subscriber that cannot be migrated is reported, and left to the agent. Raises what keeps the database itself from
-    being migrated.
+    A subscriber that cannot be migrated is reported, and left to the agent. Raises the error that prevents the
+    migration of the database itself.
     """
-    from rowtide.upgrading.present import upgrade
+    from rowtide.upgrading.upgrade import upgrade
 
     own, *others = upgrade(db, subscribers)
     for failure in own.failures:
@@ -116,7 +116,7 @@ class LossNotConfirmed(RowtideError, number=1016):
 
 
 def confirm_loss(lost: object, *, yes: bool) -> None:
-    """Report what is lost; unless `yes` is set, ask. Raises `LossNotConfirmed`, also where nobody answers."""
+    """Report what is lost; unless `yes` is set, ask. Raises `LossNotConfirmed`, also without a terminal to ask on."""
     # With --quiet, too, if it is asked about.
     notes.print(f"Lost: {lost}.", soft_wrap=True, is_error=not yes)
     if not (yes or _is_confirmed()):
@@ -133,7 +133,7 @@ def _is_confirmed() -> bool:
 
 
 def parsed(settings: list[str]) -> list[str]:
-    """Refuse what is no setting of Spark's."""
+    """Refuse malformed settings of Spark."""
     try:
         for setting in settings:
             parse_setting(setting)

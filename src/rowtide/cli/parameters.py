@@ -21,7 +21,7 @@ from uuid import UUID
 import click
 
 from rowtide.cdc.errors.querying import InvalidBound
-from rowtide.cli.configured import database_url
+from rowtide.cli.active_configuration import database_url
 from rowtide.core.errors import InvalidLsn
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.names import parse_column_list
@@ -43,7 +43,7 @@ class WordChoice(click.Choice[Enum]):
         return word_of(choice) if isinstance(choice, Enum) else str(choice)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """Return what the help shows for a value."""
+        """Return the words in angle brackets."""
         return f"<{'|'.join(self.normalize_choice(choice, ctx) for choice in self.choices)}>"
 
 
@@ -119,7 +119,7 @@ _RANGES: Mapping[Any, Any] = {int: click.IntRange, float: click.FloatRange}
 
 
 def value_type(kind: Any, said: Option | Argument) -> click.ParamType[Any]:
-    """Return what reads one value of a type, within its bounds."""
+    """Return the parser of one value of a type, within its bounds."""
     if issubclass(kind, Flag):
         return Flags(kind)
     if issubclass(kind, Enum):
@@ -132,7 +132,7 @@ def value_type(kind: Any, said: Option | Argument) -> click.ParamType[Any]:
 
 
 def metavar_of(kind: click.ParamType[Any]) -> str | None:
-    """Return what the help shows for a value; None: what its type says."""
+    """Return the metavar; None: the default of the type."""
     names = {"text": "str", "integer": "int", "boolean": "bool"}
     return None if isinstance(kind, WordChoice) else f"<{names.get(kind.name, kind.name)}>"
 
@@ -165,7 +165,7 @@ def _parse_iso(text: str) -> datetime | None:
 
 
 def parameters_of(function: Callable[..., None]) -> list[click.Parameter]:
-    """Return a function's parameters, the fields of options in place of what has them."""
+    """Return a function's parameters, with the fields of option dataclasses in place of these."""
     types = get_type_hints(function, include_extras=True)
     made: list[click.Parameter] = []
     for each in inspect.signature(function).parameters.values():
@@ -191,7 +191,7 @@ def taking_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def require_given(changes: Any) -> None:
-    """Refuse options none of which says what is to change."""
+    """Refuse a change without any option that changes something."""
     made = [(name, _parameter(name, *given), given[1]) for name, given in _fields_of(type(changes))]
     options = [(name, one, default) for name, one, default in made if isinstance(one, click.Option)]
     if all(getattr(changes, name) == default for name, _, default in options):
@@ -270,12 +270,12 @@ _LISTED_NAMES = {
 
 
 def _completing(field: str) -> Callable[..., Any]:
-    """Return what completes a parameter by names that were listed last, of the database that the line names."""
+    """Return the completion of a parameter by the names that were listed last, of the database that the line names."""
 
     def find(context: click.Context, _parameter: click.Parameter, incomplete: str) -> Sequence[Any]:
         from click.shell_completion import CompletionItem
 
-        from rowtide.cli.output.rows import known_names
+        from rowtide.cli.output.completion_names import known_names
 
         db = context.params.get("db") or os.environ.get("ROWTIDE_DB")
         if not db:
@@ -293,7 +293,7 @@ def _without_none(kind: Any) -> Any:
 
 
 def _readers(kind: Any, said: Option | Argument) -> tuple[click.ParamType[Any], Callable[[Any], Any] | None]:
-    """Return what reads one value, and what puts many together; None if there is only one."""
+    """Return the parser of one value, and the constructor of a list of them; None for a single value."""
     origin = get_origin(kind)
     if origin is Mapping:
         return PAIR, dict
@@ -305,7 +305,7 @@ def _readers(kind: Any, said: Option | Argument) -> tuple[click.ParamType[Any], 
 
 
 def _finishing(gather: Callable[[Any], Any] | None, default: Any, said: Option | Argument) -> Callable[..., Any]:
-    """Return what makes the value of what was read, and refuses it."""
+    """Return the callback that converts and validates a parsed value."""
     check = said.check if isinstance(said, Option) else None
 
     def finish(_context: click.Context, _parameter: click.Parameter, value: Any) -> Any:

@@ -32,8 +32,8 @@ purge = CommandTable()
 _OWN_NAMES = ("operation", "table", "anchor")
 
 Table = Annotated[str, Argument(metavar="TABLE", help="a table of the database")]
-Days = Annotated[int | None, Option(help="What is older goes.", min=0, max=MOST_DAYS)]
-Csn = Annotated[int | None, Option(help="What committed up to it goes.", min=0, max=2**63 - 1)]
+Days = Annotated[int | None, Option(help="Remove entries that are older than this many days.", min=0, max=MOST_DAYS)]
+Csn = Annotated[int | None, Option(help="Remove entries that committed up to this CSN.", min=0, max=2**63 - 1)]
 
 
 class TrackedChangesFormat(StrEnum):

@@ -1,4 +1,4 @@
-"""Commands of no group: completion in shells, the demo, the monitor in a terminal, and unit files for systemd."""
+"""Commands without a group: shell completion, the demo, the monitor in a terminal, and unit files for systemd."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Annotated
 import click
 from click.shell_completion import get_completion_class
 
-from rowtide.cli.configured import configuration, database_url
+from rowtide.cli.active_configuration import configuration, database_url
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import MonitoredDb
 from rowtide.cli.output.rows import notes
@@ -22,11 +22,11 @@ from rowtide.core.options import Argument, Option
 
 app = CommandTable()
 VARIABLE = "_ROWTIDE_COMPLETE"
-"""Says in a script's calls which shell asks: `bash_complete`."""
+"""Set in calls of a completion script, to the shell and the request: `bash_complete`."""
 
 
 class Shell(StrEnum):
-    """Shells that there is a script for."""
+    """Shells with a completion script."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -56,7 +56,7 @@ def completion(shell: Annotated[Shell, Argument(metavar="bash|zsh|fish", help="T
 
 
 def complete(tree: click.Group, instruction: str) -> int:
-    """Print what a script asks for; return the exit code."""
+    """Answer a completion script; return the exit code."""
     shell, _, what = instruction.partition("_")
     kind = get_completion_class(shell)
     if kind is None or what != "complete":
@@ -109,7 +109,7 @@ def top(db: MonitoredDb) -> None:
         raise NoDatabaseGiven
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise TerminalMissing
-    # The monitor's own file has one process at a time, and what is shown here needs no history.
+    # The monitor's file can be opened by one process at a time, and this view needs no history.
     with (
         TemporaryDirectory(prefix="rowtide-top-") as folder,
         Ring.open(Path(folder)) as ring,

@@ -1,1 +1,1 @@
-"""The configuration file `rowtide.toml`: where it is, what it may say, and what it says."""
+"""The configuration file `rowtide.toml`: finding, describing and parsing it."""

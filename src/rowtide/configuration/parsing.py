@@ -1,4 +1,4 @@
-"""What a configuration file says, made from its text. Everything that is wrong is found at once. Pure."""
+"""Parsing of configuration files; all problems are reported at once. Pure."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ _NOT_IN_A_NAME = {":", "=", "/"}
 def parse_configuration(
     text: str, path: str, origin: str, option_names: Collection[str], gateway_options: Collection[str] = ()
 ) -> Configuration:
-    """Return what a file says. Raises `ConfigurationNotRead` if it is not TOML, `ConfigurationInvalid`.
+    """Parse a configuration file. Raises `ConfigurationNotRead` if it is not TOML, `ConfigurationInvalid`.
 
     `option_names` are those that commands have and that may stand in `[defaults]`, `gateway_options` those that may
     stand in `[gateway]`.
@@ -117,7 +117,7 @@ def parse_configuration(
 
 
 class _Wrong(Exception):
-    """A value that a key may not have; its text is the reason."""
+    """An invalid value of a key; its text is the reason."""
 
 
 @dataclass(slots=True)
@@ -206,7 +206,7 @@ def _may_name(name: str) -> bool:
 
 
 def _read_value(annotated: Any, value: Any) -> Any:
-    """Return what a TOML value stands for. Raises `_Wrong`."""
+    """Convert a TOML value. Raises `_Wrong`."""
     kind, option = get_args(annotated)[:2]
     if PasswordSource in (kind, _without_none(kind)):
         return _read_password_source(value)
@@ -239,7 +239,7 @@ def _read_text(value: Any) -> str:
 
 
 def _read_number(value: Any) -> int:
-    # True and false are numbers of Python's.
+    # In Python, booleans are integers.
     if not isinstance(value, int) or isinstance(value, bool):
         raise _Wrong("write a whole number")
     return value
@@ -344,7 +344,7 @@ _MOST_BYTES = 4 * 1024 * 1024
 
 @frozen
 class FoundFile:
-    """A configuration file, and what named it."""
+    """The path of a configuration file, and its origin."""
 
     path: str
     origin: str
@@ -408,7 +408,7 @@ def _require_trusted(path: str, file: os.stat_result) -> None:
     if not stat.S_ISREG(file.st_mode):
         raise ConfigurationNotRead(path, "it is not a regular file")
     _require_own(path, "it", file)
-    # Whoever may write to a folder can put another file, or another link, in its place.
+    # A user who may write to the folder can replace the file, or a link in its path.
     for folder in dict.fromkeys((os.path.dirname(path), os.path.dirname(os.path.realpath(path)))):
         _require_own(path, f"its folder {folder}", os.stat(folder))
 

@@ -1,4 +1,4 @@
-"""What the configuration file may say: its sections are dataclasses, whose fields are its keys.
+"""The sections of the configuration file are dataclasses, whose fields are its keys.
 
 The parser, `rowtide config show` and docs/reference/configuration.md are made from them.
 """
@@ -24,7 +24,7 @@ OptionValue: TypeAlias = str | int | float | bool | tuple[str, ...]
 
 
 class MonitorValues(StrEnum):
-    """To whom the monitor shows values of rows."""
+    """Viewers to whom the monitor shows values of rows."""
 
     HIDDEN = "hidden"
     OPERATORS = "operators"
@@ -77,7 +77,7 @@ class LogSettings:
 
 @frozen(kw_only=True)
 class MonitorSettings:
-    """What the monitor serves."""
+    """Settings of `rowtide monitor serve`."""
 
     listen: Annotated[
         str,
@@ -139,25 +139,25 @@ class DatabaseSettings:
 
     @property
     def accesses(self) -> Sequence[DatabaseAccess]:
-        """How it is accessed, also by operators."""
+        """The accesses of the database, including that of operators."""
         if self.operator_url is None or self.operator_url == self.url:
             return (self.access,)
         return self.access, DatabaseAccess(self.operator_url, self.operator_password)
 
     @property
     def access(self) -> DatabaseAccess:
-        """How it is accessed."""
+        """The access of the database."""
         return DatabaseAccess(self.url, self.password, self.replication_url)
 
 
 @frozen(kw_only=True)
 class Configuration:
-    """What a configuration file says."""
+    """The contents of a configuration file."""
 
     path: str | None = None
     """None: there is no file."""
     origin: str = ""
-    """What named the file: `--config`, `ROWTIDE_CONFIG`, or the place where files are looked for."""
+    """The origin of the file: `--config`, `ROWTIDE_CONFIG`, or a default location."""
     log: LogSettings = LogSettings()
     monitor: MonitorSettings = MonitorSettings()
     defaults: Mapping[str, OptionValue]

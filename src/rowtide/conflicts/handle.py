@@ -95,7 +95,7 @@ class ConflictInbox:
         again: bool = False,
         decided_by: str | None = None,
     ) -> Iterator[DecisionResult]:
-        """Decide about a conflict, or about all open ones of a cause; yield what became of each, as it is done.
+        """Decide about a conflict, or about all open ones of a cause; yield each outcome, as it is written.
 
         Each is a transaction of its own; one that is refused does not keep the others. A repeat decides about those
         that are left; with `again` about those that are settled, too. Raises `InboxConflictUnknown`.

@@ -204,7 +204,7 @@ class PlannedRow:
     note: str | None
     """What it overwrites, or why nothing is written."""
     is_exact: bool
-    """Whether so many nodes get the row; else at the most."""
+    """Whether the number of nodes is exact; otherwise it is an upper bound."""
 
 
 def list_planned(previews: Iterable[DecisionPreview]) -> Sequence[PlannedRow]:

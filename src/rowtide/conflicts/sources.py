@@ -24,22 +24,21 @@ from rowtide.core.values import frozen
 from rowtide.databases.urls import DatabaseKind, parse_url
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.catalogue import get_publication, list_publications
-from rowtide.merge.conflicts.records import (
-    ConflictNote as MergeNote,
+from rowtide.merge.conflicts.notes import ConflictNote as MergeNote, list_notes
+from rowtide.merge.conflicts.resolvers import Winner
+from rowtide.merge.conflicts.stored_conflicts import (
     ConflictsMark,
     MergeConflict,
     describe_conflict,
     list_conflicts,
-    list_notes,
     read_conflicts_mark,
 )
-from rowtide.merge.conflicts.resolvers import Winner
 from rowtide.merge.errors.rows import ConflictUnknown
 from rowtide.merge.nodes.connecting import open_node
-from rowtide.replication.conflicts import ConflictWinner, Row
+from rowtide.replication.conflict_decisions import ConflictWinner, Row
 
 if TYPE_CHECKING:
-    from rowtide.replication.conflicts import ConflictOutcome, KeptConflict as DeliveryConflict
+    from rowtide.replication.conflict_decisions import ConflictOutcome, KeptConflict as DeliveryConflict
     from rowtide.replication.kept_conflicts import KeptConflicts, UnreadSubscriber
 
 _PUBLISHERS = (DatabaseKind.POSTGRESQL,)
@@ -137,7 +136,7 @@ def _hold_merged(
     """`is_publishers`: the version that lost is the publisher's."""
     decision = next((note for note in reversed(noted) if note.winner is not None), None)
     rows = (kept.losing_row, kept.winning_row) if is_publishers else (kept.winning_row, kept.losing_row)
-    # A refused row that is accepted later is settled by no person, and a decision of before is none about it.
+    # A refused row that is accepted later was settled by nobody: an earlier decision was not about that.
     decided = decision if kept.resolved_time is not None else None
 
     def settle(side: str, asked: DecisionOptions) -> bool:

@@ -1,4 +1,4 @@
-"""What a copy has of a table: its chunks by key range, and the transactions that its snapshot sees."""
+"""Chunks of a table by key range, and the transactions that a chunk's snapshot sees."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.owners import read_by
+from rowtide.databases.postgres.owner_functions import read_by
 from rowtide.databases.postgres.quoting import ColumnOperators, quote, quote_escaped, quote_literal, quote_qualified
 from rowtide.databases.postgres.values import is_of_server, text_of, value_of
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-# Which transactions a copy contains: those that its snapshot sees. Pure. Neither LSN nor commit time decides: a
-# commit that waits for a synchronous standby is in the log, but invisible.
+# A copy contains the transactions that its snapshot sees. Pure. Neither LSN nor commit time decides that: a commit that
+# waits for a synchronous standby is in the log, but invisible.
 
 
 @frozen
@@ -166,8 +166,8 @@ def locking_name(schema: str, table: str, *, is_partitioned: bool) -> str:
     return f"lock table {_rows_of(schema, table, is_partitioned=is_partitioned)} in access share mode"
 
 
-# Whole pages: a sample of rows (`bernoulli`) would read the whole table. A bound is where the quotient of place and
-# rows changes, which is once fewer than there are chunks.
+# Whole pages are sampled, because a sample of rows (`bernoulli`) would read the whole table. A bound is a row at which
+# the integer quotient of its number and the rows per chunk changes: one fewer than there are chunks.
 def sampling(table: CopiedTable, percent: float, chunks: int) -> str:
     """Return the statement that finds the bounds of a number of chunks in a sample of a table's pages, in key order."""
     keys = [quote(column.name) for column in table.key_columns]
@@ -312,7 +312,7 @@ def _range(table: CopiedTable, chunk: Chunk) -> Iterator[str]:
 def _compared(table: CopiedTable, comparison: KeyComparison, key: Key) -> str:
     """Return the condition that a row's key is above, or up to, another, in the order of the key's index.
 
-    One operator compares keys as a whole where it is that of all columns; the index is used by either form.
+    If all columns have the same operator, keys are compared as rows; the index is used in either form.
     """
     columns, values = table.key_columns, _values(table, key)
     operators = {comparison.operator_of(column) for column in columns}
@@ -356,7 +356,7 @@ def _values(table: CopiedTable, key: Key) -> Sequence[str]:
 
 
 def _literal(value: str) -> str:
-    # In an E'' literal a backslash means the same whatever `standard_conforming_strings` is.
+    # In an E'' literal backslashes do not depend on `standard_conforming_strings`.
     return quote_escaped(value) if "\\" in value else quote_literal(value)
 
 

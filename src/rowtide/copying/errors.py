@@ -7,7 +7,7 @@ from rowtide.core.redaction import Said
 
 
 class CopiedTableAltered(Exception):
-    """A table that is copied, or one of its columns, has another name than it had: what is read would be others'.
+    """A table that is copied, or one of its columns, was renamed: what would be read is not what was to be copied.
 
     `error` is what to raise unless the alteration can be followed.
     """
@@ -43,7 +43,7 @@ class CopiedTableLocked(Retryable, number=4202):
 
 
 class CopiedTableNotOwned(RowtideError, number=4205):
-    """A table cannot be read without calling code of its owner's with the rights of rowtide's role."""
+    """A table cannot be read without running its owner's code with the rights of rowtide's role."""
 
     fact = "planning a query of table {table} calls {called}, which belongs to {author}, with the rights of {role}"
     hint = "Run `grant {owner} to {role}`: the table is then read as its owner. Or let rowtide connect as the owner."

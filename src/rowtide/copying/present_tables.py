@@ -1,6 +1,6 @@
-"""A table as it is in a transaction: what it is called, its columns by number, and what their values depend on.
+"""A table as a transaction sees it: its name, its columns by number, and the state on which their values depend.
 
-Tables that are read with the rights of their owner.
+If reading a table would run its owner's code, it is read by a function with the owner's rights.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from psycopg import sql
 from rowtide.copying.chunks import CopiedTable, TableOwner
 from rowtide.copying.errors import CopiedTableNotOwned
 from rowtide.core.values import frozen
-from rowtide.databases.postgres import owners
+from rowtide.databases.postgres import owner_functions
 from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.functions import PIN_PATH
-from rowtide.databases.postgres.owners import called_by_plans
+from rowtide.databases.postgres.owner_functions import called_by_plans
 from rowtide.databases.postgres.quoting import quote, running
 
 
@@ -79,9 +79,9 @@ def _widen(xid: int, following: int) -> int:
 
 _XID_MASK = 0xFFFFFFFF
 
-# Rows are estimated as the planner does: by the pages that the table has now, with as many rows in each as when it was
-# analysed last. A column's row of the catalogue is written again by statements that alter the column, and by no others:
-# a truncated or vacuumed table has another file, and the same values.
+# Rows are estimated as the planner does: the table's present pages, times the rows per page when it was last analysed.
+# A column's catalogue row is rewritten only by statements that alter the column: a truncate or `vacuum full` replaces
+# the table's file, but not these rows.
 _TABLE = """
 with held as (
     select h.oid, h.reltuples, h.relpages, pg_relation_size(h.oid) / current_setting('block_size')::int as pages
@@ -124,7 +124,7 @@ def find_reader(connection: psycopg.Connection[Any], source_id: int) -> str | No
     name, author, called, is_possible = found
     if called is None and not is_possible:
         return None
-    owner = owners.read_owners(running(connection), [name])[name]
+    owner = owner_functions.read_owners(running(connection), [name])[name]
     if not owner.is_held:
         if called is None:
             return None
@@ -132,7 +132,7 @@ def find_reader(connection: psycopg.Connection[Any], source_id: int) -> str | No
     if owner.is_ready:
         return owner.reading
     with connection.transaction():
-        for statement in owners.creations(owner):
+        for statement in owner_functions.creations(owner):
             connection.execute(statement.encode())
     return owner.reading
 
@@ -140,7 +140,7 @@ def find_reader(connection: psycopg.Connection[Any], source_id: int) -> str | No
 def is_still_read_by(connection: psycopg.Connection[Any], source_id: int, reader: str | None) -> bool:
     """Return whether a table, which is locked now, is to be read as `find_reader` returned before; waits for no lock.
 
-    An owner whose lock was waited for could have made an index meanwhile, whose functions a plan calls.
+    While the session waited for the lock, the owner could have created an index, whose functions a plan calls.
     """
     if reader is not None:
         return True
@@ -152,7 +152,7 @@ def with_reader(connection: psycopg.Connection[Any], table: CopiedTable, reader:
     """Return a table that is read by a function of `find_reader`."""
     if reader is None:
         return table
-    # An owner's code that ran in the session before may have set another.
+    # Set again, because an owner's code that ran in the session may have changed it.
     connection.execute(PIN_PATH)
     types = {row.name: row.type_text for row in running(connection)(_TYPES, table=table.source_id)}
     return replace(table, owner=TableOwner(reader, tuple(types.get(column, "text") for column in table.columns)))
@@ -169,7 +169,7 @@ select format('%%I.%%I', n.nspname, c.relname), called.author, called.what,
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
 join pg_roles owner on owner.oid = c.relowner and owner.rolname <> current_user and not owner.rolsuper
 left join lateral ({called_by_plans("c.oid").replace("%", "%%")} limit 1) called on true
-left join pg_namespace made on made.nspname = '{owners.SCHEMA}'
+left join pg_namespace made on made.nspname = '{owner_functions.SCHEMA}'
 where c.oid = %(table)s::oid
 """
 _TYPES = f"""

@@ -45,11 +45,11 @@ from rowtide.databases.postgres.copying import copy_out
 from rowtide.databases.postgres.errors import RowsHidden, translated
 from rowtide.databases.postgres.quoting import quote_qualified, read_operators, running
 from rowtide.databases.postgres.session_settings import STREAM_SETTINGS, WHOLE_TABLES
-from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.control_table import mark_log
 from rowtide.log.postgres.lease import describe_holder
 
-# Rows that cannot be copied whole: the server refuses to send them, or their texts are larger than a reader takes.
-# Which they are is found by bisection of a chunk's keys. Such a row is copied without some of its values.
+# Rows that cannot be copied whole, because the server refuses to send them, or their texts are larger than a reader's
+# limit. They are found by bisection of a chunk's keys, and copied without some of their values.
 
 _UNSENDABLE = ("22P05", "22021", "54", "XX")
 """SQLSTATEs, or their classes, of errors that recur with the same row: a character that UTF-8 lacks, a text beyond the
@@ -119,7 +119,7 @@ class _RefusedRowSearch:
             yield from self.find(replace(chunk, low=key))
 
     def _examine(self, key: Key, refused: RowNotCopied) -> PartialRow:
-        """Leave out what is refused by itself, then the largest values until the others fit together."""
+        """Omit values that are refused individually, then the largest values until the rest fits."""
         sizes: dict[str, int] = {}
         lacking: set[str] = set()
         for column in {*self.table.columns} - {column.name for column in self.table.key_columns}:
@@ -141,8 +141,7 @@ class _RefusedRowSearch:
 
     def _try(self, statement: str) -> int | RowNotCopied:
         """Return the bytes of a COPY, or why a row of it is refused."""
-        # A refused COPY aborts the transaction; the snapshot of the chunk must outlive it, since other rows are read in
-        # it, too.
+        # A savepoint, because a refused COPY aborts the transaction, whose snapshot is needed for other rows.
         self.connection.execute("savepoint tried")
         try:
             return sum(map(len, limiting(copy_out(self.connection, statement), self.most_bytes)))
@@ -268,7 +267,7 @@ class PostgresCopySource:
     def find_unfinished(self, snapshot: TransactionSnapshot) -> Sequence[str]:
         """Return the transactions of a snapshot that may be in the log as committed, but are still invisible.
 
-        One that is seen idle can only commit after everything that is in the log now.
+        A transaction that is seen idle can only commit after everything that is in the log now.
         """
         with self._connect() as connection, translated():
             xids = [xid & _XID_MASK for xid in snapshot.in_progress]
@@ -303,7 +302,7 @@ class PostgresCopySource:
                 row = connection.execute(_OPENED, wanted).fetchone()
             assert row is not None
             snapshot, generation, columns = row
-            # Read under the lock: the columns cannot change any more until the chunk is copied.
+            # Read under the lock, so that the columns cannot change until the chunk is copied.
             if columns != dict(zip(map(str, table.numbers), table.columns, strict=True)):
                 raise CopiedTableAltered(self._unreadable(table.qualified_name, "it was altered meanwhile"))
             rows = self._read_copy(connection, _as_read(connection, table, reader), chunk, form)
@@ -341,7 +340,7 @@ class PostgresCopySource:
     def _connect(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
         name, settings = f"rowtide snapshot on {describe_holder()}", STREAM_SETTINGS | WHOLE_TABLES
         settings |= {"lock_timeout": f"{self._lock_timeout_s}s"}
-        # Closed, whatever it is in the middle of.
+        # Closed even in the middle of a COPY.
         with closing(open_url(self._url, application_name=name, settings=settings)) as connection:
             yield connection
 
@@ -356,10 +355,10 @@ class PostgresCopySource:
 def _begin_locked(connection: psycopg.Connection[Any], table: CopiedTable) -> str | None:
     """Begin a transaction with a table's lock; return the function by which the table is read, as `find_reader`."""
     while True:
-        # It creates the function, which a read-only transaction cannot.
+        # Not read-only, because it creates the function.
         reader = find_reader(connection, table.source_id)
         connection.execute("begin isolation level repeatable read read only")
-        # Before the snapshot is taken: one from before a truncate would find the table empty nevertheless.
+        # The lock is taken before the snapshot: with a snapshot from before a truncate, the table would appear empty.
         connection.execute(sql.SQL(locking(table)))
         if is_still_read_by(connection, table.source_id, reader):
             return reader
@@ -395,12 +394,12 @@ def _lock_present(connection: psycopg.Connection[Any], source_id: int, numbers: 
         row = connection.execute(_SNAPSHOT).fetchone()
         assert row is not None
         present = find_present(connection, source_id, numbers)
-        # The lock is by name. If the table was renamed before it was granted, another table is locked, and this one is
-        # looked for again.
+        # A lock is requested by name. If the table is renamed before the lock is granted, another table is locked; then
+        # this one is looked up again.
         is_same = present is not None and (present.schema, present.table) == (named.schema, named.table)
         if present is not None and is_same and is_still_read_by(connection, source_id, reader):
             if not (is_utf8 := row[1] != "SQL_ASCII"):
-                # Otherwise the server refuses what is not UTF-8.
+                # Otherwise the server refuses bytes that are not UTF-8.
                 connection.execute("set local client_encoding to sql_ascii")
             return OpenTable(connection, present, parse_snapshot(row[0]), is_utf8, reader)
         connection.execute("rollback")

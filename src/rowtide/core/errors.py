@@ -3,10 +3,9 @@
 An error is declared as a dataclass is, `class SlotMissing(DataLoss, number=2102)`: its fields are typed, and it pickles
 (errors cross Spark and process boundaries). `fact` and `hint` are templates over its fields, whose lines are joined.
 Its base class gives the kind of failure, if one applies: `NotFound`, `AlreadyExists`, `Invalid`, `Denied`, `Retryable`,
-`DataLoss`. Numbers are SQL Server's where it has one, else four digits of ours: 1xxx environment and
-input, 2xxx log, 3xxx lake, 4xxx change data capture, 5xxx check, 6xxx change tracking, 7xxx transactional replication,
-8xxx merge replication, of it 84xx
-devices over HTTP, 9xxx targets.
+`DataLoss`. Numbers are SQL Server's where it has one, else four digits of ours: 1xxx environment and input, 2xxx log,
+3xxx lake, 4xxx change data capture, 5xxx check, 6xxx change tracking, 7xxx transactional replication, 8xxx merge
+replication (84xx devices over HTTP), 9xxx targets.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ class Remedy(enum.Enum):
 
 @dataclass_transform(eq_default=False)
 class RowtideError(Exception):
-    """Base of all errors of the user's or the environment's, printed as `RT-number: fact.
+    """Base of all errors that a user or the environment causes.
 
-    Hint`, with passwords masked.
+    Printed as `RT-number: fact. Hint`, with passwords masked.
     """
 
     number: ClassVar[int]
@@ -48,9 +47,10 @@ class RowtideError(Exception):
     """The fields that may hold keys or values of rows, with the names of their types: see `rowtide.core.redaction`."""
 
     def __init_subclass__(cls, *, number: int | None = None) -> None:
-        """Make an error of a class that has a number: its annotated fields fill the templates `fact` and `hint`.
+        """Declare an error if the class has a number: its annotated fields fill the templates `fact` and `hint`.
 
-        Not as a dataclass: making the methods of some five hundred would take a tenth of a command's start.
+        Errors are not dataclasses: generating the methods of five hundred classes would take a tenth of a command's
+        start.
         """
         if number is None:
             return
@@ -79,7 +79,7 @@ class RowtideError(Exception):
 
     @property
     def without_row(self) -> str:
-        """What it says without keys and values of rows, whether they are hidden elsewhere or not."""
+        """The message without keys and values of rows, whether or not they are hidden elsewhere."""
         if not self.row_fields:
             return str(self)
         hidden = copy(self)
@@ -90,7 +90,7 @@ class RowtideError(Exception):
 
     @property
     def filled_hint(self) -> str:
-        """The hint with the fields' values; in a command they are as the shell takes them."""
+        """The hint with the fields' values, quoted for the shell where they are in a command."""
         return self._fill(self.hint)
 
     def __str__(self) -> str:
@@ -115,7 +115,7 @@ class RowtideError(Exception):
 
 
 def find_classes(number: int, base: type[RowtideError] = RowtideError) -> Iterator[type[RowtideError]]:
-    """Yield the classes of errors that have a number, of those that are imported; `rowtide.errors` imports all."""
+    """Yield the error classes with a number. Only imported modules are searched; `rowtide.errors` imports all."""
     for error in base.__subclasses__():
         if vars(error).get("number") == number:
             yield error
@@ -157,11 +157,11 @@ def _quote(value: object) -> str:
 _COMMAND = re.compile(r"(`rowtide [^`]*`)")
 _LINE_ENDS = re.compile(r"\s*[\r\n]\s*")
 _SECOND_STOP = re.compile(r"(?<=[^.\s/]\.)\.(?=\s|$)|(?<=[?!])\.(?=\s|$)")
-"""The second full stop after a driver's message; not an ellipsis, nor a folder's dot."""
+"""A second full stop after a driver's message, but no ellipsis and no dot in a path."""
 
 
 def describe(error: BaseException) -> str:
-    """Return what an error says; of one that is not ours, its kind alone while values are hidden."""
+    """Return an error's message. While values are hidden, return only the class of an error that is not rowtide's."""
     if isinstance(error, RowtideError):
         return str(error)
     kind = type(error).__name__
@@ -232,7 +232,7 @@ class PlaceUnnamed(Invalid, number=1025):
 
 
 class DecodeError(RowtideError, number=2101):
-    """The log's stream is malformed; it is neither guessed at nor skipped."""
+    """The log's stream is malformed. Nothing of it is guessed or skipped."""
 
     fact = "the log stream is malformed at byte {offset} of a batch, in a message of type {message_type}: {problem}"
     hint = "Nothing of the batch was stored; run again, and report it with the server's version if it comes back."

@@ -26,9 +26,9 @@ _EXTRAS = {
 
 
 class _WithoutPandas:
-    """Finds that there is no pandas.
+    """Import finder that reports pandas as missing.
 
-    A finder by its method: its base class would import modules that no command needs.
+    It has no base class: that would import modules that no command needs.
     """
 
     def find_spec(self, fullname: str, _path: object = None, _target: object = None) -> None:
@@ -37,7 +37,9 @@ class _WithoutPandas:
 
 
 def hide_pandas() -> None:
-    """Let this process not find pandas: pyarrow imports it where it is installed, for a second, and nothing uses it."""
+    """Hide pandas from this process: where it is installed, pyarrow imports it, which takes a second, and nothing uses
+    it.
+    """
     sys.meta_path.insert(0, _WithoutPandas())
 
 

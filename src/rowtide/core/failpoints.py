@@ -21,7 +21,8 @@ def failpoint(name: str) -> None:
     """Kill or stop this process here if the environment arms this failpoint."""
     armed = _find_armed(name, os.environ.get("ROWTIDE_FAILPOINTS"))
     if armed is not None:
-        # To this thread: a stop sent to the process may reach another one, while this one continues.
+        # The signal goes to this thread: a stop sent to the process may be handled by another thread while this one
+        # continues.
         signal.pthread_kill(threading.get_ident(), armed)
     wanted = os.environ.get("ROWTIDE_FAILPOINT")
     if wanted is None:

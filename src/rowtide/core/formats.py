@@ -1,4 +1,4 @@
-"""Formats of what rowtide stores: each store records its format's number, and the least that may read and write it.
+"""Formats of what rowtide stores: each store records the number of its format, and the oldest builds that may use it.
 
 The writer decides what older builds may do with a store, since only it knows what it changed. A store of the build's
 own number has exactly the fields that the build writes; anything else is damage. The number is read first, and changes
@@ -60,11 +60,11 @@ class StoreFormat:
     least_reader: int = FIRST
     least_writer: int = FIRST
     replacement: str = ""
-    """What a user does instead where `rowtide upgrade` does not find the store."""
+    """What the user does instead if `rowtide upgrade` does not cover the store."""
 
     @property
     def recorded(self) -> StoredFormat:
-        """What a store that this build makes records."""
+        """The format that this build records in a new store."""
         return StoredFormat(self.number, self.least_reader, self.least_writer)
 
     def require_not_newer(self, place: str, stored: StoredFormat | None) -> StoredFormat:
@@ -79,7 +79,7 @@ class StoreFormat:
         return stored
 
     def require_readable(self, place: str, stored: StoredFormat | None) -> None:
-        """Raises as `require_not_newer`, and of an older store `FormatOutdated`, or `FormatNotMigrated`."""
+        """Raises as `require_not_newer`; for an older store `FormatOutdated` or `FormatNotMigrated`."""
         number = self.require_not_newer(place, stored).number
         if number < self.number:
             if self.replacement:
@@ -119,7 +119,9 @@ class FormatOutdated(Invalid, number=1135):
 
 
 class FormatNotMigrated(Invalid, number=1139):
-    """An earlier version of rowtide wrote what is made again instead of migrated: a snapshot, a stream's offset."""
+    """An earlier version of rowtide wrote something that is created again instead of migrated: a snapshot, a stream's
+    offset.
+    """
 
     fact = 'the {store} at "{place}" has format {found}; this version needs format {known}'
     hint = "Nothing was changed: {replacement}."
@@ -144,14 +146,17 @@ class FormatUnnumbered(Invalid, number=1136):
 
 Migration = Callable[[Any], None]
 MIGRATIONS: dict[tuple[str, int], Migration] = {}
-"""By a store's name and the number it takes the store from: it is given the store's `subject`."""
+"""Migration steps, by the store's name and the number from which the step migrates. A step receives the store's
+`subject`.
+"""
 
 
 @frozen
 class PresentStore:
-    """A store that is there: where it is, the format that it records, and what its migrations are given.
+    """An existing store: where it is, the format that it records, and what its migrations receive.
 
-    `stored` is None if it was written before formats had numbers, or could not be read: then `unread` says why.
+    `stored` is None if it was written before formats had numbers, or could not be read; `unread` is the reason in that
+    case.
     """
 
     format: StoreFormat
@@ -161,7 +166,7 @@ class PresentStore:
     unread: RowtideError | None = None
 
     def list_steps(self) -> list[int]:
-        """Return the numbers from which the store is migrated, in order, none for one that needs no migration.
+        """Return the numbers from which the store is migrated, in order; empty if it needs no migration.
 
         Raises `FormatUnnumbered`, `FormatNewer`, `MigrationMissing`, and what reading it raised.
         """
@@ -235,7 +240,9 @@ def _require_removable(own: StoreFormat, place: str, stored: StoredFormat | None
 
 @contextmanager
 def removing(*, wanted: bool = True) -> Iterator[None]:
-    """Let `require` pass what was made before formats had numbers: commands that disable and drop remove it."""
+    """Let `require` accept stores from before formats had numbers, so that the commands that disable and drop remove
+    them.
+    """
     token = _IS_REMOVING.set(wanted)
     try:
         yield
@@ -244,7 +251,7 @@ def removing(*, wanted: bool = True) -> Iterator[None]:
 
 
 def require(requirement: Requirement, own: StoreFormat, place: str, stored: StoredFormat | None) -> None:
-    """Raise as a requirement of a store; within `removing`, what has no number passes."""
+    """Raise what a store's requirement raises; within `removing`, a store without a number is accepted."""
     (_require_removable if _IS_REMOVING.get() else requirement)(own, place, stored)
 
 

@@ -1,8 +1,8 @@
 """Dataclasses as JSON, by the types of their fields.
 
-LSNs and positions are texts (`X/Y`, `epoch:X/Y`), times are in UTC. Strict: a number is no text, nor a text a number.
-Fields that have a default may be missing, and unknown ones are ignored, unless the JSON is to be exact.
-How a type is written is found at its first use: making all validators beforehand would take a fifth of a command's
+LSNs and positions are strings (`X/Y`, `epoch:X/Y`), times are in UTC. Strict: numbers and strings are not converted
+into each other. Fields that have a default may be missing, and unknown ones are ignored, unless the JSON has to be
+exact. A type's codec is built at its first use: building all of them beforehand would take a fifth of a command's
 start.
 """
 
@@ -25,7 +25,7 @@ _Record = TypeVar("_Record")
 
 
 class JsonInvalid(ValueError):
-    """A text is not the JSON of a record; the message names the path to the value, and none of its values."""
+    """A text is not the JSON of a record. The message names the path to the value, but never a value."""
 
     def __init__(self, expected: str, path: tuple[str, ...] = ()) -> None:
         super().__init__(f"{'.'.join(path)} is not {expected}" if path else f"not {expected}")
@@ -33,20 +33,20 @@ class JsonInvalid(ValueError):
         self._path = path
 
     def below(self, key: str) -> JsonInvalid:
-        """Return the error with the key or index of what holds the value."""
+        """Return the error with the key or index of the enclosing object prepended."""
         return JsonInvalid(self._expected, (key, *self._path))
 
 
 @frozen
 class Key:
-    """Of an annotated field: the name that it has in JSON."""
+    """Annotation of a field: its name in JSON."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tagged:
-    """Of an annotated union of dataclasses: the key in JSON that says which one it is, and their names there."""
+    """Annotation of a union of dataclasses: the JSON key that distinguishes them, and their names under it."""
 
     key: str
     kinds: Mapping[str, type]
@@ -71,7 +71,7 @@ class JsonOf(Generic[_Record]):
     """The JSON of one type."""
 
     def __init__(self, kind: Any, *, is_exact: bool = False) -> None:
-        """`is_exact`: a record that is read has all fields, and no others."""
+        """With `is_exact`, a record that is read must have all fields and no others."""
         self._kind, self._is_exact = kind, is_exact
 
     def encode(self, record: _Record) -> str:
@@ -93,12 +93,12 @@ class JsonOf(Generic[_Record]):
 
 
 def load_json(data: bytes | str) -> Any:
-    """Return what a text has, whatever it is. Raises `JsonInvalid`."""
+    """Return the JSON value in a text. Raises `JsonInvalid`."""
     try:
         text = data if isinstance(data, str) else data.decode()
         found = json.loads(text)
         if "\\u" in text:
-            # Halves of characters can be written so, and then neither printed nor stored.
+            # JSON escapes can express lone surrogates, which can be neither printed nor stored.
             json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise JsonInvalid("JSON") from error
@@ -107,7 +107,7 @@ def load_json(data: bytes | str) -> Any:
 
 @frozen
 class _Codec:
-    """How values of a type become what JSON has, and back."""
+    """Converts values of a type to JSON values, and back."""
 
     encode: Callable[[Any], Any]
     decode: Callable[[Any], Any]
@@ -169,7 +169,7 @@ _SCALARS: Mapping[Any, _Codec] = {
 
 @cache
 def _codec(kind: Any, is_exact: bool) -> _Codec:  # noqa: FBT001 - a key of the cache
-    """Return how a type is written. Raises `TypeError` for one that never is."""
+    """Return the codec of a type. Raises `TypeError` for a type that has none."""
     if kind in _SCALARS:
         return _SCALARS[kind]
     origin, arguments = get_origin(kind), get_args(kind)
@@ -193,7 +193,9 @@ def _codec(kind: Any, is_exact: bool) -> _Codec:  # noqa: FBT001 - a key of the 
 
 @cache
 def _codec_below(key: str, kind: Any, is_exact: bool) -> _Codec:  # noqa: FBT001 - a key of the cache
-    """Return how one dataclass of a union is read, whose `key` says which one it is and may be one of its fields."""
+    """Return the codec of one dataclass of a union. `key` distinguishes the dataclasses, and may be one of their
+    fields.
+    """
     codec = _codec(kind, is_exact)
     if not is_exact or key in (field.name for field in fields(kind)):
         return codec
@@ -208,7 +210,7 @@ def kinds_of(union: Any) -> Mapping[str, type]:
 
 
 def _codec_of_union(union: Any, *, is_exact: bool) -> _Codec:
-    """Return that of a type that may be None, or of dataclasses that a literal field `kind` distinguishes."""
+    """Return the codec of an optional type, or of dataclasses that a literal field `kind` distinguishes."""
     kinds = get_args(union)
     if type(None) not in kinds:
         return Tagged("kind", kinds_of(union)).codec(is_exact=is_exact)

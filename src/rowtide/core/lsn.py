@@ -1,4 +1,4 @@
-"""Log sequence numbers: what users see (`CommitLsn`), and how far a reader is (`Position`).
+"""Log sequence numbers: of transactions, which users see (`CommitLsn`), and the progress of readers (`Position`).
 
 Both pack an epoch (7 bits) above a log position (56 bits) into one signed 64-bit integer, so that they order as
 integers in every database and in the lake. They are separate types because they mean different things: a `CommitLsn` is
@@ -13,6 +13,7 @@ import re
 from rowtide.core.errors import InvalidLsn
 from rowtide.core.values import frozen
 
+# 7 bits of epoch and 56 of log position leave the sign bit free, so that packed LSNs order as signed integers.
 EPOCH_SHIFT = 56
 _LOG_MASK = (1 << EPOCH_SHIFT) - 1
 MAX_EPOCH = 127
@@ -71,7 +72,7 @@ class CommitLsn(_PackedLsn):
 
 
 class Position(_PackedLsn):
-    """How far a reader is: every transaction with `commit_lsn < position` is durable."""
+    """The progress of a reader: every transaction with `commit_lsn < position` is durable."""
 
     __slots__ = ()
 
@@ -80,7 +81,9 @@ class Position(_PackedLsn):
         return cls(pack_lsn(epoch, log))
 
     def covers(self, lsn: CommitLsn) -> bool:
-        """Return whether a transaction is below this position; if it is sent again, it is then dropped."""
+        """Return whether a transaction is below this position: such a transaction is dropped if the server sends it
+        again.
+        """
         return lsn.value < self.value
 
 

@@ -21,7 +21,7 @@ def require_name(kind: str, name: str) -> None:
 
 
 def require_text(kind: str, name: str) -> None:
-    """Require that a name is text, as programs may pass any value. Raises `NameUnfit`."""
+    """Require that a name is a string, since programs may pass any value. Raises `NameUnfit`."""
     if not isinstance(name, str):
         raise NameUnfit(kind, repr(name), f"it is no text but of the type {type(name).__name__}")
 

@@ -12,6 +12,7 @@ class Operation(IntEnum):
     UPDATE = 2
     DELETE = 3
     TRUNCATE = 4
+    # Reserved: no record has it, because DDL is announced by a MESSAGE.
     DDL = 5
     MESSAGE = 6
 

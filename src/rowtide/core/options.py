@@ -1,4 +1,4 @@
-"""What an option is, written once: its type, default and help stand in one place for every way to give it.
+"""The single declaration of an option: its type, default and help, for the command line, Python and the reference.
 
 Options of an operation are the fields of a frozen dataclass, whose types are annotated with `Option` or `Argument`.
 The command line makes its parameters from them, and a method its keywords (`takes`).
@@ -30,32 +30,37 @@ class Option:
     """An option of a command."""
 
     flag: str = ""
-    """As `--columns`, `--skip/--active`, or several with commas; default: the name of the field or parameter.
+    """Such as `--columns` or `--skip/--active`, or several separated by commas. The default is the field's or
+    parameter's name.
 
-    A bool that is named so has its opposite, too: `--column-tracking/--no-column-tracking`.
+    A bool without a `flag` of its own has a negative form too: `--column-tracking/--no-column-tracking`.
     """
     _: KW_ONLY
     help: str
     metavar: str | None = None
     sql_server: str = ""
-    """Its name in SQL Server: a procedure's parameter, `@retention`, or an agent's, `-SkipErrors`."""
+    """Its name in SQL Server: a parameter of a procedure, such as `@retention`, or of an agent, such as
+    `-SkipErrors`.
+    """
     envvar: str | None = None
-    """The variable of the environment that gives it where the command line does not."""
+    """The environment variable that sets it if the command line does not."""
     min: float | None = None
     max: float | None = None
     show_default: str | bool = True
-    """Whether the help shows the default, or what it says instead of the value."""
+    """Whether the help shows the default, or the text that it shows instead."""
     check: Callable[[Any], Any] | None = None
-    """Return the value, or refuse it (`ValueError`)."""
+    """Return the value, or raise `ValueError`."""
     is_database: bool = False
-    """Whether it is a database's URL, for which the command line also takes a name of the configuration file."""
+    """Whether it is a database's URL; the command line then also accepts a database's name from the configuration
+    file.
+    """
     from_file: bool = True
-    """Whether the configuration file may give it."""
+    """Whether the configuration file may set it."""
 
 
 @frozen(kw_only=True)
 class Argument:
-    """A value that a command knows by its place."""
+    """A positional argument of a command."""
 
     help: str
     metavar: str | None = None
@@ -95,10 +100,10 @@ class Method(Protocol[Fields, Options_contra, Result_co]):
 def takes(
     options: Callable[Fields, Options],
 ) -> Callable[[Callable[[Any, Options], Result]], Method[Fields, Options, Result]]:
-    """Let a method that takes an object of options take its fields, too: as arguments, with their defaults.
+    """Let a method that takes an options object also take its fields as arguments, with their defaults.
 
-    Keywords may also be named as on the command line: `role` of `--role`, whatever the field is called. Options with
-    members of enumerations take them as words, too: `WordsRead`.
+    Keywords may also have the command line's names: `role` for `--role`, whatever the field is called. Options that are
+    members of an enumeration also accept words: see `WordsRead`.
     """
 
     def decorate(method: Callable[[Any, Options], Result]) -> Any:
@@ -118,12 +123,12 @@ def takes(
 
 
 def values_of(kind: Any, options: Any) -> dict[str, Any]:
-    """Return the values of the fields that a class of options has, of an object of another one that has them too."""
+    """Return the values of a class's fields, read from an options object that has fields of the same names."""
     return {one.name: getattr(options, one.name) for one in fields(kind)}
 
 
 def _by_field(options: Any, named: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return values by the names of fields. Raises `TypeError` if one is given by both of its names."""
+    """Return the values by field name. Raises `TypeError` if both names of a field are given."""
     if named.keys() <= options.__dataclass_fields__.keys():
         return named
     said = {name: get_args(kind)[1:] for name, kind in get_type_hints(options, include_extras=True).items()}
@@ -142,7 +147,7 @@ def _name_of(option: Option) -> str:
 
 
 def _signature(method: Callable[..., Any], options: Callable[..., Any]) -> inspect.Signature:
-    """Return what `help` shows: the fields, with the types that they have without `Annotated`."""
+    """Return the signature that `help` shows: the fields, with their types without `Annotated`."""
     own = inspect.signature(method)
     types = get_type_hints(options)
     fields = inspect.signature(options).parameters.values()
@@ -164,9 +169,10 @@ class WordUnknown(Invalid, number=1141):
 
 
 def member_of(kind: type[Member], given: object, parameter: str) -> Member:
-    """Return a member that is given as such, by its name or by its value. Raises `WordUnknown`.
+    """Return the member that a member, a name or a value denotes. Raises `WordUnknown`.
 
-    In texts case does not count, and dashes, underscores and spaces are one. Flags are separated by commas.
+    Strings are compared without regard to case; dashes, underscores and spaces are equivalent. Flags are separated by
+    commas.
     """
     found = given if isinstance(given, kind) else _find_member(kind, given)
     if found is None:
@@ -175,17 +181,19 @@ def member_of(kind: type[Member], given: object, parameter: str) -> Member:
 
 
 def member_or_none(kind: type[Member], given: object, parameter: str) -> Member | None:
-    """Return a member, None for None. Raises as `member_of`."""
+    """Return `member_of` a value, or None for None. Raises as `member_of`."""
     return None if given is None else member_of(kind, given, parameter)
 
 
 def word_of(member: Enum) -> str:
-    """Return how a member is written: of texts its value, else its name."""
+    """Return the word for a member: its value if that is a string, else its name."""
     return member.value if isinstance(member.value, str) else _as_word(str(member.name))
 
 
 def read_words(options: object) -> None:
-    """Replace what fields of a dataclass are given, frozen or not, by the members it means. Raises `WordUnknown`."""
+    """Replace words in the fields of a dataclass, frozen or not, by the members that they denote. Raises
+    `WordUnknown`.
+    """
     own: Any = type(options)
     for name, kind, may_be_none in _enumerations_of(own):
         given = getattr(options, name)
@@ -194,7 +202,9 @@ def read_words(options: object) -> None:
 
 
 class WordsRead:
-    """A base of options: their enumerations may be given as words, which are read when the object is made."""
+    """Base of options whose enumeration members may be given as words; they are converted when the object is
+    created.
+    """
 
     __slots__ = ()
 
@@ -233,7 +243,7 @@ def _list_words(kind: type[Enum]) -> str:
 
 @cache
 def _enumerations_of(options: Any) -> tuple[tuple[str, type[Enum], bool], ...]:
-    """Return the fields that are members of an enumeration, and whether they may be None."""
+    """Return the fields whose types are enumerations, and whether each may be None."""
     return tuple(_find_enumerations(get_type_hints(options)))
 
 

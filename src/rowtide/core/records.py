@@ -21,7 +21,7 @@ _FIELDS: list[pa.Field[Any]] = [
     pa.field("payload", pa.string()),
 ]
 RECORD = pa.schema(_FIELDS)
-"""The schema. Row images have one text per column of the table version, null for NULL.
+"""The schema. A row image has one string per column of the table version, null for NULL.
 
 `origin` is that of a transaction which replication applied: the name of the session's replication origin, or a verified
 mark of rowtide's delivery (`rowtide.log.membership`). `absent` is a bitmap over `after` (bit i of byte i div 8,

@@ -39,7 +39,7 @@ _IN_SETTING = re.compile(
 def redact(text: str) -> str:
     """Return text with `***` for passwords in URLs and libpq's keyword strings, and for keys of object stores."""
     if "=" not in text and ":" not in text:
-        # What all patterns need: they take long for long words.
+        # Every pattern needs one of these characters; the patterns are slow on long words.
         return text
     for pattern in (_IN_USERINFO, _IN_PARAMETER, _IN_SETTING):
         text = pattern.sub(lambda found: found["before"] + MASK + "@" * found[0].endswith("@"), text)
@@ -47,12 +47,14 @@ def redact(text: str) -> str:
 
 
 RowKey: TypeAlias = str
-"""A row's key: hidden whole."""
+"""A row's key: hidden entirely."""
 Said: TypeAlias = str
-"""What a database, a driver or a program of the user's says of a row: only what quotes no value is shown."""
+"""A message about a row from a database, a driver or the user's program: only parts that quote no value are shown."""
 Result = TypeVar("Result")
 Quoted: TypeAlias = str
-"""What other errors of rowtide's say, hidden or not as they were made: logs, which never have keys, leave it out."""
+"""The text of another rowtide error, in which values were hidden or not when it was raised. Logs omit it, since they
+never contain keys.
+"""
 KINDS = ("RowKey", "Said", "Quoted")
 """The names of the types above, as annotations have them."""
 
@@ -61,9 +63,9 @@ HIDING = "ROWTIDE_HIDE_KEYS"
 
 _lock = threading.Lock()
 _runs: list[int] = []
-"""The threads whose runs hide keys: other work of the process hides them meanwhile, too."""
+"""The threads of active `hiding` blocks. Meanwhile every other thread of the process hides keys too."""
 _earlier: list[str | None] = []
-"""What the environment said before the first of these runs."""
+"""The environment variable's value before the first of these blocks."""
 
 
 def are_hidden() -> bool:
@@ -73,9 +75,9 @@ def are_hidden() -> bool:
 
 @contextmanager
 def hiding(*, wanted: bool) -> Iterator[None]:
-    """Hide keys and values, if that is wanted, in this process and in those that it starts meanwhile.
+    """If `wanted`, hide keys and values in this process and in those that it starts meanwhile.
 
-    An error of ours leaves the block without those that caused it: a driver's message has values, too.
+    An error of rowtide's leaves the block without its causes, because a driver's message may contain values.
     """
     if not wanted:
         yield
@@ -84,7 +86,7 @@ def hiding(*, wanted: bool) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        # Not by class: this module is below all that have errors.
+        # Not by class: this module is below every module that defines errors.
         if hasattr(error, "row_fields"):
             error.__cause__ = error.__context__ = None
         raise
@@ -93,7 +95,9 @@ def hiding(*, wanted: bool) -> Iterator[None]:
 
 
 def hiding_alike(work: Callable[[int], Result]) -> Callable[[int], Result]:
-    """Return work for another process, such as a task of Spark, that hides keys and values if this process does."""
+    """Wrap a function for another process, such as a Spark task, so that it hides keys and values if this process
+    does.
+    """
     wanted = are_hidden()
 
     def run(argument: int) -> Result:
@@ -104,25 +108,28 @@ def hiding_alike(work: Callable[[int], Result]) -> Callable[[int], Result]:
 
 
 def shown_key(key: str) -> str:
-    """Return a key, or the mark."""
+    """Return a key, or the mask if keys are hidden."""
     return MASK if are_hidden() else key
 
 
 def shown(text: str) -> str:
-    """Return what a database or a program says of a row; while values are hidden, as far as it quotes none.
+    """Return the message of a database or program about a row; while values are hidden, only the part that quotes none.
 
-    Messages are known by their beginnings, in English; of any other, which may be a trigger's own, nothing is shown.
+    Messages are recognised by their English beginnings. Of any other message, which may come from a trigger, nothing is
+    shown.
     """
     return without_row("Said", text) if are_hidden() else text
 
 
 def as_shown(kind: str, value: object) -> object:
-    """Return the value of an error's field by the name of its type."""
+    """Return the value of an error's field as it may be shown, given the name of the field's type."""
     return value if value is None or kind == "Quoted" or not are_hidden() else without_row(kind, str(value))
 
 
 def without_row(kind: str, text: str) -> str:
-    """Return the text of a field as it is hidden, by the name of its type, whether values are hidden or not."""
+    """Return the text of a field without values of rows, given the name of its type, whether or not values are
+    hidden.
+    """
     if kind == "Quoted":
         head, colon, said = text.partition(": ")
         return f"{head}{colon}{without_row('Said', said)}" if colon else text
@@ -147,7 +154,7 @@ def _end() -> None:
 
 _NAME = r'"[^"]*"'
 _MESSAGES = (
-    # PostgreSQL's of constraints and types.
+    # PostgreSQL, constraints and types.
     rf"duplicate key value violates unique constraint {_NAME}",
     rf"null value in column {_NAME}(?: of relation {_NAME})? violates not-null constraint",
     rf"new row for relation {_NAME} violates (?:check constraint {_NAME}|partition constraint)",
@@ -164,7 +171,7 @@ _MESSAGES = (
     rf"cannot insert a non-DEFAULT value into column {_NAME}",
     r"invalid byte sequence for encoding \"[^\"]*\"",
     r"character with byte sequence",
-    # Its others, of statements that are rowtide's.
+    # PostgreSQL, other errors of rowtide's own statements.
     rf"permission denied for [a-z ]+(?: {_NAME}| \S+)?",
     r"must be (?:owner of|superuser|able to)[^:\"]*",
     rf"(?:relation|table|schema|type|role|database|constraint|index|publication|slot) {_NAME} does not exist",
@@ -178,7 +185,7 @@ _MESSAGES = (
     r"out of (?:memory|shared memory)",
     r"too many clients already|sorry, too many clients already",
     r"the database system is [a-z ]+",
-    # SQLite's.
+    # SQLite.
     r"(?:UNIQUE|NOT NULL|PRIMARY KEY) constraint failed(?:: [\w., ]+)?",
     r"(?:CHECK|FOREIGN KEY) constraint failed",
     r"cannot store [A-Z]+ value in [A-Z]+ column \S+",
@@ -189,11 +196,11 @@ _MESSAGES = (
     r"attempt to write a readonly database",
     r"disk I/O error",
     r"unable to open database file",
-    # Python's and the file system's.
+    # Python and the file system.
     r"'[\w-]+' codec can't (?:de|en)code",
     r"\[Errno \d+\] [A-Z][A-Za-z ]+",
     r"(?:Permission denied|No such file or directory|No space left on device|Read-only file system)",
-    # rowtide's own.
+    # rowtide.
     r"it was about one row and changed -?\d+",
     r"it is outside of the subscriber's partition",
     r"a text in the row is not valid UTF-8",
@@ -203,7 +210,7 @@ _MESSAGES = (
     r"two nodes inserted a row with the same primary key",
     r"the row has a column of type \S+",
 )
-"""The beginnings of messages that quote no value of a row; a value in them would have to be a name."""
+"""The beginnings of messages that quote no value of a row: only names can follow the fixed words."""
 
 
 @cache

@@ -8,7 +8,7 @@ from rowtide.core.values import frozen
 
 
 class ImageKind(IntEnum):
-    """What the log carries of the old row; the `image` column of a log record."""
+    """How much of the old row the log carries; the `image` column of a log record."""
 
     NONE = 0
     KEY = 1
@@ -23,10 +23,10 @@ class BeforeImages(StrEnum):
 
 
 class Widened(StrEnum):
-    """What is done with a table of the lake whose columns get wider types.
+    """How a lake table gets wider column types.
 
-    Rewritten, any reader can read it; marked with Delta's type widening, readers have to know that. `AUTO` rewrites a
-    table up to a size.
+    A rewritten table can be read by any reader; one that is marked with Delta's type widening needs readers that
+    support it. `AUTO` rewrites tables up to a certain size.
     """
 
     AUTO = "auto"

@@ -1,7 +1,7 @@
-"""Values: frozen, slotted dataclasses whose methods are made when the first of them is used.
+"""Values: frozen, slotted dataclasses whose methods are generated when one of them is first used.
 
-`@dataclass` compiles six methods where a class is declared, which takes half a millisecond. A command imports hundreds
-of classes of values and uses some tens: compiling their methods was a fifth of its start.
+`@dataclass` compiles six methods when a class is declared, which takes half a millisecond. A command imports hundreds
+of such classes and uses a few dozen: compiling all methods took a fifth of its start.
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ def frozen(kind: Any = None, /, *, slots: bool = True, **parameters: bool) -> An
 
 
 def _declare(kind: Any, parameters: Mapping[str, bool], *, slots: bool) -> Any:
-    """Return the class again, as its slots are made with it, with methods that stand in for those of a dataclass."""
+    """Return a new class, since slots can only be added at creation, with placeholders for the methods of a
+    dataclass.
+    """
     body = {name: member for name, member in vars(kind).items() if name not in ("__dict__", "__weakref__")}
     made = (*_MEMBERS, *_COMPARISONS) if parameters.get("order") else _MEMBERS
-    # A class that has `__eq__` alone has None as its `__hash__`.
+    # Python sets `__hash__` to None in a class that defines only `__eq__`.
     deferred = {name: _Deferred(name, body, parameters) for name in made if body.get(name) is None}
     namespace = {**body, **_FROZEN, **deferred}
     if slots:
         names = [name for name, annotation in body.get("__annotations__", {}).items() if _is_field(annotation)]
-        # In a class that has slots, defaults would be in their places.
+        # In a class with slots, default values would conflict with the slots of the same names.
         namespace = {name: member for name, member in namespace.items() if name not in names}
         namespace["__slots__"] = tuple(names)
     declared = type(kind)(kind.__name__, kind.__bases__, namespace)
@@ -50,7 +52,7 @@ def _is_field(annotation: str) -> bool:
 
 
 class _Deferred:
-    """Stands in for a member that `dataclass` makes, until one of the class's is used: then all are made."""
+    """Placeholder for a member that `dataclass` generates. The first use of any placeholder generates all members."""
 
     def __init__(self, name: str, body: Mapping[str, Any], parameters: Mapping[str, bool]) -> None:
         self._name, self._body, self._parameters = name, body, parameters
@@ -64,9 +66,10 @@ class _Deferred:
         return member.__get__(instance, kind) if hasattr(member, "__get__") else member
 
     def _make(self) -> None:
-        """Have a dataclass made of what the class was declared with, and take its members.
+        """Generate a dataclass from the class's declaration, and copy its members.
 
-        Threads that do so at the same time take equal ones. A lock could be held by another thread during a fork.
+        Threads that do so concurrently copy equal members. There is no lock because another thread could hold it during
+        a fork.
         """
         owner = self._owner
         made = type(owner)(owner.__name__, owner.__bases__, dict(self._body))

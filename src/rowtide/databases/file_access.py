@@ -1,4 +1,4 @@
-"""Who else may read the files that rowtide writes: they have the permissions of the folder they are in.
+"""Who else may read the files that rowtide writes: they inherit the permissions of their folder.
 
 Folders that rowtide creates are private to its user. If a folder is readable by its group or others, from the start or
 after a chmod, everything written into it later is too, whichever process writes it. The folder's mode is the record of
@@ -15,12 +15,12 @@ from contextlib import suppress
 from pathlib import Path
 
 PRIVATE = 0o077
-"""The umask that denies others everything."""
+"""The umask that grants group and others nothing."""
 _OTHERS_WRITE = 0o002
 _PRIVATE_FOLDER, _GROUP_FOLDER, PRIVATE_FILE = 0o700, 0o2750, 0o600
-"""A folder that its group may read gives its group to what is made in it."""
+"""Modes of new folders. A folder that its group may read has the setgid bit, so that new files inherit the group."""
 _making = threading.Lock()
-"""Held by the thread that makes a folder: it has its mode a moment later."""
+"""Held while a folder is created, because it gets its mode a moment later."""
 
 
 def mask_of(folder: Path) -> int:
@@ -52,7 +52,7 @@ def make_file(path: Path) -> None:
 
 
 def _make(folder: Path, mode: int) -> None:
-    # What is made in it takes its mode, and must not find one that others have more of.
+    # Files in it inherit its mode, and must not see one that grants more.
     with _making, suppress(FileExistsError):
         folder.mkdir(_PRIVATE_FOLDER)
         # The process's own mask does not count.

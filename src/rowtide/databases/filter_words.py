@@ -10,7 +10,7 @@ from rowtide.core.values import frozen
 
 
 class FilterUnreadable(Exception):
-    """A filter cannot be parsed at a character, counted from 1; features turn this into errors of their own."""
+    """A filter cannot be parsed at a character, counted from 1; features convert this to errors of their own."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(position, reason)
@@ -63,7 +63,7 @@ _TOKEN = rf"""
     | (?P<operator>\|\||[*/%])(?![-+<>=~!@\#%^&|`?*/])
     | (?P<mark>[(),.])
 """
-"""Compiled for the first filter: that takes as long as importing a large module."""
+"""Compiled at the first filter, because that takes as long as importing a large module."""
 
 _REASONS = {
     "'": "a text does not end",
@@ -106,7 +106,7 @@ def _token(found: re.Match[str]) -> Token:
 
 
 def _require_storable(filter_text: str) -> None:
-    """Refuse the character with code 0, which PostgreSQL cannot store, and surrogates, which UTF-8 lacks."""
+    """Refuse NUL, which PostgreSQL cannot store, and surrogates, which UTF-8 cannot encode."""
     bad = re.search("[\0\ud800-\udfff]", filter_text)
     if bad is not None:
         raise FilterUnreadable(bad.start() + 1, "the character is none that PostgreSQL stores")

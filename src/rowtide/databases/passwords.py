@@ -1,4 +1,4 @@
-"""How registered databases are accessed: a password that is not in the URL, and a URL for replication connections."""
+"""Passwords that are not in URLs, and how databases that are registered with one are accessed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ COMMAND_DEADLINE_S = 10.0
 _MOST_BYTES = 64 * 1024
 _BY_OTHERS = 0o077
 _BY_OTHERS_OF_ROOTS = 0o037
-"""Of a file of root's, the group may read it: so service managers hand secrets to a service."""
+"""What others must not be able to do with a file of root's. Its group may read it, because service managers pass
+secrets in this way.
+"""
 
 
 class PasswordNotRead(Retryable, number=1165):
@@ -72,9 +74,9 @@ class FilePassword:
         return _only_line(self, content, content.splitlines())
 
     def read_all(self) -> bytes:
-        """Return what the file has, for files of several secrets. Raises as `read`."""
+        """Return the file's content, for files with several secrets. Raises as `read`."""
         try:
-            # A pipe is refused below; opening one would wait for its writer.
+            # Non-blocking, because opening a pipe, which is refused below, would wait for its writer.
             descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             with open(descriptor, "rb") as file:
                 self._require_private(os.fstat(descriptor))
@@ -120,7 +122,7 @@ class CommandPassword:
         except subprocess.TimeoutExpired:
             raise PasswordNotRead(str(self), f"it has not ended after {self.deadline_s:g} s") from None
         finally:
-            # Also what it has started: a pipe that is held open would be waited for.
+            # Its children too, because reading waits as long as any of them keeps the pipe open.
             _kill_session(process)
         if process.returncode != 0:
             raise PasswordNotRead(str(self), f"it ended with exit code {process.returncode}")
@@ -131,7 +133,7 @@ PasswordSource = EnvironmentPassword | FilePassword | CommandPassword
 
 
 def _kill_session(process: subprocess.Popen[bytes]) -> None:
-    # All of it has ended, or what is left of it has other rights.
+    # The whole group has ended, or the rest runs with other rights.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -179,14 +181,14 @@ def register_accesses(accesses: Iterable[DatabaseAccess]) -> None:
         registered[access.url.without_secrets()] = access
         if access.replication_url is not None:
             registered.setdefault(access.replication_url.without_secrets(), access)
-    # Other threads may be connecting to what stays registered.
+    # Updated in place, because other threads may be connecting to databases that stay registered.
     _registered.update(registered)
     for url in _registered.keys() - registered.keys():
         del _registered[url]
 
 
 def list_accesses() -> Sequence[DatabaseAccess]:
-    """Return what is registered, for a child process."""
+    """Return the registered accesses, for a child process."""
     return tuple(dict.fromkeys(_registered.values()))
 
 

@@ -111,7 +111,7 @@ def plan(url: str, wanted: State, *, prunes: bool = False) -> Plan:
 
 
 def apply(url: str, planned: Plan, on_done: StepDone = lambda _what, _one: None) -> None:
-    """Do what was planned; a repeat of plan and call completes an interrupted one.
+    """Carry out a plan; planning and calling it again completes an interrupted one.
 
     Raises `DeclaredStateChanged` if the database is not what it was for the plan, `LeaseHeld` or `ApplyRunning` while
     another process applies, and what the methods raise.

@@ -43,7 +43,7 @@ _PATTERN = re.compile(r'\s*((?:"(?:[^"]|"")*"|[^",])+?)\s*(?:,|$)')
 
 
 def read(database: Database) -> Iterator[DeclaredObject]:
-    """Yield what is enabled, and what follows it."""
+    """Yield the enabled objects of capture, and the targets that follow them."""
     with translated(), open_engine(database.url).connect() as connection:
         if not definitions.are_begun(connection):
             return
@@ -169,7 +169,7 @@ def _change_rule(database: Database, change: DeclaredChange) -> None:
 
 
 def _change_consumer(database: Database, change: DeclaredChange) -> None:
-    # Named again, its instances are those of these names now.
+    # Setting the names again makes its instances those that have these names now.
     given = {"instances": change.wanted.arguments()["instances"], **change.arguments()}
     database.cdc.change_consumer(name=change.wanted.names[0], **given)
 

@@ -35,7 +35,7 @@ class DeclarationImpossible(Denied, number=1188):
     """A difference between the file and the database is one that apply does not remove; all of them are listed."""
 
     fact = "the database cannot be made what the file declares: {reasons}"
-    hint = "Nothing was changed. Mend the file, or do first what is said."
+    hint = "Nothing was changed. Correct the file, or do first what the reasons say."
     reasons: str
 
 

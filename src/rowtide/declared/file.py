@@ -1,4 +1,4 @@
-"""The file of a declared state: TOML, read with all of its mistakes named, written in a stable order. Pure."""
+"""The file of a declared state: TOML, read with all of its mistakes reported, written in a stable order. Pure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def write_file(state: State) -> str:
 
 
 class _Reading:
-    """What was read so far, and what is wrong with it."""
+    """The objects read so far, and the mistakes found."""
 
     def __init__(self) -> None:
         self.objects: list[DeclaredObject] = []

@@ -1,7 +1,7 @@
-"""The kinds of objects that a file declares: their place in it, their keys, and what of them can be changed. Pure.
+"""The kinds of objects that a file declares: their tables in it, their keys, and which of these can be changed.
 
-Keys are the fields of the options that the methods which add such objects take; what can be changed in place are those
-of the options that the methods which change them take.
+Pure. The keys are the options of the methods that add such objects; those of the methods that change them can be
+changed in place.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rowtide.tracking.options import TrackingRequest
 
 @frozen
 class ArticleScript:
-    """What runs at subscribers after each schema change of a table, as `register_custom_scripting` takes it."""
+    """The script to run at subscribers after each schema change of a table, as `register_custom_scripting` takes it."""
 
     script: Annotated[str | None, Option(help="SQL that runs at subscribers after each schema change.")] = None
     script_name: Annotated[str, Option(help="What the SQL is known by.")] = "SQL"
@@ -121,7 +121,7 @@ class Kind:
 
     @property
     def depth(self) -> int:
-        """How many names it has: its containers', then its own."""
+        """The number of its names: its containers', then its own."""
         return self.path.count(NAME)
 
     @property

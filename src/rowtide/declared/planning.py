@@ -48,7 +48,7 @@ class DeclaredObject:
 
     @property
     def name(self) -> ObjectName:
-        """What identifies it among objects of its kind."""
+        """Its identity among objects of its kind."""
         return self.kind.name, self.names
 
     @property
@@ -135,7 +135,7 @@ class DeclaredChange:
 
 @frozen
 class Effects:
-    """What is done with objects of one kind; `add` is given all that is declared."""
+    """How objects of one kind are added, changed and dropped; `add` also gets the whole declared state."""
 
     add: Callable[[Database, DeclaredObject, State], object]
     change: Callable[[Database, DeclaredChange], object]
@@ -152,7 +152,7 @@ def nothing(*_given: object) -> None:
 
 
 class Action(StrEnum):
-    """What is done with an object."""
+    """The action of a step."""
 
     ADD = "add"
     CHANGE = "change"
@@ -164,7 +164,7 @@ class Action(StrEnum):
 
 @frozen
 class PlannedStep:
-    """What is done with one object: `changes` are the options that differ, `lost` is what cannot be undone."""
+    """A step for one object: `changes` are the options that differ, `lost` is what cannot be undone."""
 
     action: Action
     kind: str
@@ -191,7 +191,7 @@ class Plan:
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """What making objects again loses."""
+        """What is lost by making objects again."""
         return tuple(
             f"{step.kind} {step.name}: {step.lost}"
             for step in self.steps

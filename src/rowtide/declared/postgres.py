@@ -1,4 +1,4 @@
-"""What declared state needs of a PostgreSQL database: its features, its tables' names, and a lock."""
+"""Declared state of a PostgreSQL database: its features, its tables' names, and a lock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.replication.publishing.schema_articles import spell_object
 
 FEATURES = ("capture", "publishing", "merging", "tracked")
-"""The modules of what such a database can have."""
+"""The modules for the features of such a database."""
 
 
 def spell_tables(url: str, names: Iterable[str]) -> Mapping[str, str]:
@@ -35,7 +35,7 @@ def spell_objects(url: str, names: Iterable[str]) -> Mapping[str, str]:
 
 @contextmanager
 def applying_alone(url: str) -> Iterator[None]:
-    """Let nobody else apply a declared state to the database meanwhile. Raises `LeaseHeld`."""
+    """Exclude other processes that apply a declared state to the database. Raises `LeaseHeld`."""
     engine = open_engine(url, application_name=f"rowtide apply on {describe_holder()}")
     with AdvisoryLease.take(engine, "declared state"):
         yield

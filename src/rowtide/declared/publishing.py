@@ -19,8 +19,14 @@ from rowtide.declared.values import spell_table
 from rowtide.handle import Database
 from rowtide.log.catalogue import find_source
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distributor import definitions, publication_records
-from rowtide.replication.distributor.subscription_records import read_max_retention
+from rowtide.replication.distributor import (
+    definitions,
+    location,
+    publication_records,
+    schema_article_records,
+    script_records,
+)
+from rowtide.replication.distributor.retention import read_max_retention
 from rowtide.replication.errors.publishing import ObjectNotFound, SchemaArticleUsesUnpublished
 from rowtide.replication.publishing.publisher_log import find_own_source
 from rowtide.replication.subscription_settings import SubscriptionSettings, SyncType
@@ -32,7 +38,7 @@ def read(database: Database) -> Iterator[DeclaredObject]:
         if find_source(connection, StoreFormat.require_readable) is None or not definitions.is_made(connection):
             return
         yield _distribution(connection)
-        scripts = publication_records.list_newest(connection)
+        scripts = script_records.list_newest(connection)
         columns = definitions.publications.c
         wanted = select(
             columns.publication_id,
@@ -41,17 +47,17 @@ def read(database: Database) -> Iterator[DeclaredObject]:
             columns.latency_threshold_s,
             columns.expiration_threshold,
         )
-        for row in definitions.distributor(connection).execute(wanted.order_by(columns.publication)).mappings().all():
+        for row in location.distributor(connection).execute(wanted.order_by(columns.publication)).mappings().all():
             yield describe(PUBLICATION, [row["name"]], {name: row[name] for name in PUBLICATION.keys})
             for article in publication_records.list_articles(connection, row["publication_id"]):
                 yield _article(connection, article, scripts.get(article.article_id))
-            for text in publication_records.list_schema_articles(connection, row["publication_id"]):
+            for text in schema_article_records.list_schema_articles(connection, row["publication_id"]):
                 yield describe(SCHEMA_ARTICLE, [row["name"], text.name], {})
         yield from _subscriptions(connection)
 
 
 def _distribution(connection: Connection) -> DeclaredObject:
-    place, source = definitions.find_place(connection), find_own_source(connection)
+    place, source = location.find_place(connection), find_own_source(connection)
     values: dict[str, Any] = {
         "distribution_db": None if place is None else place.url,
         "max_retention_hours": int(read_max_retention(connection).total_seconds() / 3600),
@@ -62,9 +68,7 @@ def _distribution(connection: Connection) -> DeclaredObject:
     return describe(DISTRIBUTION, (), values)
 
 
-def _article(
-    connection: Connection, article: Article, script: publication_records.CustomScript | None
-) -> DeclaredObject:
+def _article(connection: Connection, article: Article, script: script_records.CustomScript | None) -> DeclaredObject:
     table = find_by_id(connection, article.source_id)
     name = (article.schema, article.table) if table is None else (table.schema, table.name)
     columns = [column.name for column in article.columns]
@@ -103,7 +107,7 @@ def _subscriptions(connection: Connection) -> Iterator[DeclaredObject]:
         .where(columns.joins.is_(None))
         .group_by(definitions.publications.c.publication, columns.id)
     )
-    for row in definitions.distributor(connection).execute(query):
+    for row in location.distributor(connection).execute(query):
         settings = SubscriptionSettings.decode(row.settings)
         values = {name: getattr(settings, name) for name in SUBSCRIPTION.keys if hasattr(settings, name)}
         values |= {

@@ -1,4 +1,4 @@
-"""What declared state needs of a SQLite file: its features, its tables' names, and a lock."""
+"""Declared state of a SQLite file: its features, its tables' names, and a lock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rowtide.databases.urls import parse_url
 from rowtide.declared.errors import ApplyRunning
 
 FEATURES = ("merging", "tracked")
-"""The modules of what such a database can have."""
+"""The modules for the features of such a database."""
 _PATIENCE_S = 5.0
 _PAUSE_S = 0.1
 
@@ -30,7 +30,7 @@ def spell_tables(url: str, names: Iterable[str]) -> Mapping[str, str]:
 
 @contextmanager
 def applying_alone(url: str) -> Iterator[None]:
-    """Let nobody else apply a declared state to files of the folder meanwhile. Raises `ApplyRunning`.
+    """Exclude other processes that apply a declared state to files of the folder. Raises `ApplyRunning`.
 
     The folder is locked, not the file: closing another descriptor of the file would end SQLite's own locks.
     """

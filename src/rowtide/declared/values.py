@@ -20,7 +20,7 @@ from rowtide.core.values import frozen
 from rowtide.merge.articles import Partition
 
 Plain = str | int | float | bool | list[str] | dict[str, str]
-"""What TOML has of an option's value."""
+"""An option's value in TOML."""
 
 _LISTS = (tuple, list, Sequence, Iterable)
 

@@ -1,8 +1,8 @@
 """Checkpoints: a version's whole state in one Parquet file, so that the commits before it need not be read.
 
-What the checkpoint makes superfluous is deleted once it is older than the table's retention of its log.
+Log files that a checkpoint makes superfluous are deleted once they are older than the table's log retention.
 
-Durations in table properties, as `interval 1 days`.
+Table properties give durations as `interval 1 days`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from rowtide.delta.replay import LAST_CHECKPOINT, LOG, LogFiles, checkpoint_path
 from rowtide.delta.snapshot import Location, Snapshot, Tail, open_snapshot, read_hint
 from rowtide.events.catalogue import CheckpointFailed
 from rowtide.events.event import emit
+from rowtide.storage.freshness import KEPT_FOR
 from rowtide.storage.places import is_object_url
-from rowtide.storage.store import KEPT_FOR, Missing, delete_all
+from rowtide.storage.store import Missing, delete_all
 
 _PART = re.compile(r"(\d+)\s+(week|day|hour|minute|second|millisecond|microsecond)s?", re.IGNORECASE)
 _DURATION = re.compile(rf"\s*(?:interval\s+)?(?:{_PART.pattern}\s*)+", re.IGNORECASE)
 
 
 def parse_duration(text: str) -> timedelta | None:
-    """Return a duration; None for a text that is none."""
+    """Parse a duration; return None if the text is not one."""
     if _DURATION.fullmatch(text) is None:
         return None
     parts = ((int(found[1]), found[2].lower()) for found in _PART.finditer(text))
@@ -40,13 +41,15 @@ def parse_duration(text: str) -> timedelta | None:
 
 _INTERVAL, _USUAL_INTERVAL = "delta.checkpointInterval", 10
 _MOST_AT_BUCKET = 25
-"""In a bucket, where each commit above it is a request of every reader, the longest interval between checkpoints."""
+"""The longest interval between checkpoints in an object store, where each commit above one is a request of every
+reader.
+"""
 _REMOVED_FOR, _USUALLY_REMOVED_FOR = "delta.deletedFileRetentionDuration", timedelta(days=7)
 _LOG_FOR, _USUALLY_LOG_FOR = "delta.logRetentionDuration", timedelta(days=30)
 _CLEANUP = "delta.enableExpiredLogCleanup"
 
 _CHECKSUM, _KEPT_CHECKSUMS = ".crc", 100
-"""The name's end, and of how many versions they are kept, for concurrent readers."""
+"""The suffix of checksum files, and the number of versions whose files are kept for concurrent readers."""
 
 _STRINGS = pa.map_(pa.string(), pa.string())
 
@@ -89,8 +92,9 @@ _SCHEMA = pa.schema(
 
 
 Maintain = Callable[[Location, int, Mapping[str, str], Tail], None]
-"""Keeps the log of a table short after the commit of a version; given the table's properties, and what is remembered of
-its log."""
+"""Keeps the log of a table short after the commit of a version. Receives the table's properties and the cached log
+tail.
+"""
 
 
 def is_checkpoint_due(location: Location, version: int, properties: Mapping[str, str]) -> bool:
@@ -111,25 +115,25 @@ def _is_multiple(version: int, interval: int) -> bool:
 
 
 def write_checkpoint(snapshot: Snapshot, now: datetime) -> None:
-    """Write a version's checkpoint, then say in `_last_checkpoint` that it is there. Raises `LakeWriteFailed`."""
+    """Write a version's checkpoint, then name it in `_last_checkpoint`. Raises `LakeWriteFailed`."""
     store = snapshot.location.store
     actions = list(_actions(snapshot, now))
     sink = pa.BufferOutputStream()
     table = pa.Table.from_pylist([{kind: values} for kind, values in actions], schema=_SCHEMA)
     pq.write_table(table, sink, compression="zstd", store_schema=False)
     failpoint("delta_checkpoint.before")
-    # Another writer's checkpoint of this version says the same.
+    # Another writer's checkpoint of this version has the same content.
     store.put_if_absent(checkpoint_path(snapshot.version), sink.getvalue().to_pybytes())
     failpoint("delta_checkpoint.after")
     if (read_hint(store) or 0) > snapshot.version:
-        # A slower thread writes an older one: commits are compared with the newest.
+        # A slower thread may write an older one: commits are compared with the newest.
         return
     hint = {"version": snapshot.version, "size": len(actions), "numOfAddFiles": len(snapshot.files)}
-    # After the checkpoint: readers trust the hint, and would fail for a file that is not there.
+    # After the checkpoint, because readers trust the hint, and would fail if the file did not exist.
     store.put_durable(LAST_CHECKPOINT, json.dumps(hint).encode())
     failpoint("delta_last_checkpoint.after")
     if LogFiles.of(store.list(LOG, after=f"{LOG}{snapshot.version + 1:020d}")).checkpoints:
-        # A writer that stood still, and now replaced a later one's file: without it the log is listed.
+        # This writer was stopped, and has just replaced the hint of a later one. Without a hint readers list the log.
         store.delete(LAST_CHECKPOINT)
 
 
@@ -158,7 +162,7 @@ def maintain_log(
 ) -> None:
     """Write a version's checkpoint when due, and delete the log that it replaces, as the table's properties say.
 
-    `tail`: what is remembered of the version's log, which is then not read again. A failure only makes reads slower.
+    `tail` is the cached tail of the version's log, which need not be read again. A failure only makes reads slower.
     """
     if not is_checkpoint_due(location, version, properties):
         return
@@ -168,7 +172,7 @@ def maintain_log(
         if snapshot is not None:
             write_checkpoint(snapshot, now)
             is_cleaned = snapshot.properties.get(_CLEANUP, "true").lower() != "false"
-            # Checkpoints that come sooner in a bucket leave nothing to be deleted sooner.
+            # More frequent checkpoints in an object store do not make any file deletable sooner.
             if is_cleaned and _is_multiple(version, _interval(properties)):
                 forget_versions(location, log_kept_for(snapshot.properties), now)
     except Retryable as error:
@@ -176,7 +180,7 @@ def maintain_log(
 
 
 def _replay(tail: Tail | None) -> Snapshot | None:
-    """Return what is remembered; None if it begins with a checkpoint that is not there: it could not be written."""
+    """Replay the cached tail; return None if its checkpoint does not exist, because it could not be written."""
     try:
         return tail.replay() if tail is not None else None
     except Missing:
@@ -184,25 +188,25 @@ def _replay(tail: Tail | None) -> Snapshot | None:
 
 
 def log_kept_for(properties: Mapping[str, str]) -> timedelta:
-    """Return for how long a table's log is kept by its properties."""
+    """Return the log retention that a table's properties set."""
     return _duration(properties, _LOG_FOR, _USUALLY_LOG_FOR)
 
 
 def removed_for(properties: Mapping[str, str]) -> timedelta:
-    """Return for how long a table's removed files are kept."""
+    """Return how long a table's removed files are kept."""
     return _duration(properties, _REMOVED_FOR, _USUALLY_REMOVED_FOR)
 
 
 def forget_versions(location: Location, age: timedelta, now: datetime) -> None:
     """Delete the log below the last checkpoint whose version is older than `age`, with its checksums.
 
-    What is younger than `freshness.KEPT_FOR` stays in any case. Raises `LakeWriteFailed`, `LakeReadFailed`.
+    Files that are younger than `freshness.KEPT_FOR` always stay. Raises `LakeWriteFailed`, `LakeReadFailed`.
     """
     paths = location.store.list(LOG)
-    # A writer that stood still finds its number taken only while that commit's file is there: see `put_commit`.
+    # A writer that was stopped finds its number taken only while that commit's file exists: see `put_commit`.
     before = _millis(now - max(age, KEPT_FOR))
     versions = sorted(LogFiles.of(paths).checkpoints)
-    # Times ascend with versions, nearly; so only a few are looked up.
+    # Times ascend with versions, apart from small differences of clocks, so only a few are looked up.
     place = bisect.bisect_left(versions, x=True, key=lambda version: not _is_older(location, version, before))
     if place == 0:
         return
@@ -221,7 +225,7 @@ def forget_checksums(location: Location) -> None:
 
 
 def _is_older(location: Location, version: int, before: int) -> bool:
-    """Return whether a version was committed before a time in milliseconds; not if that is unknown."""
+    """Return whether a version was committed before a time in milliseconds; False if that is unknown."""
     try:
         actions = dict(read_commit(location.store.get(commit_path(version))))
     except (Missing, ValueError):
@@ -231,12 +235,12 @@ def _is_older(location: Location, version: int, before: int) -> bool:
 
 
 def _duration(properties: Mapping[str, str], name: str, usual: timedelta) -> timedelta:
-    """Return a retention; nothing has reached one that cannot be read."""
+    """Return a retention; one that cannot be parsed is infinite."""
     text = properties.get(name)
     if text is None:
         return usual
     found = parse_duration(text)
-    # A retention that another writer wrote in a form that we do not read: nothing is deleted rather than too much.
+    # Another writer wrote the retention in an unknown form: delete nothing rather than too much.
     return found if found is not None else datetime.now(UTC) - datetime(1971, 1, 1, tzinfo=UTC)
 
 

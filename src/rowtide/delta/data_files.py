@@ -18,8 +18,8 @@ from rowtide.delta.schema import PARQUET_ID, Field, FieldType, ListOf, MapOf, Pr
 
 _READ_BYTES = 1024 * 1024
 CALENDAR = {"org.apache.spark.version": "3.5.0"}
-"""What a file says of itself: Spark takes its dates as they are, whatever calendar a session says that files of others
-have, which would move days before 1582.
+"""Metadata of a file by which Spark reads its dates unchanged. Otherwise a session's setting for files of other writers
+could shift days before 1582.
 """
 
 
@@ -177,7 +177,7 @@ def _rows_within(file: pq.FileMetaData, wanted_bytes: int) -> int:
 
 
 _PREFIX_CHARACTERS = 32
-"""Of longer texts the bounds are of their beginnings."""
+"""The bounds of longer texts are computed from prefixes of this length."""
 _LAST_ASCII, _LAST_CHARACTER = "\x7f", "\U0010ffff"
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - counts from it, in whatever zone
 _MILLI = 1000
@@ -187,7 +187,7 @@ _MILLI = 1000
 class Between:
     """Rows in which a column, by its name in files, is in [low, high]; None: no bound.
 
-    Bounds are as statistics have them: integers, or texts.
+    Bounds have the form of statistics: integers or strings.
     """
 
     column: str
@@ -195,7 +195,7 @@ class Between:
     high: int | str | None = None
 
     def may_be_in(self, file: AddFile) -> bool:
-        """Return whether, by its statistics, a file may have such rows; without statistics it may."""
+        """Return whether a file may have such rows, according to its statistics; True without statistics."""
         statistics = file.statistics
         if self.column in file.partition_values:
             return self._may_be_text(file.partition_values[self.column])
@@ -216,7 +216,7 @@ class Between:
     def _is_all_null(self, file: AddFile) -> bool:
         rows = file.statistics.get("numRecords")
         nulls = (file.statistics.get("nullCount") or {}).get(self.column)
-        # Counts are bounds only where the file's rows are not hidden by a deletion vector.
+        # Counts are usable only if no deletion vector hides rows of the file.
         return rows is not None and nulls == rows
 
 
@@ -277,7 +277,7 @@ class FileStatistics:
 
 
 class _ColumnStatistics:
-    """Bounds compare as statistics have them: ISO texts of one form, and texts by their characters."""
+    """Bounds are compared in the form of statistics: ISO texts of one format, and strings by their characters."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -307,7 +307,7 @@ def _outer(choose: Callable[[Sequence[Any]], object], bounds: Sequence[Any]) -> 
 
 
 def bounds_of(values: pa.ChunkedArray[Any]) -> tuple[object, object]:
-    """Return bounds of values as statistics have them; None where there is none."""
+    """Return bounds of values in the form of statistics; None if there is no bound."""
     kind: Any = values.type
     if pa.types.is_integer(kind):
         return _min_max(values)
@@ -316,7 +316,7 @@ def bounds_of(values: pa.ChunkedArray[Any]) -> tuple[object, object]:
         return _day(least), _day(most)
     if pa.types.is_timestamp(kind):
         zone = "Z" if kind.tz is not None else ""
-        # Statistics have milliseconds: the upper bound is rounded up, or it would exclude the greatest value.
+        # Statistics have milliseconds: the upper bound is rounded up, so that it includes the greatest value.
         least, most = _min_max(values.cast(pa.int64()))
         return _moment(least, zone), _moment(-(-most // _MILLI) * _MILLI if most is not None else None, zone)
     if pa.types.is_string(kind):

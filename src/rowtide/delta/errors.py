@@ -25,7 +25,7 @@ class LakeWriteFailed(Retryable, number=3103):
 
 
 class TableMissing(LakeWriteFailed):
-    """There is no table where one was made."""
+    """A table that was created is missing."""
 
 
 class RowsUnfit(LakeWriteFailed):
@@ -33,7 +33,7 @@ class RowsUnfit(LakeWriteFailed):
 
 
 class EditOutdated(LakeWriteFailed):
-    """A table has another stamp than the one that an edit was made for."""
+    """A table's stamp is not the one that an edit was planned for."""
 
 
 class PartitionUnfit(Invalid, number=8176):
@@ -48,7 +48,7 @@ class PartitionUnfit(Invalid, number=8176):
 
 
 class LakeFenced(Retryable, number=1132):
-    """Another process has taken the lake's lease, while this one was stopped."""
+    """Another process took the lake's lease while this one was stopped."""
 
     fact = "another process took the lake while this one was stopped, and now writes table {path}"
     hint = "Nothing was written. This process asks for the lease again; the other one captures meanwhile."

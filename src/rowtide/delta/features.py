@@ -1,4 +1,6 @@
-"""What a reader or writer of a table has to know: features of Delta's protocol, and the formats of rowtide's tables."""
+"""What a reader or writer of a table has to support: features of Delta's protocol, and the formats of rowtide's
+tables.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,14 @@ _READ = frozenset(
         COLUMN_MAPPING,
         TIMESTAMP_NTZ,
         *WIDENINGS,
-        # Files that have one are refused; the feature alone says only that some may.
+        # Files that have a deletion vector are refused; the table feature only says that some may.
         "deletionVectors",
         "vacuumProtocolCheck",
     }
 )
 _APPENDED_TO = _READ | {
     "appendOnly",
-    # Of these the table may have none in use, see `find_unappendable`.
+    # The table may have these features, but must not use them: see `find_unappendable`.
     "changeDataFeed",
     "checkConstraints",
     "generatedColumns",
@@ -33,7 +35,7 @@ _APPENDED_TO = _READ | {
     "invariants",
 }
 _OF_FILES_ALONE = _APPENDED_TO | {"clustering", "domainMetadata", "rowTracking"}
-"""They say nothing of a commit without data files."""
+"""These do not affect a commit without data files."""
 _FIRST_READER, _FIRST_WRITER = 1, 2
 _LAST_READER, _LAST_WRITER = 3, 7
 _MAPPED_READER = 2
@@ -44,7 +46,9 @@ _IMPLIED = {
     5: (COLUMN_MAPPING,),
     6: ("identityColumns",),
 }
-"""What writer versions stand for, each with those before it; from version 7 on features are listed."""
+"""The features that a writer version implies, besides those of lower versions; from version 7 on features are
+listed.
+"""
 _SWITCHES = {
     "delta.enableChangeDataFeed": "a change data feed",
     "delta.enableDeletionVectors": "deletion vectors",
@@ -62,7 +66,7 @@ _COLUMN_RULES = {
 
 
 def find_unreadable(protocol: Protocol, metadata: Metadata) -> Iterator[str]:
-    """Yield what keeps a table from being read."""
+    """Yield the reasons why a table cannot be read here."""
     if protocol.min_reader > _LAST_READER:
         yield f"reader version {protocol.min_reader}"
     for name in sorted(protocol.reader_features - _READ):
@@ -71,7 +75,7 @@ def find_unreadable(protocol: Protocol, metadata: Metadata) -> Iterator[str]:
 
 
 def find_unappendable(protocol: Protocol, metadata: Metadata, domains: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what keeps a readable table from being appended to."""
+    """Yield the reasons why a readable table cannot be appended to."""
     yield from _find_unwritable(protocol, _APPENDED_TO)
     for name, said in _SWITCHES.items():
         if metadata.properties.get(name, "false").lower() == "true":
@@ -90,7 +94,7 @@ def find_unappendable(protocol: Protocol, metadata: Metadata, domains: Mapping[s
 
 
 def find_unnameable(protocol: Protocol) -> Iterator[str]:
-    """Yield what keeps a table from a commit that changes its protocol alone."""
+    """Yield the reasons why a commit that only changes the protocol is impossible."""
     yield from _find_unwritable(protocol, _OF_FILES_ALONE)
 
 
@@ -102,10 +106,10 @@ def _find_unwritable(protocol: Protocol, honoured: Set[str]) -> Iterator[str]:
 
 
 def with_features(protocol: Protocol, wanted: Set[str]) -> Protocol:
-    """Return the least protocol that has features for readers and writers besides its own.
+    """Return the lowest protocol with further features for readers and writers.
 
-    Column mapping is always named among the readers' features, though reader version 2 stands for it too: delta-rs
-    reads a table of that version to Arrow with nulls in place of all values, and refuses one that names the feature.
+    Column mapping is always listed as a reader feature, though reader version 2 implies it: delta-rs reads a table of
+    that version with nulls in place of all values, but refuses one that lists the feature.
     """
     has = protocol.writer_features | _implied_by(protocol)
     if wanted <= has and not (COLUMN_MAPPING in wanted and protocol.min_reader == _MAPPED_READER):
@@ -115,7 +119,7 @@ def with_features(protocol: Protocol, wanted: Set[str]) -> Protocol:
 
 
 def without_features(protocol: Protocol, unwanted: Set[str]) -> Protocol:
-    """Return the least protocol that has a protocol's features but for some, by version numbers where these say it."""
+    """Return the lowest protocol without some of a protocol's features; version numbers are used where they suffice."""
     if unwanted.isdisjoint(protocol.writer_features):
         return protocol
     readers, writers = protocol.reader_features - unwanted, protocol.writer_features - unwanted
@@ -132,25 +136,27 @@ def _implied_by(protocol: Protocol) -> frozenset[str]:
     return frozenset(name for version, names in _IMPLIED.items() if version <= protocol.min_writer for name in names)
 
 
-# The formats of tables that rowtide makes, which their properties record: see `rowtide.core.formats`. A table of
-# anybody else's has none of these properties, and is read as every Delta table is.
+# The formats of tables that rowtide creates, recorded in their properties: see `rowtide.core.formats`. Tables of other
+# programs have none of these properties, and are read like any Delta table.
 
 IDENTITY, OWNER, FORMAT = "rowtide.identity", "rowtide.target", "rowtide.format"
-"""The identity under which cycles are appended; the target that a table belongs to; the table's format."""
+"""Properties: the identity under which cycles are appended; the target that a table belongs to; the table's format."""
 
 LAKE_TABLE, TARGET_TABLE = StoreFormat("lake table"), StoreFormat("target table")
 _KINDS = {IDENTITY: LAKE_TABLE, OWNER: TARGET_TABLE}
 
 
 def require_readable(path: str, properties: Mapping[str, str]) -> None:
-    """Raise `FormatUnnumbered`, `FormatNewer` or `FormatOutdated` for a table of rowtide's that is not to be read."""
+    """Raise `FormatUnnumbered`, `FormatNewer` or `FormatOutdated` for a table of rowtide's that this build must not
+    read.
+    """
     known = _find_kind(properties)
     if known is not None:
         known.require_readable(path, find_format(path, properties))
 
 
 def require_writable(path: str, properties: Mapping[str, str]) -> None:
-    """Raise as `require_readable` for a table of rowtide's that is not to be written."""
+    """Raise as `require_readable` for a table of rowtide's that this build must not write."""
     known = _find_kind(properties)
     if known is not None:
         known.require_writable(path, find_format(path, properties))

@@ -1,4 +1,4 @@
-"""A table's log: what a commit says, the names of its files, and its replay to a version's state."""
+"""A table's log: the actions in a commit, the names of its files, and its replay to a version's state."""
 
 from __future__ import annotations
 
@@ -134,12 +134,13 @@ class RemoveFile:
     @classmethod
     def parse(cls, found: Mapping[str, Any]) -> RemoveFile:
         """Parse the action's values."""
-        # The time is optional in Delta's protocol: without one it is long ago, and no vacuum needs the tombstone.
+        # The time is optional in Delta's protocol. Without one the removal counts as long ago, so that no vacuum needs
+        # the tombstone.
         return cls(found["path"], found.get("deletionTimestamp") or 0, found.get("size"))
 
     @classmethod
     def of(cls, file: AddFile) -> RemoveFile:
-        """Return the removal of a file, now."""
+        """Return the removal of a file at the present time."""
         return cls(file.path, int(time.time() * 1000), file.size)
 
     def values(self, *, changes_data: bool) -> dict[str, Any]:
@@ -207,12 +208,12 @@ _BATCH_ROWS = 4096
 
 
 class DamagedLog(ValueError):
-    """A log file has no such content as Delta's protocol says."""
+    """The content of a log file does not follow Delta's protocol."""
 
 
 @dataclass(slots=True)
 class VersionState:
-    """What a version's actions add up to."""
+    """The state that a version's actions result in."""
 
     protocol: Protocol | None = None
     metadata: Metadata | None = None
@@ -227,8 +228,8 @@ class VersionState:
         match kind:
             case "add":
                 added = AddFile.parse(values)
-                # A file that is added again, as a restore does, is no tombstone any more: a vacuum would delete what
-                # the table has.
+                # A file that is added again, for example by a restore, is no longer a tombstone: a vacuum would delete
+                # a file of the table.
                 self.removed.pop(added.path, None)
                 self.files[added.path] = added
             case "remove":
@@ -252,7 +253,7 @@ class VersionState:
     def apply_commit(self, content: bytes) -> None:
         """Apply a commit's actions. Raises `DamagedLog`.
 
-        A file that the commit removes and adds, with other properties, stays.
+        A file that the commit both removes and adds, with other properties, remains in the table.
         """
         with _checked():
             actions = list(read_commit(content))
@@ -268,7 +269,7 @@ class VersionState:
 
 
 class _checked:  # noqa: N801 - a context manager used as a statement
-    """Raise `DamagedLog` for what a malformed file lets Python or Arrow raise."""
+    """Raise `DamagedLog` for the errors of Python or Arrow that a malformed file causes."""
 
     def __enter__(self) -> None:
         pass
@@ -286,7 +287,7 @@ def read_commit(content: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the actions of a commit by kind."""
     for line in content.splitlines():
         if line.strip():
-            # One action a line; another number raises, and is damage.
+            # A line has one action; any other number raises, and is damage.
             [(kind, values)] = json.loads(line).items()
             yield kind, values
 
@@ -347,7 +348,7 @@ class LogIncomplete(ValueError):
 
 
 class CheckpointUnknown(LogIncomplete):
-    """The version can only be read from a checkpoint of a newer form (V2)."""
+    """The version can only be read from a checkpoint of the V2 specification."""
 
 
 @frozen
@@ -372,7 +373,7 @@ class LogFiles:
                 parts[int(checkpoint[1]), int(checkpoint[3] or 0)].append(path)
             elif (other := _OTHER_CHECKPOINT.fullmatch(path)) is not None:
                 others.add(int(other[1]))
-        # A checkpoint in parts counts once all of them are there: a writer may have died between two.
+        # A multi-part checkpoint counts only if all parts exist: its writer may have died between two of them.
         complete = {version: tuple(sorted(found)) for (version, of), found in parts.items() if len(found) == (of or 1)}
         return cls(commits, complete, frozenset(others))
 

@@ -40,7 +40,7 @@ _PRIMITIVES: dict[str, pa.DataType] = {
 
 
 class TypeUnknown(ValueError):
-    """A column has a type that is none of Delta's documented ones."""
+    """A column has a type that Delta does not document."""
 
 
 @frozen(slots=False)
@@ -146,7 +146,7 @@ class Field:
 
     @cached_property
     def arrow(self) -> pa.Field[Any]:
-        """The field in Arrow, as readers see it; always nullable, since a file may lack the column."""
+        """The field in Arrow, as readers see it. It is always nullable, since a file may lack the column."""
         return pa.field(self.name, self.type.arrow)
 
     @property
@@ -209,22 +209,23 @@ def _parse_primitive(name: str) -> pa.DataType:
 
 
 PARTITION_TYPES = frozenset({"byte", "short", "integer", "long", "boolean", "date", "string"})
-"""Types, in Delta's words, whose values every writer gives the same text."""
+"""Delta types whose values have the same text from every writer."""
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
-"""What Delta in Spark writes for null, and reads as null."""
+"""The folder name by which Delta in Spark writes null, and which it reads as null."""
 UNFIT_TEXT = "an empty text, or one that stands for null, would be read as null"
 UNFIT_DATE = "a date is not in the years from 0 to 9999"
 UNFIT_LONG = "a text is too long for the name of a folder"
+# Only dates of the years 0 to 9999 have this length.
 _DATE_CHARACTERS = len("2026-01-01")
 _NAME_BYTES = 255
-"""What a file system takes for a name."""
+"""The limit of file systems for a name."""
 
 PartitionValues: TypeAlias = Mapping[str, str | None]
 """The texts of a file's values, by the columns' names in files."""
 
 
 class TextUnfit(ValueError):
-    """A value that a text of the log would not give back; `column` is where."""
+    """A value that its text in the log would not reproduce; `column` has it."""
 
     def __init__(self, column: str, reason: str) -> None:
         super().__init__(f"column {column}: {reason}")
@@ -233,7 +234,7 @@ class TextUnfit(ValueError):
 
 
 def find_unreadable_partitions(metadata: Metadata) -> Iterator[str]:
-    """Yield the types of partition columns whose texts are not read here."""
+    """Yield the types of partition columns whose texts cannot be parsed here."""
     types = {field["name"]: field["type"] for field in json.loads(metadata.schema_text)["fields"]}
     for name in metadata.partition_columns:
         if types.get(name) not in PARTITION_TYPES:
@@ -250,7 +251,7 @@ def constants_of(fields: Sequence[Field], values: PartitionValues) -> dict[str, 
 
 
 def folder_of(values: PartitionValues) -> str:
-    """Return the folder for a partition's files, with a slash, empty for one whose texts are too long.
+    """Return the folder for a partition's files, with a slash; empty if its texts are too long for a name.
 
     Delta reads the values from the log. Polars reads them from the folders, by these names, and null without them.
     """
@@ -260,7 +261,7 @@ def folder_of(values: PartitionValues) -> str:
 
 
 def _name_folder(column: str, text: str | None) -> str:
-    """Return the name by column and value: readers decode percents in the value alone."""
+    """Return the folder's name from column and value: readers decode percent escapes only in the value."""
     return f"{column.replace('/', '%2F')}={quote(text, safe='') if text else NULL_FOLDER}"
 
 
@@ -271,7 +272,7 @@ def split_rows(rows: pa.Table, fields: Sequence[Field]) -> Iterator[tuple[dict[s
     for column in texts:
         encoded: Any = column.combine_chunks().dictionary_encode(null_encoding="encode")
         combined = numbers * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy()
-        # Numbered again, so that they stay small whatever the number of columns.
+        # Renumbered after each column, so that the numbers stay small whatever the number of columns.
         numbers = np.unique(combined, return_inverse=True)[1]
     order = np.argsort(numbers, kind="stable")
     begins = np.flatnonzero(np.diff(numbers[order], prepend=-1))
@@ -283,7 +284,7 @@ def split_rows(rows: pa.Table, fields: Sequence[Field]) -> Iterator[tuple[dict[s
 
 
 def _texts_of(field: Field, values: pa.ChunkedArray[Any]) -> Any:
-    """Return values as the log has them."""
+    """Return values in the log's text form."""
     kernels: Any = pc
     texts: Any = values.cast(pa.string())
     if pa.types.is_string(values.type):

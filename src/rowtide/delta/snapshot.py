@@ -1,7 +1,7 @@
 """One version of a table: its columns, properties, transactions and data files, and their rows.
 
-A version is read from the log of a table that others keep changing. Log files that vanish, because a checkpoint
-replaced them, are looked for again; a data file that vanishes is an error, since the version's rows are gone.
+A version is read while other processes change the table. If log files vanish because a checkpoint replaced them, the
+log is listed again; a data file that vanishes is an error, since the version's rows are gone.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Snapshot:
     checkpoint_version: int | None = None
     """The checkpoint from which it was read."""
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """Columns that are asked for and returned under another name, and that name."""
+    """Columns that are requested and returned under another name, with that name."""
     widened: Mapping[str, FieldType] = field(default_factory=dict)
     """Columns that are returned in a wider type, by the table's own names, and that type."""
 
@@ -162,7 +162,7 @@ class Snapshot:
             yield from reader.read(opened, batch_rows, batch_bytes, row_groups, on_all_cores=on_all_cores)
 
     def list_row_groups(self, file: AddFile, column: str) -> list[RowGroup]:
-        """Return a file's row groups, with the bounds of an integer column. Raises as `stream`, and `KeyError`."""
+        """Return a file's row groups with bounds of an integer column. Raises as `stream`, and `KeyError`."""
         (field,) = self.select([column]).fields
         with self._reading(file) as opened:
             return list_row_groups(opened, field.physical_name)
@@ -178,7 +178,7 @@ class Snapshot:
         path = self.location.path
         for feature in find_unreadable(self.protocol, self.metadata):
             raise TableUnreadable(path, feature)
-        # The feature may be on in a table without such a file: that one can be read.
+        # A table that has the feature but no such file can be read.
         if any(file.has_deletion_vector for file in self.files.values()):
             raise TableUnreadable(path, "files with deletion vectors")
 
@@ -189,7 +189,7 @@ class Snapshot:
     @contextmanager
     def _reading(self, file: AddFile) -> Iterator[pa.NativeFile]:
         path, name = self.location.path, unquote(file.path)
-        # A writer of the log could otherwise have any file read that this process may read.
+        # Otherwise a writer of the log could make this process read any file that it has access to.
         if "://" in name or name.startswith(("/", "file:")):
             raise TableUnreadable(path, f"a data file outside its folder ({name})")
         try:
@@ -204,7 +204,7 @@ class Snapshot:
 
 @frozen
 class Tail:
-    """What a version is read from: the files of a checkpoint, and the contents of the commits above it, in order."""
+    """The sources of a version: the files of a checkpoint, and the contents of the commits above it, in order."""
 
     location: Location
     version: int
@@ -237,14 +237,14 @@ def open_snapshot(location: Location, version: int | None = None) -> Snapshot | 
     """Return a version of a table, by default the current one; None if there is no table.
 
     Raises `LakeReadFailed` if the log is damaged or no longer has the version, and `TableUnreadable` if only a newer
-    form of checkpoint has it; of the current version as `formats.require_readable`.
+    form of checkpoint has it; of the current version as `features.require_readable`.
     """
     found = open_tail(location, version)
     return found[0] if found is not None else None
 
 
 def open_any_format(location: Location) -> Snapshot | None:
-    """As `open_snapshot`, of the current version, also of a table whose format is not this build's."""
+    """Like `open_snapshot` for the current version, but for a table of any format."""
     found = _find_tail(location, None)
     return found[0] if found is not None else None
 
@@ -260,8 +260,8 @@ def open_tail(location: Location, version: int | None = None) -> tuple[Snapshot,
 def _find_tail(location: Location, version: int | None) -> tuple[Snapshot, Tail] | None:
     for look in range(_LOOKS):
         try:
-            # Another writer's cleanup may remove files between the listing and the reading.
-            # Only the first look trusts the hint: it may have led to a file that is gone.
+            # Another writer's cleanup may remove files between the listing and the reading. Only the first attempt
+            # trusts the hint, which may have led to a file that is gone.
             return _look(location, version, with_hint=look == 0)
         except Missing as error:
             missing = error
@@ -297,8 +297,8 @@ def find_segment(location: Location, version: int | None = None, *, with_hint: b
     hinted = read_hint(location.store) if with_hint else None
     if hinted is not None and (version is None or hinted <= version):
         files = LogFiles.of(location.store.list(LOG, after=f"{LOG}{hinted:020d}"))
-        # The hint may be older than the last checkpoint, and name one that a cleanup has deleted: then everything is
-        # listed.
+        # The hint may be older than the last checkpoint, and may name one that a cleanup has deleted: then everything
+        # is listed.
         if hinted in files.checkpoints:
             return _make_up(location, files, version)
     files = LogFiles.of(location.store.list(LOG))

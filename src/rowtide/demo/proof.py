@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from rowtide.cdc.change_columns import UPDATE_BEFORE
 from rowtide.cdc.errors.capturing import LakeUnknown
-from rowtide.cdc.instances import UPDATE_BEFORE
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import ArrowChanges
 from rowtide.cdc.published import system_table_path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rowtide.cdc.instances import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from rowtide.cdc.change_columns import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.core.lsn import CommitLsn
 from rowtide.demo.checker import Figures
 from rowtide.demo.processes import ACCOUNT, CLIENTS, DEPOSIT, WITHDRAWAL, Directory

@@ -1,4 +1,4 @@
-"""One diagnosis of a database: what is missing, how what rowtide does works, and what remedies it.
+"""The diagnosis of a database: what is missing, the state of what rowtide does, and remediations.
 
 `check`, `health` and what `status` prints on stderr are views of it. A fact is read by a module of the database's
 folder or by the feature's `status`, once per command; what it means is said by pure functions, as `CheckResult`.

@@ -28,7 +28,7 @@ from rowtide.diagnosis.result import (
     times,
     warning,
 )
-from rowtide.log.postgres.slot import ReadingStatus, seconds_between
+from rowtide.log.postgres.backlog import ReadingStatus, seconds_between
 from rowtide.targets.definitions import TableState
 from rowtide.targets.listing import NEW, ListedTarget
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @frozen
 class ReadingFacts:
-    """How far the log is read; `last_error` is the newest that `replication run` has recorded of it."""
+    """The progress of the log reader; `last_error` is the newest that `replication run` has recorded of it."""
 
     status: ReadingStatus
     last_error: PastError | None = None
@@ -48,11 +48,11 @@ class ReadingFacts:
 
 _LOOK_AGAIN = "See whether it catches up: `rowtide health` again in a minute"
 LATE_S = 300.0
-"""What waits for longer is late."""
+"""Work that has waited for longer is late."""
 
 
 def check_reading(facts: ReadingFacts, run: ShellCommand, blockers: Collection[str] = ()) -> CheckResult:
-    """Check the log reader; `blockers` are what keeps it from reading: slot, publication, log store."""
+    """Check the log reader; `blockers` are the problems of slot, publication and log store that stop it."""
     status = facts.status
     measures = (*times(lag_s=status.lag_s), *sizes(unread_bytes=status.unread_bytes, kept_bytes=status.kept_bytes))
     return replace(_describe_reading(facts, run, blockers), measures=measures)
@@ -101,12 +101,12 @@ def _describe_unread(status: ReadingStatus) -> str:
 
 
 CLEANUP_GRACE = timedelta(days=1)
-"""A cleanup that was due may begin so late: the agent may be stopped for maintenance."""
+"""The tolerated delay of a cleanup: the agent may be stopped for maintenance."""
 _CLEANUP = "cleanup"
 
 
 def check_capturing(facts: CaptureStatus) -> Iterator[CheckResult]:
-    """Check capture: whether it runs, is behind, or has stopped with an error; and the copies of tables that failed."""
+    """Check capture: whether it runs, is behind, or has stopped with an error; and failed copies of tables."""
     waits_s = seconds_between(facts.oldest_waiting, facts.now) or 0.0
     measures = (*times(waits_s=waits_s), *counts(gaps=len(facts.gaps), instances=facts.instances))
     yield replace(_describe_capturing(facts, is_late=waits_s > LATE_S + facts.rest_s), measures=measures)
@@ -198,7 +198,7 @@ def check_targets(tables: Sequence[ListedTarget]) -> Iterator[CheckResult]:
 
 
 def check_cleanup(facts: CleanupStatus) -> Iterator[CheckResult]:
-    """Check whether change rows go when their retention is over."""
+    """Check whether change rows are removed after their retention."""
     if facts.oldest_instance is None:
         return
     clean = shell("rowtide", "cdc", "cleanup")
@@ -240,7 +240,7 @@ def _count(gaps: Sequence[str]) -> str:
 
 
 def _find_overdue(facts: CleanupStatus, since: datetime) -> str | None:
-    """Return in words why a cleanup is overdue, None where none is."""
+    """Return why a cleanup is overdue, as text; None where none is."""
     if facts.schedule is None:
         return "no job cleans up" if facts.now > since + CLEANUP_GRACE else None
     due = Schedule(facts.schedule).next_after(since)

@@ -1,4 +1,4 @@
-"""What a diagnosis can say: one code per thing, the same in every version. Pure."""
+"""The codes of results: one for each thing that a diagnosis can report, stable across versions. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum, StrEnum, unique
 
 
 class Area(StrEnum):
-    """What a code is about."""
+    """The area of a code."""
 
     DATABASE = "database"
     SERVER = "server"
@@ -25,10 +25,10 @@ ALL_AREAS = frozenset(Area)
 
 @unique
 class Code(Enum):
-    """A thing that can be said of a subject; `docs/reference/diagnosis.md` lists them.
+    """A kind of result; `docs/reference/diagnosis.md` lists them.
 
-    Codes that end with `_healthy` and `_unknown` say that a part works, and that its facts could not be read. A test or
-    a monitor compares codes, never messages: these may become better.
+    Codes that end with `_healthy` say that a part works, those with `_unknown` that its facts could not be read. Tests
+    and monitors compare codes, never messages, which may be reworded.
     """
 
     area: Area
@@ -110,6 +110,7 @@ class Code(Enum):
     TOAST_LOGGED = Area.TABLES, "A full replica identity will log a table's TOASTed values."
     IDENTITY_CHANGES = Area.TABLES, "Enabling sets replica identity full for tables."
     PARTITION_IDENTITY = Area.TABLES, "A partition's replica identity is not full: its change rows lack old values."
+    PARTITION_NOT_LOGGED = Area.TABLES, "Changes of a partition's rows are not in the log."
     PRIMARY_KEY_MISSING = Area.TABLES, "A table has no primary key: no net changes."
     COLUMN_NAMES_DIFFER_IN_CASE = Area.TABLES, "Columns differ only in case, and have other names in the lake."
     COLUMNS_HELD_AS_TEXT = Area.TABLES, "Columns have types that the lake holds as text."

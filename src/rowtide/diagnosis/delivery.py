@@ -1,4 +1,4 @@
-"""Whether transactional subscriptions are delivered, and published tables whole. Pure."""
+"""Whether transactional subscriptions are delivered, and published tables completely. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rowtide.diagnosis.result import (
     times,
     warning,
 )
-from rowtide.log.postgres.slot import seconds_between
+from rowtide.log.postgres.backlog import seconds_between
 from rowtide.replication.distributor.history import RunStatus
 from rowtide.replication.errors.delivery import PublishedTableDropped
 from rowtide.replication.status import ArticlesStatus, DeliveryStatus, SubscriptionDelivery
@@ -132,14 +132,14 @@ def check_articles(articles: ArticlesStatus, run: ShellCommand, *, is_read: bool
 
 
 def check_delivered(delivered: tuple[str, ...]) -> Iterator[CheckResult]:
-    """Name the publications of other databases that are delivered into this one."""
+    """Report the publications of other databases that are delivered into this one."""
     if delivered:
         message = f"{format_names(delivered)} is delivered here; how that stands, its publisher's health says"
         yield healthy(Code.DELIVERED_HERE_HEALTHY, "subscriber", message)
 
 
 def check_left_prepared(left: tuple[str, ...]) -> Iterator[CheckResult]:
-    """Check the transactions that delivery into this database prepared and left."""
+    """Check for transactions that delivery into this database prepared and did not end."""
     if left:
         message = f"delivery prepared {format_names(left)} more than a minute ago; until it ends, it keeps its locks"
         advice = "Run `rowtide replication recover` with this database's URL, or start the agent again."

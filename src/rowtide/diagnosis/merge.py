@@ -1,4 +1,4 @@
-"""Merge subscriptions as a node knows them: whether they are synchronised, and their tables tracked."""
+"""Merge subscriptions as a node knows them: whether they are synchronised, and whether their tables are tracked."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read_merge(url: str, publication: str | None = None) -> MergeFacts | None:
 
     Raises `MergePublicationUnknown`, and what connecting raises.
     """
-    # Most databases are no nodes.
+    # Checked first, since most databases are not nodes.
     from rowtide.merge.nodes.connecting import knows, open_node
     from rowtide.merge.status import list_status
 
@@ -61,9 +61,9 @@ def _find_damage(node: Node) -> Iterator[tuple[str, str]]:
 
 
 CLOSE_SHARE = 0.25
-"""Of the retention: with less of it left a subscription is soon expired."""
+"""The share of the retention below which a subscription expires soon."""
 REFUSED_S = 3600.0
-"""A device that has been refused that long needs a new code."""
+"""A device that has been refused for longer needs a new code."""
 _DAY_S = 86_400.0
 _PUBLISHER, _FAILED, _WAITING = "publisher", "failed", "waiting"
 
@@ -120,7 +120,7 @@ def _describe(listed: MergeStatus, facts: MergeFacts) -> CheckResult:
 
 
 def _check_device(listed: MergeStatus, facts: MergeFacts) -> Iterator[CheckResult]:
-    """A device that comes back with a token in force has only been held up: a wrong one may be another's attempt."""
+    """A device that returns with a valid token was only delayed; a wrong token may be somebody else's attempt."""
     if not listed.device or not listed.tokens_refused:
         return
     if listed.last_contact is not None and (facts.now - listed.last_contact).total_seconds() < REFUSED_S:

@@ -1,4 +1,4 @@
-"""The folders that rowtide writes: reading what is known of them, and what that means for it."""
+"""The folders that rowtide writes: reading their state, and checking it."""
 
 from __future__ import annotations
 

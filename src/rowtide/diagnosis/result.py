@@ -1,4 +1,4 @@
-"""What a diagnosis reports of a subject: its state, the message that says why, and what remedies it. Pure."""
+"""The results of a diagnosis: the state of a subject, a message that says why, and its remediation. Pure."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ LOG = "log, capture and publications"
 
 
 class State(StrEnum):
-    """How a subject stands, the worst first."""
+    """The states of a subject, the worst first."""
 
     FAILING = "failing"
-    """It does not do its work or cannot begin, or changes are lost."""
+    """It does not work or cannot start, or changes are lost."""
     WARNING = "warning"
     """It works or can continue, and will fail unless something is done."""
     UNKNOWN = "unknown"
@@ -58,7 +58,7 @@ class ShellCommand:
 
 @frozen
 class Advice:
-    """What only a person can decide or do."""
+    """Advice, for what only a person can decide or do."""
 
     text: str
 
@@ -70,7 +70,7 @@ Remediation = Sql | ShellCommand | Advice
 
 
 class Unit(StrEnum):
-    """What a measured value counts."""
+    """The unit of a measure."""
 
     BYTES = "bytes"
     BYTES_PER_SECOND = "bytes per second"
@@ -80,7 +80,7 @@ class Unit(StrEnum):
 
 @frozen
 class Measure:
-    """A value behind a message."""
+    """A measured value on which a message is based."""
 
     name: str
     value: float
@@ -89,10 +89,9 @@ class Measure:
 
 @frozen
 class CheckResult:
-    """One thing that a diagnosis says of a subject; `remediation` is None where nothing has to be done.
+    """One result for a subject; `remediation` is None where nothing has to be done.
 
-    `code` says what it is, the same in every version and for every subject; `measures` are the values behind the
-    message.
+    `code` is stable across versions; `measures` are the values on which the message is based.
     """
 
     code: Code
@@ -169,7 +168,7 @@ warning = partial(_of_state, State.WARNING)
 unknown = partial(_of_state, State.UNKNOWN)
 """Return of what nothing is known."""
 healthy = partial(_of_state, State.HEALTHY)
-"""Return what works: of a code that says so."""
+"""Return a healthy result, of a code for one."""
 note = healthy
 """Return how something behaves here, which is worth knowing and no fault."""
 
@@ -177,19 +176,19 @@ note = healthy
 def of_error(
     code: Code, state: State, subject: str, error: RowtideError, remediation: Remediation | str | None = None
 ) -> CheckResult:
-    """Return what an error would say later as a result; the error's hint remedies it unless something better does."""
+    """Return a result for an error that would be raised later; its hint is the advice, without a `remediation`."""
     return _of_state(state, code, subject, error.filled_fact, remediation or error.filled_hint)
 
 
 def unread(code: Code, subject: str, error: RowtideError) -> CheckResult:
-    """Return what is said of a subject whose facts an error kept from being read."""
+    """Return the result for a subject whose facts could not be read because of an error."""
     return of_error(code, State.UNKNOWN, subject, error)
 
 
 def if_read(
     facts: Known | Unread | None, code: Code, subject: str, check: Callable[[Known], Iterable[CheckResult]]
 ) -> Iterator[CheckResult]:
-    """Check facts that were asked for, or say that they could not be read."""
+    """Check facts, or report that they could not be read."""
     if isinstance(facts, Unread):
         yield unread(code, subject, facts.error)
     elif facts is not None:
@@ -197,14 +196,14 @@ def if_read(
 
 
 def nothing_enabled() -> CheckResult:
-    """Return what is said of a database in which rowtide does nothing: another database may be meant."""
+    """Return the result for a database in which rowtide does nothing: another database may be meant."""
     message = "nothing is captured, published, merged or tracked here"
     advice = "Name another database with --db; or begin, `rowtide check` says what it takes."
     return warning(Code.NOTHING_ENABLED, "database", message, advice)
 
 
 def without_notes(results: Iterable[CheckResult]) -> Iterator[CheckResult]:
-    """Return what `health` says of what a check found."""
+    """Return the results of a check that `health` shows."""
     return (result for result in results if not result.is_note)
 
 

@@ -1,4 +1,4 @@
-"""Tracked tables, of any database: whether they are tracked still, and the commands that remedy it. Pure."""
+"""Tracked tables of any database: whether tracking is intact, and the commands that repair it. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TrackingLoss:
 
 @frozen
 class Tombstones:
-    """A table's tombstones, how many of them are old, and the age of the oldest."""
+    """The tombstones of a table: how many, how many old ones, and the age of the oldest."""
 
     count: int
     old_count: int
@@ -66,7 +66,7 @@ class TrackedFacts:
 
 
 MANY_TOMBSTONES = 100_000
-"""That many old ones are worth a purge."""
+"""The number of old tombstones from which a purge is suggested."""
 _DAY_S = 86_400.0
 
 

@@ -37,7 +37,7 @@ def read_health(url: str, areas: Collection[Area] = ALL_AREAS) -> tuple[CheckRes
 
 
 _WORK = frozenset({Area.LOG, Area.CAPTURE, Area.REPLICATION, Area.MERGE})
-"""What agents do; everything else of health is found by the checks themselves."""
+"""The areas of agents' work; the rest of health is covered by the checks themselves."""
 _WORK_FOR: Mapping[Purpose | None, frozenset[Area]] = {
     None: _WORK,
     Purpose.MONITOR: _WORK,

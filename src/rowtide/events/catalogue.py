@@ -1,4 +1,4 @@
-"""All events that rowtide emits, by what emits them. `docs/reference/log-events.md` is made from it.
+"""All events that rowtide emits, by the part that emits them. `docs/reference/log-events.md` is made from it.
 
 An event's docstring is what has happened. Fields are named with their units; an `error` is written without keys and
 values of rows, with its number as a field of its own. Nothing here has rows, or statements with their values.
@@ -17,7 +17,7 @@ from rowtide.events.event import Bytes, Count, Event, Level, Milliseconds, Rows,
 
 @frozen
 class AgentStarted(Event):
-    """A command that runs on has started."""
+    """A long-running command has started."""
 
     level = Level.INFO
     version: str
@@ -26,7 +26,7 @@ class AgentStarted(Event):
 
 @frozen
 class AgentStopped(Event):
-    """A command that runs on has ended, as it was asked to or because its work is done."""
+    """A long-running command has ended, because it was stopped or its work is done."""
 
     level = Level.INFO
     seconds: Seconds
@@ -34,7 +34,7 @@ class AgentStopped(Event):
 
 @frozen
 class AgentFailed(Event):
-    """A command that runs on has ended with an error."""
+    """A long-running command has ended with an error."""
 
     level = Level.ERROR
     error: Exception
@@ -50,7 +50,7 @@ class ProcessReported(Event):
 
 @frozen
 class AgentRetries(Event):
-    """An agent opens its connections again after an error and a pause."""
+    """An agent reconnects after an error and a pause."""
 
     level = Level.WARNING
     pause_s: Seconds
@@ -85,7 +85,7 @@ class JobFailed(Event):
 
 @frozen
 class JobBroken(Event):
-    """A run of a job met an error that is not rowtide's: a fault. `traceback` has places in the code alone."""
+    """A run of a job failed with an internal error. `traceback` has only places in the code."""
 
     level = Level.ERROR
     error: Exception
@@ -94,7 +94,7 @@ class JobBroken(Event):
 
 @frozen
 class WorkerHangs(Event):
-    """A step of an agent shows no life any more; the process is started again where a service manager watches it."""
+    """A step of an agent hangs; a service manager whose watchdog watches the process restarts it."""
 
     level = Level.ERROR
     silent_s: Seconds
@@ -102,7 +102,7 @@ class WorkerHangs(Event):
 
 @frozen
 class LogReaderKilled(Event):
-    """The log reader's process was silent, and was killed; another one is started."""
+    """The log reader's process did not respond, and was killed; another one is started."""
 
     level = Level.WARNING
     process_id: int
@@ -114,7 +114,7 @@ class LogReaderKilled(Event):
 
 @frozen
 class PartitionsNotAttached(Event):
-    """A new partition is in use, or its triggers may not be created; it is tried again with the next heartbeat."""
+    """Triggers of a new partition could not be created: it is in use, or a right is missing; a heartbeat retries."""
 
     level = Level.DEBUG
     error: RowtideError
@@ -122,7 +122,7 @@ class PartitionsNotAttached(Event):
 
 @frozen
 class MarkNotVerified(Event):
-    """Somebody marked a transaction as replicated, without the subscription's secret: it counts as local."""
+    """A transaction is marked as replicated without the subscription's secret: it counts as local."""
 
     level = Level.WARNING
     error: RowtideError
@@ -138,7 +138,7 @@ class HeartbeatNotWritten(Event):
 
 @frozen
 class TablePublicationNotChanged(Event):
-    """The publication of a table stays as it is, since the table is in use or the right is missing."""
+    """The publication of a table could not be changed, because the table is in use or the right is missing."""
 
     level = Level.DEBUG
     table: str
@@ -147,7 +147,7 @@ class TablePublicationNotChanged(Event):
 
 @frozen
 class ResentNotVerified(Event):
-    """Whether the server still has the transactions that were read last could not be found."""
+    """It could not be determined whether the server still has the transactions that were read last."""
 
     level = Level.WARNING
     error: RowtideError
@@ -155,7 +155,7 @@ class ResentNotVerified(Event):
 
 @frozen
 class WaitNotReported(Event):
-    """Which transaction is waited for could not be found."""
+    """It could not be determined which transaction is waited for."""
 
     level = Level.WARNING
     error: RowtideError
@@ -163,7 +163,7 @@ class WaitNotReported(Event):
 
 @frozen
 class SilentSessionEnded(Event):
-    """A session of rowtide's that held locks and was silent was ended."""
+    """A silent session of rowtide's that held locks was terminated."""
 
     level = Level.WARNING
     session: str
@@ -199,7 +199,7 @@ class RowsCaptured(Event):
 
 @frozen
 class CopyAdvanced(Event):
-    """The copy of a captured table has advanced, waits, begins again or has ended."""
+    """The copy of a captured table has advanced, waits, restarts or has ended."""
 
     level = Level.INFO
     instance: str
@@ -225,7 +225,7 @@ class CopyFailed(Event):
 
 @frozen
 class CopyBroken(Event):
-    """The copy of a captured table met an error that is not rowtide's; `traceback` has places in the code alone."""
+    """The copy of a captured table failed with an internal error; `traceback` has only places in the code."""
 
     level = Level.ERROR
     instance: str
@@ -305,7 +305,7 @@ class TableNotJoined(Event):
 
 @frozen
 class JoiningFailed(Event):
-    """New tables of rules could not be looked for; capture continues."""
+    """The search for new tables of rules failed; capture continues."""
 
     level = Level.WARNING
     error: RowtideError
@@ -342,7 +342,7 @@ class UpkeepFailed(Event):
 
 @frozen
 class UpkeepEnded(Event):
-    """Upkeep of the lake has ended, since another process holds the lake."""
+    """Maintenance of the lake has ended, because another process holds the lake."""
 
     level = Level.WARNING
     error: RowtideError
@@ -358,7 +358,7 @@ class CheckpointFailed(Event):
 
 @frozen
 class CommitBelowCheckpoint(Event):
-    """A commit came after another writer's checkpoint, and is made again."""
+    """A commit lost against another writer's checkpoint, and is repeated."""
 
     level = Level.WARNING
     path: str
@@ -375,7 +375,7 @@ class TableNotFenced(Event):
 
 @frozen
 class StoreSlow(Event):
-    """An object store takes long to answer; requests have longer timeouts now."""
+    """An object store is slow; requests now have longer timeouts."""
 
     level = Level.DEBUG
     store: str
@@ -406,7 +406,7 @@ class TargetTableStopped(Event):
 
 @frozen
 class TargetTableEdited(Event):
-    """A table of a target was changed by another writer during a commit, which is made again."""
+    """A table of a target was changed by another writer during a commit, which is repeated."""
 
     level = Level.WARNING
     error: RowtideError
@@ -490,7 +490,7 @@ class SubscriberCopyAdvanced(Event):
 
 @frozen
 class SubscriptionRetries(Event):
-    """Delivery to a subscriber is tried again after an error and a pause."""
+    """Delivery to a subscriber is retried after an error and a pause."""
 
     level = Level.WARNING
     publication: str
@@ -511,7 +511,7 @@ class SubscriptionStopped(Event):
 
 @frozen
 class CommandSkipped(Event):
-    """A subscriber was not given a command, for its error."""
+    """A command was skipped at a subscriber, because of its error."""
 
     level = Level.WARNING
     publication: str
@@ -549,7 +549,7 @@ class OriginNotSet(Event):
 
 @frozen
 class DeadlocksNotWatched(Event):
-    """A subscriber gives no connection to look for deadlocks from."""
+    """A subscriber allows no further connection for detecting deadlocks."""
 
     level = Level.WARNING
     error: RowtideError
@@ -595,7 +595,7 @@ class HistoryNotWritten(Event):
 
 @frozen
 class RowsNotCounted(Event):
-    """The rows that a copy is of could not be counted."""
+    """The rows of a copy could not be counted."""
 
     level = Level.WARNING
     error: RowtideError
@@ -606,7 +606,7 @@ class RowsNotCounted(Event):
 
 @frozen
 class Synchronised(Event):
-    """A subscriber of merge was synchronised; `refused` rows are tried again by the next synchronisation."""
+    """A subscriber of merge was synchronised; the next synchronisation retries `refused` rows."""
 
     level = Level.INFO
     publication: str
@@ -644,7 +644,7 @@ class SynchronisationFailed(Event):
 
 @frozen
 class LogResumed(Event):
-    """The log's file can be written again; it lacks `missing` lines before this one."""
+    """The log's file is writable again; `missing` lines before this one were lost."""
 
     level = Level.WARNING
     missing: Count
@@ -663,7 +663,7 @@ class MetricsNotWritten(Event):
 
 @frozen
 class DatabaseNotPolled(Event):
-    """A database could be polled before, or another error kept it from that; it is tried again every 15 seconds."""
+    """A database cannot be polled any longer, or for another reason than before; it is retried every 15 seconds."""
 
     level = Level.WARNING
     error: RowtideError
@@ -671,7 +671,7 @@ class DatabaseNotPolled(Event):
 
 @frozen
 class DatabasePolledAgain(Event):
-    """A database can be polled again, which it could not for `seconds`."""
+    """A database can be polled again, after `seconds`."""
 
     level = Level.INFO
     seconds: Seconds
@@ -679,7 +679,7 @@ class DatabasePolledAgain(Event):
 
 @frozen
 class PollBroken(Event):
-    """A poll met an error that is not rowtide's: a fault. `traceback` has places in the code alone."""
+    """A poll failed with an internal error. `traceback` has only places in the code."""
 
     level = Level.ERROR
     error: Exception
@@ -688,7 +688,7 @@ class PollBroken(Event):
 
 @frozen
 class SamplesReplaced(Event):
-    """The monitor's file was damaged, and was moved aside: history and counters begin again."""
+    """The monitor's file was damaged, and was moved aside: history and counters restart."""
 
     level = Level.WARNING
     path: str
@@ -698,7 +698,7 @@ class SamplesReplaced(Event):
 
 @frozen
 class SampleNotKept(Event):
-    """A sample could not be written into the monitor's file; the metrics are served all the same."""
+    """A sample could not be written to the monitor's file; the metrics are served nevertheless."""
 
     level = Level.WARNING
     reason: str
@@ -706,7 +706,7 @@ class SampleNotKept(Event):
 
 @frozen
 class CountersReset(Event):
-    """The counters of a database could not be read from the monitor's file, and begin again."""
+    """The counters of a database could not be read from the monitor's file, and restart."""
 
     level = Level.WARNING
     reason: str
@@ -714,7 +714,7 @@ class CountersReset(Event):
 
 @frozen
 class TokensNotRead(Event):
-    """The file of tokens of the monitor cannot be read: nobody is let in until it can."""
+    """The token file of the monitor cannot be read: requests are refused until it can."""
 
     level = Level.ERROR
     error: RowtideError
@@ -722,7 +722,7 @@ class TokensNotRead(Event):
 
 @frozen
 class ConfigurationNotReadAgain(Event):
-    """The configuration file has changed and cannot be read: operators' connections stay as they were."""
+    """The configuration file has changed and cannot be read: operators' connections stay unchanged."""
 
     level = Level.ERROR
     error: RowtideError
@@ -730,7 +730,7 @@ class ConfigurationNotReadAgain(Event):
 
 @frozen
 class ActionEnded(Event):
-    """An action that the monitor was asked for has ended: done, failed, or refused where it was not begun."""
+    """An action of the monitor has ended: done, failed, or refused before it began."""
 
     level = Level.INFO
     database: str
@@ -762,7 +762,7 @@ class GatewayAnswered(Event):
 
 @frozen
 class GatewayBroken(Event):
-    """A request met an error that is not rowtide's: a fault. The device got `incident` alone."""
+    """A request failed with an internal error. The device got only `incident`."""
 
     level = Level.ERROR
     incident: str

@@ -1,4 +1,4 @@
-"""What a program's log is: its options, and how events get there.
+"""The log of a program: its options, and writing events to it.
 
 structlog filters by level and renders; it is imported when a log is configured, which takes as long as the rest of a
 command's start, so that commands without one are free of it (docs/decisions/0034).
@@ -33,7 +33,7 @@ class LogNotWritable(RowtideError, number=1180):
 
 
 LOOK_S = 1.0
-"""So often a file is compared with what has its name."""
+"""How often the open file is compared with the file of its name, which a log rotation may have replaced."""
 _PRIORITIES = {Level.DEBUG: 7, Level.INFO: 6, Level.WARNING: 4, Level.ERROR: 3}
 """As syslog numbers them."""
 
@@ -46,12 +46,12 @@ class LogDestination(Protocol):
         ...
 
     def reopen(self) -> None:
-        """Open again what has a name."""
+        """Reopen a destination that has a name."""
         ...
 
 
 class StandardError:
-    """Standard error as it is at each line: a command replaces it."""
+    """Standard error, looked up for each line, since a command replaces it."""
 
     def write(self, line: str, _level: Level) -> None:
         """Write a line."""
@@ -60,11 +60,11 @@ class StandardError:
             sys.stderr.flush()
 
     def reopen(self) -> None:
-        """Do nothing: it has no name."""
+        """Nothing to reopen."""
 
 
 class Journal(StandardError):
-    """Standard error with a priority before each line, which systemd takes off (`SyslogLevelPrefix`)."""
+    """Standard error with a priority before each line, which systemd strips (`SyslogLevelPrefix`)."""
 
     def write(self, line: str, level: Level) -> None:
         """Write a line with its priority."""
@@ -122,7 +122,7 @@ class LogFile:
         os.close(self._descriptor)
 
     def _append(self, line: str) -> None:
-        # What a full disk cut off stands in a line of its own.
+        # Ends a line that a full disk truncated.
         content = ("\n" if self._is_torn else "").encode() + line.encode("utf-8", "backslashreplace") + b"\n"
         written = os.write(self._descriptor, content)
         while written < len(content):
@@ -139,7 +139,7 @@ class LogFile:
             try:
                 opened = self._open()
             except OSError as error:
-                # The former file is written to as long as the new one cannot be.
+                # The former file is used until the new one can be opened.
                 if self._is_stale:
                     self._report(f"The log file {self._path} cannot be opened again: {error.strerror}.")
                 self._is_stale = False
@@ -148,7 +148,7 @@ class LogFile:
             self._descriptor, self._is_torn, self._is_stale = opened, False, False
 
     def _is_named(self) -> bool:
-        """Whether the name leads to the file that is open."""
+        """Whether the name still leads to the open file."""
         try:
             return os.path.samestat(os.stat(self._path), os.fstat(self._descriptor))
         except OSError:
@@ -176,7 +176,7 @@ class Locked:
             self._destination.write(line, level)
 
     def reopen(self) -> None:
-        """Open again what has a name; from a signal's handler, too."""
+        """Reopen the destination; also called by a signal's handler."""
         self._destination.reopen()
 
 
@@ -192,7 +192,7 @@ class LogFormat(StrEnum):
 
 @frozen
 class LogOptions(WordsRead):
-    """What is logged of an agent's events, how and where to."""
+    """The options of a log: which events, in which format, and where."""
 
     format: Annotated[
         LogFormat | None,
@@ -272,7 +272,7 @@ _configured: list[ConfiguredLog] = []
 
 
 def configure_logging(options: LogOptions) -> Listener | None:
-    """Have events written as the options say, by all threads, and by the log reader's process; return the log before.
+    """Write events as the options say, from all threads and from the log reader's process; return the earlier log.
 
     Raises `LogNotWritable`.
     """

@@ -1,7 +1,7 @@
 """Events: what they have in common, the scope in which they are emitted, and emission to the log and to listeners.
 
 An event is declared once, in `rowtide.events.catalogue`, as a value with typed fields, so that no other can be emitted.
-What emits one knows neither the log nor the terminal.
+Code that emits an event knows neither the log nor the terminal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 
 
 class Level(StrEnum):
-    """How important an event is; each is more so than those before it."""
+    """The importance of an event, in ascending order."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -60,7 +60,7 @@ _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 
 @frozen
 class Scope:
-    """What emits: the database that it works on, and the job. Both may be empty."""
+    """The origin of an event: the database that is worked on, and the job. Both may be empty."""
 
     database: str = ""
     job: str = ""
@@ -89,7 +89,7 @@ def current_scope() -> Scope:
 
 @contextmanager
 def scope(database: str | None = None, job: str | None = None) -> Iterator[None]:
-    """Name what this thread works on during the block; None: as before."""
+    """Set the scope of this thread during the block; None leaves it unchanged."""
     before = current_scope()
     token = _scope.set(Scope(before.database if database is None else database, before.job if job is None else job))
     try:
@@ -110,7 +110,7 @@ def inheriting(function: Callable[Parameters, Result], *, job: str | None = None
 
 
 def format_places(error: BaseException) -> str:
-    """Return the places in the code that an error went through, without what it says."""
+    """Return the traceback of an error, without its message."""
     import traceback
 
     return "".join(traceback.format_tb(error.__traceback__))
@@ -118,7 +118,7 @@ def format_places(error: BaseException) -> str:
 
 @contextmanager
 def process_scope(database: str, job: str) -> Iterator[None]:
-    """Name what threads without a scope work on, during the block."""
+    """Set the scope of threads without one, during the block."""
     before, _of_process[0] = _of_process[0], Scope(database, job)
     try:
         yield
@@ -134,14 +134,13 @@ Milliseconds = Annotated[int, "milliseconds"]
 Count = Annotated[int, "count"]
 
 
-# Events as lines: logfmt for people, JSON for programs. Pure. Neither has keys or values of rows, with or without
-# `--hide-keys`: errors are written without the fields that may hold them, errors that are not rowtide's by their kind
-# alone, and fields of the types `RowKey` and `Said` as in errors. Names come from others: what a terminal or a reader
-# of lines could take for more than a character is escaped.
-
-
 def record_of(emitted: Emitted) -> dict[str, Any]:
-    """Return an event as JSON values by name, in their order."""
+    """Return an event as JSON values by name, in their order.
+
+    They have no keys or values of rows, with or without `--hide-keys`: errors are written without the fields that may
+    hold them, errors that are not rowtide's by their kind alone, and fields of the types `RowKey` and `Said` as in
+    errors. Names come from users: characters that a terminal or a parser of lines could interpret are escaped.
+    """
     return {
         "time": format_time(emitted.time),
         "level": str(emitted.event.level),
@@ -180,7 +179,7 @@ def fields_of(event: Event) -> dict[str, Any]:
 
 
 def describe_without_row(error: BaseException) -> str:
-    """Return what an error says without keys and values of rows; of one that is not rowtide's its kind alone."""
+    """Return an error's message without keys and values of rows; for one that is not rowtide's, its class."""
     return error.without_row if isinstance(error, RowtideError) else type(error).__name__
 
 
@@ -195,7 +194,7 @@ def write_json(values: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: numbers exact, LSNs and times as texts, infinities and NaN as texts."""
+    """Return a value for JSON: numbers exact; LSNs, times, infinities and NaN as texts."""
     match value:
         case CommitLsn() | Position() | Decimal():
             return str(value)
@@ -212,7 +211,7 @@ def _plain(value: Any) -> Any:
 
 
 def _as_word(value: object) -> str:
-    """Return a value of logfmt: bare where nothing in it needs quotes."""
+    """Return a value of logfmt, quoted where needed."""
     if isinstance(value, list) and all(isinstance(item, str) and "," not in item for item in value):
         value = ",".join(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -235,7 +234,7 @@ Listener = Callable[[Emitted], None]
 
 
 class _Process:
-    """Who gets this process's events."""
+    """The receivers of this process's events."""
 
     log: Listener | None = None
     """None: Python's `logging`."""
@@ -261,12 +260,12 @@ def deliver(emitted: Emitted) -> None:
 
 
 def log_nothing(_emitted: Emitted) -> None:
-    """Log nothing, as what a command says itself, or shows."""
+    """Log nothing, where the command prints or shows events itself."""
 
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Have a function called with each event during the block, in the thread that emits it."""
+    """Call a function with each event during the block, in the thread that emits it."""
     with _Process.lock:
         _Process.listeners = (*_Process.listeners, listener)
     try:
@@ -277,7 +276,7 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 def use_log(log: Listener | None) -> Listener | None:
-    """Have events written by a function instead of Python's `logging` (None); return the one before."""
+    """Set the function that writes events, instead of Python's `logging` (None); return the earlier one."""
     before, _Process.log = _Process.log, log
     return before
 

@@ -1,4 +1,4 @@
-"""What each request of a device does at its hub."""
+"""The steps of the wire protocol at the hub: one function for each request of a device."""
 
 from __future__ import annotations
 
@@ -26,19 +26,16 @@ from rowtide.gateway.requests import DeviceRegistration, Done, FileRequest, More
 from rowtide.gateway.synchronising import (
     Downloads,
     answer_acknowledgement,
+    answer_comparison,
     answer_more,
     answer_pending,
     answer_schema,
     answer_sync,
     answer_validation,
-    as_claimed,
-    claimed,
-    is_to_move,
     list_own_conflicts,
-    move_device,
     require_own_state,
-    without_download,
 )
+from rowtide.gateway.user_partitions import as_claimed, claimed, is_to_move, move_device, without_download
 from rowtide.gateway.wire.envelopes import SPOKEN_TEXT, Envelope, read
 from rowtide.merge.catalogue import has_devices
 from rowtide.merge.devices.credentials import SHORTEST_KEY, read_code, read_token
@@ -50,8 +47,9 @@ from rowtide.merge.devices.registered import (
     register_named,
 )
 from rowtide.merge.errors.devices import CodeRefused, TokenRefused
-from rowtide.merge.inspection.validating import ValidateRequest
+from rowtide.merge.inspection.device_validation import ValidateRequest
 from rowtide.merge.nodes.node import Node
+from rowtide.merge.publishing.rows_at_hub import RowsRequest
 from rowtide.merge.session.messages import (
     Acknowledgement,
     DeviceState,
@@ -61,12 +59,14 @@ from rowtide.merge.session.messages import (
     UploadResult,
 )
 
+STEPS_OF_STRANGERS = frozenset({"register"})
+"""Steps of who has no token yet."""
 _NO_TOKEN = "none was sent as Authorization: Bearer"  # noqa: S105 - it says that there is none
 
 
 @frozen
 class DeviceRequest:
-    """A request of a device: its body, unpacked, and who it says it is of."""
+    """A request of a device: its unpacked body and its credentials."""
 
     hub: Hub
     body: bytes
@@ -77,17 +77,17 @@ class DeviceRequest:
 
     @property
     def who(self) -> str:
-        """The ID of the device that a token names, whether it is in force or not; it is no secret."""
+        """The ID of the device that a token names, valid or not; the ID is no secret."""
         credential = read_token(self.token)
         return "" if credential is None else credential.device_id
 
 
 @frozen
-class DeviceDeed:
-    """What a gateway has done for a device that the audit of its hub is to have, by a step's name.
+class AuditedStep:
+    """An entry for the audit of a hub, named after a step.
 
-    `key` is that of the request: a repeated one is the same deed. `replaces`: the device had a file before, whose
-    subscription has ended.
+    `key` is the key of the request: a repeated request makes the same entry. `replaces`: the device had a file before,
+    whose subscription has ended.
     """
 
     hub: Hub
@@ -100,7 +100,7 @@ class DeviceDeed:
 
 @dataclass(slots=True)
 class Answering:
-    """Answers requests by threads that have the hubs' databases."""
+    """Answers requests, in the threads that have connections to the hubs' databases."""
 
     workers: Workers
     files: DeviceFiles
@@ -108,15 +108,15 @@ class Answering:
     most_rows: int = DEFAULT_GATEWAY_LIMITS.rows
     downloads: Downloads = field(default_factory=Downloads)
     publications: frozenset[str] = frozenset()
-    """Those that are served; none: all."""
-    record: Callable[[DeviceDeed], None] = lambda _deed: None
-    """Records a deed before the device is told of it."""
+    """The publications that are served; empty: all."""
+    record: Callable[[AuditedStep], None] = lambda _step: None
+    """Writes an entry to the audit, before the device gets its answer."""
     note_known: Callable[[str], None] = lambda _token: None
-    """Is told each token that is in force."""
+    """Called with each valid token."""
 
     @property
     def steps(self) -> Mapping[str, Callable[[Node, DeviceRequest], Envelope]]:
-        """What can be asked, by the last part of its address."""
+        """The steps, by the last part of their addresses."""
         return {
             "register": self._register,
             "file": self._file,
@@ -126,6 +126,7 @@ class Answering:
             "acknowledge": self._acknowledge,
             "pending": self._pending,
             "validate": self._validate,
+            "compare": self._compare,
             "conflicts": self._conflicts,
             "logout": self._logout,
         }
@@ -138,9 +139,9 @@ class Answering:
         return envelope
 
     async def is_ready(self, hub: Hub) -> bool:
-        """Return whether a hub's database answers, with metadata that this build can use, or none yet.
+        """Return whether a hub's database answers, with metadata that this build can use, or without any.
 
-        One that publishes nothing yet does not take the gateway from the other hubs' devices.
+        A hub that publishes nothing yet does not make the gateway unready for the devices of the others.
         """
         try:
             await asyncio.wrap_future(self.workers.submit(hub, lambda node: node.tables.is_prepared()))
@@ -159,11 +160,11 @@ class Answering:
             raise CodeRefused("it is unknown, or was used")
         token, device = register(node, code, asked.key, asked.client)
         self._require_served(device)
-        self.record(DeviceDeed(asked.hub, "register", device.device_id, device.name, asked.key))
+        self.record(AuditedStep(asked.hub, "register", device.device_id, device.name, asked.key))
         return Envelope(RegisteredDevice(token, device.name, device.publication))
 
     def _register_named(self, node: Node, asked: DeviceRequest) -> Envelope:
-        """Give a device its token whose user has a JSON Web Token that may register."""
+        """Issue a token to a device whose user has a JSON Web Token that may register devices."""
         if self.issuer is None:
             raise RegistrationNeedsCode
         if asked.claims is None:
@@ -171,18 +172,18 @@ class Answering:
         claims = self.issuer.read(asked.claims)
         token, device = register_named(node, self.issuer.name_device(claims), claims.issued, asked.key, asked.client)
         self._require_served(device)
-        self.record(DeviceDeed(asked.hub, "register", device.device_id, device.name, asked.key))
+        self.record(AuditedStep(asked.hub, "register", device.device_id, device.name, asked.key))
         return Envelope(RegisteredDevice(token, device.name, device.publication))
 
     def _logout(self, node: Node, asked: DeviceRequest) -> Envelope:
-        """Forget a device's token; its changes stay on it."""
+        """Revoke a device's token; its changes stay on the device."""
         device = self._know(node, asked)
         read(asked.body, Done)
         forget_token(node, device)
         return Envelope(Done())
 
     def _file(self, node: Node, asked: DeviceRequest) -> Envelope:
-        """Make a device's first file."""
+        """Create a device's first file."""
         device = self._know(node, asked)
         wanted = read(asked.body, FileRequest).message
         _require_key(asked)
@@ -191,7 +192,7 @@ class Answering:
             device = as_claimed(node, device, claims, claims.issued)
         made = self.files.make(node, device, wanted, asked.key, partial(require_own_state, node, device))
         replaces = wanted.replaces and device.subid is not None
-        self.record(DeviceDeed(asked.hub, "file", device.device_id, device.name, asked.key, replaces=replaces))
+        self.record(AuditedStep(asked.hub, "file", device.device_id, device.name, asked.key, replaces=replaces))
         return Envelope(made)
 
     async def find_file(self, asked: DeviceRequest, name: str) -> Path:
@@ -203,7 +204,7 @@ class Answering:
         return await asyncio.wrap_future(self.workers.submit(asked.hub, find))
 
     def _sync(self, node: Node, asked: DeviceRequest) -> Envelope:
-        """Take an upload, and send what the hub has."""
+        """Apply an upload, and return the first batches of the download."""
         device = self._know(node, asked)
         given = read(asked.body, SyncRequest)
         if sum(len(batch.changes) for batch in given.batches) > self.most_rows:
@@ -213,7 +214,7 @@ class Answering:
         kept = self.files.keep_parts(asked.hub.name, device)
         if claims is None or not is_to_move(node, device, claims):
             return answer_sync(node, asked.hub.name, device, given, self.downloads, kept)
-        # What the user before has left is judged in the partition that it was changed in.
+        # Changes of the previous user are checked against the partition in which they were made.
         uploading = replace(given, message=without_download(request))
         answer = answer_sync(node, asked.hub.name, device, uploading, self.downloads, kept)
         said: SyncAnswer = answer.message
@@ -224,37 +225,45 @@ class Answering:
         raise move_device(node, device, claims)
 
     def _follow(self, node: Node, asked: DeviceRequest) -> Envelope:
-        """Return the hub's definitions to a device that has earlier ones."""
-        device = self._know(node, asked)
+        """Return the hub's definitions, for a device that has earlier ones."""
+        device = self._know_user(node, asked)
         return Envelope(answer_schema(node, device, read(asked.body, DeviceState).message))
 
     def _validate(self, node: Node, asked: DeviceRequest) -> Envelope:
-        """Return what a device compares its rows with."""
-        device = self._know(node, asked)
+        """Return the counts and checksums with which a device compares its rows."""
+        device = self._know_user(node, asked)
         return Envelope(answer_validation(node, device, read(asked.body, ValidateRequest).message))
 
+    def _compare(self, node: Node, asked: DeviceRequest) -> Envelope:
+        """Return what the hub has of the rows of a device whose tables were rebuilt."""
+        device = self._know_user(node, asked)
+        request: RowsRequest = read(asked.body, RowsRequest).message
+        if request.size > self.most_rows:
+            raise BodyTooLarge(f"{self.most_rows:,} rows")
+        return answer_comparison(node, device, request)
+
     def _pending(self, node: Node, asked: DeviceRequest) -> Envelope:
-        """Return what the hub has for a device."""
+        """Return the number of changes that the hub has for a device."""
         device = self._know(node, asked)
         return Envelope(answer_pending(node, device, read(asked.body, DeviceState).message))
 
     def _more(self, node: Node, asked: DeviceRequest) -> Envelope:
-        """Send further batches of a download."""
+        """Return further batches of a download."""
         device = self._know(node, asked)
         return Envelope(
             More(), answer_more(asked.hub.name, device, read(asked.body, MoreRequest).message, self.downloads)
         )
 
     def _acknowledge(self, node: Node, asked: DeviceRequest) -> Envelope:
-        """Store what a device has of a download."""
+        """Record how far a device has applied a download."""
         device = self._know(node, asked)
         said: Acknowledgement = read(asked.body, Acknowledgement).message
         answer_acknowledgement(node, asked.hub.name, device, said, self.downloads)
         return Envelope(Done())
 
     def _conflicts(self, node: Node, asked: DeviceRequest) -> Envelope:
-        """Return the conflicts of a device's changes."""
-        device = self._know(node, asked)
+        """Return the conflicts that a device's changes lost."""
+        device = self._know_user(node, asked)
         read(asked.body, Done)
         return Envelope(list_own_conflicts(node, device))
 
@@ -263,11 +272,11 @@ class Answering:
         return await asyncio.wrap_future(self.workers.submit(asked.hub, lambda node: self._know(node, asked)))
 
     async def run(self, hub: Hub, work: Callable[[Node], object]) -> object:
-        """Return the result of work with a hub's node. Raises what it raises."""
+        """Run a function with a hub's node in one of its threads, and return the result."""
         return await asyncio.wrap_future(self.workers.submit(hub, work))
 
     def _claims(self, node: Node, device: KnownDevice, asked: DeviceRequest) -> Claims | None:
-        """Return what the token of the device's user says; None where users have none.
+        """Return the claims of the device's user; None where devices have no users of their own.
 
         Raises `JwtRefused`, `ClaimMissing`, `KeySetNotRead`, `PartitionValueMissing`, `PartitionValueUnfit`.
         """
@@ -288,13 +297,22 @@ class Answering:
         self._require_served(device)
         return device
 
+    def _know_user(self, node: Node, asked: DeviceRequest) -> KnownDevice:
+        """Return the device that asks for what rows are: as for a download, its user has a token, where users have one.
+
+        Raises what `_know` and `_claims` raise.
+        """
+        device = self._know(node, asked)
+        self._claims(node, device, asked)
+        return device
+
     def _require_served(self, device: KnownDevice) -> None:
         if self.publications and device.publication not in self.publications:
             raise PublicationNotServed(device.publication)
 
 
 def _is_complete(upload: UploadHeader, result: UploadResult | None) -> bool:
-    """Whether the hub has all that a device has changed."""
+    """Whether the hub has all changes of the device."""
     return result is not None and result.is_complete and not upload.has_more
 
 

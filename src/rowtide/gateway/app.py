@@ -1,6 +1,6 @@
-"""The gateway's application: addresses, who asks, limits, and errors as problem documents.
+"""The gateway's ASGI application: routes, authentication, limits, and errors as problem documents.
 
-What a request does is in `answering`; here is nothing of a synchronisation, and nothing of a database.
+What a request does is in `answering`; this module knows nothing of synchronisations and databases.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -26,7 +26,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.events.catalogue import GatewayAnswered, GatewayBroken
 from rowtide.events.event import emit, format_places
-from rowtide.gateway.answering import Answering, DeviceRequest
+from rowtide.gateway.answering import STEPS_OF_STRANGERS, Answering, DeviceRequest
 from rowtide.gateway.errors import (
     BodyTooLarge,
     GatewayAddressUnknown,
@@ -48,18 +48,20 @@ from rowtide.gateway.limits import (
     RequestMeter,
     address_of,
 )
+from rowtide.gateway.long_polling import HeadWatch
 from rowtide.gateway.requests import CLAIMS_HEADER, CLIENT_HEADER, KEY_HEADER, PROTOCOL_HEADER, Wait, Waited
-from rowtide.gateway.waiting import HeadWatch
 from rowtide.gateway.wire import problems
 from rowtide.gateway.wire.envelopes import CONTENT_TYPE, VERSION, Envelope, Unfit, pack, read, unpack, write
 from rowtide.listening import read_bearer
-from rowtide.merge.devices.credentials import read_token
 from rowtide.merge.session.messages import SyncAnswer
 
 Result = TypeVar("Result")
-_LARGEST_OF_STRANGERS = 65_536
+_MOST_BYTES_WITHOUT_TOKEN = 65_536
+"""Limit of a body without a token, as of a registration: its sender is not known, and it fits."""
+REST_S = 10.0
+"""How long the body of a refused request may still come in."""
 _GONE = 499
-"""The status, in the log alone, of a request whose client has gone, as nginx has it."""
+"""Status of a request whose client disconnected, as in nginx; it is only logged."""
 _PUBLIC = ("/healthz", "/readyz")
 _ALLOWED = ", ".join(
     ("Authorization", "Content-Type", "Content-Encoding", "Idempotency-Key", "Rowtide-Claims", "Rowtide-Client")
@@ -70,28 +72,31 @@ _NEVER_STORED = {"cache-control": "no-store", PROTOCOL_HEADER: str(VERSION), "x-
 
 @frozen
 class ServedHubs:
-    """What an application serves, and up to which limits."""
+    """The settings of an application: hubs, limits, and how it is reached."""
 
     hubs: Mapping[str, Hub]
     answering: Answering
     limits: GatewayLimits
     origins: frozenset[str] = frozenset()
     is_proxied: bool = False
-    """Whether another machine is the proxy, whose headers are believed."""
+    """Whether the proxy is another machine, whose forwarding headers are trusted."""
 
 
 class GatewayApp:
     """Answers requests of devices."""
 
     def __init__(self, served: ServedHubs, waiting: Places | None = None) -> None:
-        """`waiting` are the places of devices that wait, for who counts them."""
+        """`waiting` counts the devices with a long poll, for metrics."""
         self._served = served
         self._meter = RequestMeter(served.limits.requests_per_minute)
         self._refusals = Refusals(RequestMeter(served.limits.refusals_per_minute, "refused tokens of its address"))
         served.answering.note_known = self._refusals.note_known
         self._device_places = DevicePlaces(served.limits.device_requests)
-        # As many again may wait for a thread: what comes beyond is told to come back.
+        # One request runs in each thread, and three wait for it; further ones get GatewayBusy, so that a device does
+        # not wait behind a queue for longer than it would pause before another attempt.
         self._places = Places(4 * served.limits.sessions, "requests")
+        # Whoever sends slowly keeps a place: strangers take them from each other alone.
+        self._registering = Places(4 * served.limits.sessions, "registrations")
         self._watches: dict[str, HeadWatch] = {}
         self._waiting = waiting or Places(served.limits.waiting, "waiting devices")
 
@@ -113,7 +118,7 @@ class GatewayApp:
                 Exception: _as_fault,
             },
         )
-        return Door(app, self._served.origins)
+        return EdgeMiddleware(app, self._served.origins)
 
     def _healthz(self, _request: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -125,17 +130,19 @@ class GatewayApp:
         return JSONResponse({"ready": is_ready, "hubs": hubs}, status_code=200 if is_ready else 503)
 
     async def _file(self, request: Request) -> Response:
-        """Send a device's file, or the part of it that is asked for."""
+        """Send a device's file, or the requested range of it."""
         asked = self._begin(request, "files")
         with self._admitted(request, asked), self._places.place():
             path = await self._served.answering.find_file(asked, request.path_params["name"])
         return FileResponse(path, media_type="application/octet-stream")
 
     async def _wait(self, request: Request) -> Response:
-        """Answer once a device's hub has something, or after a while."""
+        """Answer a long poll: once the hub has changes for the device, or when the time is over."""
         asked = self._begin(request, "wait")
         with self._admitted(request, asked), self._waiting.place():
-            # Only while its token is looked up: a thousand that wait leave the threads to those that synchronise.
+            async with _taking_rest(request):
+                await self._require_known(asked)
+            # Only while the token is looked up: a thousand waiting devices leave the threads to those that synchronise.
             with self._places.place():
                 asked = replace(asked, body=await self._read(request))
                 device = await self._served.answering.know(asked)
@@ -147,9 +154,12 @@ class GatewayApp:
         return _respond(request, Envelope(Waited(has_changes)))
 
     def _begin(self, request: Request, step: str) -> DeviceRequest:
-        """Return a request without its body, and note of whom it is for the log. Raises `GatewayAddressUnknown`."""
+        """Return a request without its body, and record its device in the request log.
+
+        Raises `GatewayAddressUnknown`.
+        """
         hub = self._find_hub(request)
-        asked = _asked(request, hub, b"")
+        asked = _asked(request, hub)
         request.state.hub, request.state.step, request.state.device = hub.name, step, asked.who
         return asked
 
@@ -174,20 +184,41 @@ class GatewayApp:
 
     def _step(self, step: str) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            asked, limit_s = self._begin(request, step), self._served.limits.request_s
-            with self._admitted(request, asked), self._places.place():
-                asked = replace(asked, body=await self._read(request))
-                try:
-                    async with asyncio.timeout(limit_s):
-                        envelope = await self._served.answering.answer(step, asked)
-                except TimeoutError as error:
-                    raise GatewayBusy(f"the request takes longer than {limit_s:g} seconds", BUSY_S) from error
+            asked = self._begin(request, step)
+            is_stranger = step in STEPS_OF_STRANGERS
+            places = self._registering if is_stranger else self._places
+            with self._admitted(request, asked):
+                async with _taking_rest(request):
+                    if not is_stranger:
+                        await self._require_known(asked)
+                    with places.place():
+                        envelope = await self._work(request, step, asked)
             request.state.rows_down = sum(len(batch.changes) for batch in envelope.batches)
             if isinstance(envelope.message, SyncAnswer) and envelope.message.result is not None:
                 request.state.rows_up = sum(counts.moved for counts in envelope.message.result.counts.values())
             return _respond(request, envelope)
 
         return answer
+
+    async def _require_known(self, asked: DeviceRequest) -> None:
+        """Raise `TokenRefused`, `DeviceRevoked` before a body is read, which may be large, and come slowly."""
+        if not self._refusals.is_known(asked.token):
+            with self._places.place():
+                await self._in_time(self._served.answering.know(asked))
+
+    async def _work(self, request: Request, step: str, asked: DeviceRequest) -> Envelope:
+        """Return the answer to a request, whose body is read first. Raises `GatewayBusy`, and what both raise."""
+        asked = replace(asked, body=await self._read(request))
+        return await self._in_time(self._served.answering.answer(step, asked))
+
+    async def _in_time(self, work: Awaitable[Result]) -> Result:
+        """Return the result of work. Raises `GatewayBusy`, and what the work raises."""
+        limit_s = self._served.limits.request_s
+        try:
+            async with asyncio.timeout(limit_s):
+                return await work
+        except TimeoutError as error:
+            raise GatewayBusy(f"the request takes longer than {limit_s:g} seconds", BUSY_S) from error
 
     async def _read(self, request: Request) -> bytes:
         """Return the unpacked body of a request. Raises `BodyTooLarge`, `SenderTooSlow`, `MessageMalformed`."""
@@ -211,7 +242,8 @@ class GatewayApp:
         return unpacked
 
     async def _receive(self, request: Request) -> bytes:
-        most = self._served.limits.body_bytes if read_token(_bearer(request)) is not None else _LARGEST_OF_STRANGERS
+        is_known = self._refusals.is_known(_bearer(request))
+        most = self._served.limits.body_bytes if is_known else _MOST_BYTES_WITHOUT_TOKEN
         declared = request.headers.get("content-length", "")
         if declared.isascii() and declared.isdigit() and int(declared[:20]) > most:
             raise BodyTooLarge(f"{most:,} bytes")
@@ -220,11 +252,29 @@ class GatewayApp:
             pieces += piece
             if len(pieces) > most:
                 raise BodyTooLarge(f"{most:,} bytes")
+        request.state.has_come = True
         return bytes(pieces)
 
 
-class Door:
-    """What every request passes: where its page is from, and the request log."""
+@asynccontextmanager
+async def _taking_rest(request: Request) -> AsyncIterator[None]:
+    """Take what is left of a body, for some seconds, before an error is answered; nothing of it is kept.
+
+    A connection that is closed with bytes unread is reset, and the device would not learn why.
+    """
+    try:
+        yield
+    except RowtideError:
+        if not hasattr(request.state, "has_come"):
+            with suppress(TimeoutError, ClientDisconnect):
+                async with asyncio.timeout(REST_S):
+                    async for _ in request.stream():
+                        pass
+        raise
+
+
+class EdgeMiddleware:
+    """Middleware for every request: the origin check (CORS), and the request log."""
 
     def __init__(self, app: ASGIApp, origins: frozenset[str]) -> None:
         self._app = app
@@ -280,7 +330,7 @@ def problem_response(error: RowtideError) -> Response:
     """Return the answer for an error."""
     headers = {}
     if (after_s := problems.retry_after_s(error)) is not None:
-        # Whole seconds; a client that is told 0 waits by its own measure.
+        # Retry-After has whole seconds; after 0 a client uses its own pauses.
         headers["retry-after"] = str(round(after_s))
     if isinstance(error, TooManyRequests) and headers.get("retry-after") == "0":
         headers["retry-after"] = "1"
@@ -297,10 +347,10 @@ def _respond(request: Request, envelope: Envelope) -> Response:
     return Response(body, 200, headers, CONTENT_TYPE)
 
 
-def _asked(request: Request, hub: Hub, body: bytes) -> DeviceRequest:
+def _asked(request: Request, hub: Hub) -> DeviceRequest:
     return DeviceRequest(
         hub=hub,
-        body=body,
+        body=b"",
         token=_bearer(request),
         key=request.headers.get(KEY_HEADER, ""),
         claims=request.headers.get(CLAIMS_HEADER),
@@ -326,7 +376,7 @@ def _as_problem(request: Request, error: Exception) -> Response:
 
 
 def _as_gone(_request: Request, _error: Exception) -> Response:
-    """Answer a device that has gone before its request had come: for the log of requests."""
+    """Answer a device that disconnected before its request was complete: for the request log alone."""
     return Response(status_code=_GONE)
 
 

@@ -1,4 +1,4 @@
-"""The device's side of the wire: requests to a gateway over a connection that is kept, and what they may meet."""
+"""The HTTP client of a device: requests to a gateway over a kept connection, retries, and their errors."""
 
 from __future__ import annotations
 
@@ -36,13 +36,15 @@ from rowtide.merge.errors.subscribing import DownloadLost, UploadLost
 Answer = TypeVar("Answer")
 CONNECT_S = 10.0
 ANSWER_S = 330.0
-"""Longer than a gateway waits for a request, and than a device may wait for changes."""
+"""Longer than a gateway's timeout for a request, and than the longest long poll."""
 MOST_ATTEMPTS = 6
 _MOST_OF_LOST = 2
+"""Attempts after a gateway lost the state of a session, as after a restart: more would not bring it back."""
 _MOST_ANSWER = 1 << 30
 _MOST_PROBLEM = 1 << 16
 _PIECE = 1 << 18
 _SHOWN = 60
+"""Characters that are shown of an answer that is no gateway's."""
 
 
 def read_gateway_url(url: str) -> SplitResult:
@@ -68,10 +70,11 @@ def read_gateway_url(url: str) -> SplitResult:
 
 @dataclass(slots=True)
 class GatewayClient:
-    """Sends requests to a gateway's hub. `claims` returns the JSON Web Token of the device's user, a new one
-    each time: it is called again when the token is refused.
+    """Sends requests to a gateway's hub.
 
-    A request that may be repeated is, after pauses: what an answer says, else longer ones, with a part by chance.
+    `claims` returns a new JSON Web Token of the device's user at each call: it is called again when the token is
+    refused. Idempotent requests are retried after pauses: Retry-After of the answer, else an exponential backoff with
+    jitter.
     """
 
     url: str
@@ -89,7 +92,7 @@ class GatewayClient:
     _claims: str | None = field(default=None, repr=False)
 
     def ask(self, step: str, envelope: Envelope, kind: type[Answer], *, key: str = "") -> Envelope:
-        """Return the answer to a request, which is sent again where that may help.
+        """Return the answer to a request, which is retried where that may help.
 
         Raises the error that the gateway answers with; `GatewayNotReached`, `AnswerNotOfGateway`, `AnswerTruncated`,
         `MessageMalformed`, `ProtocolUnknown`.
@@ -99,7 +102,8 @@ class GatewayClient:
             try:
                 return read(self._exchange_renewing(step, body, key), kind)
             except Retryable as error:
-                # A proxy may pass the second attempt on to the gateway that has what is lost; else it begins again.
+                # A proxy may forward the second attempt to the gateway that has the lost state; else the
+                # synchronisation starts over.
                 attempts = (
                     min(self.attempts, _MOST_OF_LOST) if isinstance(error, DownloadLost | UploadLost) else self.attempts
                 )
@@ -109,7 +113,9 @@ class GatewayClient:
         raise AssertionError("no attempt was made")
 
     def fetch(self, path: str, begin: int) -> Iterator[bytes]:
-        """Yield a file of the gateway from a place on. Raises as `ask`, but once: the caller goes on where it was."""
+        """Yield a file of the gateway from an offset on. Raises as `ask`, without retries: the caller resumes at its
+        offset.
+        """
         parts = self._parts = self._parts or read_gateway_url(self.url)
         self.requests += 1
         headers = {
@@ -142,13 +148,13 @@ class GatewayClient:
 
     def _require_end(self, answer: http.client.HTTPResponse) -> None:
         missing = answer.length or 0
-        # One that is not closed would be in the way of the next request.
+        # An answer that is not closed would block the next request.
         answer.close()
         if missing:
             raise AnswerTruncated(self.url, f"{missing:,} bytes are missing")
 
     def forget_claims(self) -> None:
-        """Ask for the token of the device's user again."""
+        """Get a new token of the device's user."""
         self._claims = None
 
     def close(self) -> None:
@@ -202,12 +208,12 @@ class GatewayClient:
         except (OSError, http.client.HTTPException) as error:
             self.close()
             if was_kept and isinstance(error, http.client.RemoteDisconnected | BrokenPipeError | ConnectionResetError):
-                # The gateway closed an idle connection: that says nothing of a new one.
+                # The gateway closed an idle connection; a new one may succeed.
                 return self._send(path, body, headers)
             raise GatewayNotReached(self.url, _reason(error)) from error
         if answer.length or answer.will_close:
             self.close()
-        # Reading up to a limit does not raise where the connection ends before.
+        # A read with a limit does not raise if the connection ends early.
         self._require_end(answer)
         return answer, content
 
@@ -261,7 +267,7 @@ def _read_problem(content: bytes) -> RowtideError | None:
 
 @cache
 def _client_version() -> str:
-    """Return how this client calls itself; a package's version is read from a file."""
+    """Return this client's User-Agent; the version is cached, since it is read from a file."""
     return f"rowtide/{version('rowtide')}"
 
 
@@ -278,13 +284,13 @@ def _reason(error: Exception) -> str:
 
 
 def make_request_key() -> str:
-    """Return the key of a new request; a repeated one has the same."""
+    """Return an idempotency key for a new request; retries have the same one."""
     import secrets
 
     return secrets.token_urlsafe(24)
 
 
 def send_plain(client: GatewayClient, step: str, message: Any, kind: type[Answer], *, key: str = "") -> Answer:
-    """Return the message that answers one without rows."""
+    """Return the message of an answer without rows."""
     answer: Answer = client.ask(step, Envelope(message), kind, key=key).message
     return answer

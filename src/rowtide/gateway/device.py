@@ -1,4 +1,4 @@
-"""A device that only reaches a gateway: `rowtide.device(path, url)`, its messages, and how it gets its first file."""
+"""A device that reaches only a gateway: `rowtide.device(path, url)`, its requests, and its first file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace as replace_fields
+from dataclasses import dataclass
 from functools import partial
 from glob import escape
 from pathlib import Path
@@ -42,11 +42,14 @@ from rowtide.merge.catalogue import get_publication, list_publications, read_nic
 from rowtide.merge.errors.devices import TokenRefused
 from rowtide.merge.errors.nodes import NodeRestored
 from rowtide.merge.errors.subscribing import PublicationsShared
-from rowtide.merge.inspection.validating import ArticleValidation, ValidateAnswer, ValidateRequest, validate_device
+from rowtide.merge.inspection.device_validation import ValidateAnswer, ValidateRequest, validate_device
+from rowtide.merge.inspection.validating import ArticleValidation
 from rowtide.merge.nodes.connecting import open_synchronised
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.progress import list_subscriptions
-from rowtide.merge.publishing.device_requests import fill_again, follow_hub, synchronise_device
+from rowtide.merge.publishing.device_requests import fill_again, follow_hub, recover_device, synchronise_device
+from rowtide.merge.publishing.exchange_requests import Recovered
+from rowtide.merge.publishing.rows_at_hub import RowsAnswer, RowsRequest
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.publishing.snapshots import SnapshotProgress
 from rowtide.merge.session.history import Summary
@@ -71,6 +74,10 @@ class GatewayTransport:
         step: SchemaStep = self.client.ask("follow", Envelope(state), SchemaStep).message
         return step
 
+    def compare(self, request: RowsRequest) -> tuple[RowsAnswer, Sequence[RowBatch]]:
+        answer = self.client.ask("compare", Envelope(request), RowsAnswer)
+        return answer.message, answer.batches
+
     def fetch(self, session: int, generation: int, first: int) -> Sequence[RowBatch]:
         return self.client.ask("more", Envelope(MoreRequest(session, generation, first)), More).batches
 
@@ -91,9 +98,9 @@ _FIRST = FileRequest()
 
 
 def fetch_first_file(client: GatewayClient, path: Path, key: str, wanted: FileRequest = _FIRST) -> None:
-    """Make a device's file of what its hub has for it; a repeated call goes on where an earlier one was cut.
+    """Download a device's first file; a repeated call resumes an interrupted one.
 
-    The file is not there before it is whole. Raises `DeviceHasFile`, `DeviceFileDamaged`, `FileNotWritable`, and what
+    The file gets its name once it is complete. Raises `DeviceHasFile`, `DeviceFileDamaged`, `FileNotWritable`, and what
     `GatewayClient.ask` raises.
     """
     said = _ask_for_file(client, key, wanted)
@@ -107,18 +114,18 @@ def fetch_first_file(client: GatewayClient, path: Path, key: str, wanted: FileRe
 
 
 def _ask_for_file(client: GatewayClient, key: str, wanted: FileRequest) -> DeviceFile:
-    """Return the file that a gateway has made, however long that takes it."""
+    """Wait until the gateway has made the device's file, and return its description."""
     while True:
         try:
             return send_plain(client, "file", wanted, DeviceFile, key=key)
         except FileBeingMade as error:
-            # A file of millions of rows takes longer than a request may. Whatever makes it still runs: what ended has
-            # no lock any more.
+            # A file of millions of rows takes longer than a request may. FileBeingMade means that it is still made: a
+            # process that ended holds no lock.
             client.pause(retry_pause_s(error.after_s, 0, random.random()))  # noqa: S311
 
 
 def _fetch(client: GatewayClient, said: DeviceFile, part: Path) -> None:
-    """Append what is missing; each attempt that brings anything is followed by as many others as the first."""
+    """Append what is missing. Every attempt that receives bytes resets the number of further attempts."""
     failures = 0
     with open(part, "ab") as file:
         while (begin := file.tell()) < said.size:
@@ -144,20 +151,20 @@ def _unpack(part: Path, path: Path) -> None:
     with gzip.open(part, "rb") as source, open(whole, "wb") as target:
         shutil.copyfileobj(source, target, _PIECE)
         target.flush()
-        # Before it has its name: after a failure of the machine that would stand for a file that is not whole.
+        # Synced before it gets its name: else the name could stand for an incomplete file after a crash of the machine.
         os.fsync(target.fileno())
-    # Never over a file that has come there meanwhile.
+    # Never replaces a file that was created meanwhile.
     failpoint("first_file.before")
     os.link(whole, path)
     failpoint("first_file.after")
     whole.unlink()
-    # Also what came of a file that another gateway has made anew.
+    # Also discards the part of a file that another gateway has since made again.
     for left in path.parent.glob(f"{escape(path.name)}.*.part"):
         left.unlink()
 
 
 class Device:
-    """A file that is synchronised over HTTP. The token is kept beside it, readable by its owner alone."""
+    """A SQLite file that is synchronised over HTTP. Its token is stored beside it, readable by the owner alone."""
 
     def __init__(
         self,
@@ -181,12 +188,12 @@ class Device:
 
     @property
     def client(self) -> GatewayClient:
-        """The client, with the numbers of requests and bytes."""
+        """The client, which counts requests and bytes."""
         return self._client
 
     @property
     def token_path(self) -> Path:
-        """Where the token is kept: beside the file."""
+        """The path of the token's file, beside the device's file."""
         return self._beside("token")
 
     def close(self) -> None:
@@ -194,12 +201,14 @@ class Device:
         self._client.close()
 
     def register(self, code: str = "") -> None:
-        """Exchange a registration code for the device's token, and keep that; without one, by what `claims` returns.
+        """Exchange a registration code for the device's token, and store it; without a code, the JSON Web Token that
+        `claims` returns.
 
         Raises `CodeRefused`, `FileNotWritable`, and what `GatewayClient.ask` raises; without a code
         `RegistrationNeedsCode`, `DeviceClaimMissing`, `JwtRefused`, `DeviceExists`, `DeviceRevoked`, `TokenOfAnother`.
         """
-        # Kept before it is sent: a call after a lost answer repeats the request, and gets the same token.
+        # The key is stored before the request is sent: a call after a lost answer repeats the request, and gets the
+        # same token.
         key_path = self._beside("registering")
         key = _read_key(key_path) or make_request_key()
         _write_private(key_path, key)
@@ -216,10 +225,10 @@ class Device:
         on_progress: Progress = lambda _phase, _done, _all: None,
         limits: DeviceLimits = DEFAULT_LIMITS,
     ) -> Summary:
-        """Exchange all changes with the hub, or those of one direction; a file that is missing or empty is made first.
+        """Exchange all changes with the hub, or those of one direction; a missing or empty file is downloaded first.
 
-        With `replace`, a device whose file was lost gets a new one. Raises `DeviceNotRegistered`,
-        `PublicationUnclear`, what `MergeReplication.sync` raises, and what `GatewayClient.ask` raises.
+        With `replace`, a device whose file was lost gets a new one. Raises `DeviceNotRegistered`, `PublicationUnclear`,
+        what `MergeReplication.sync` raises, and what `GatewayClient.ask` raises.
         """
         self._find_token()
         key_path = self._beside("fetching")
@@ -228,7 +237,7 @@ class Device:
             key = _read_key(key_path) or make_request_key()
             _write_private(key_path, key)
             fetch_first_file(self._client, self.path, key, FileRequest(replaces=replace))
-        # Also what an interrupted call has left: another file is asked for with another key.
+        # Also what an interrupted call left: another file needs another key.
         key_path.unlink(missing_ok=True)
         with open_synchronised(f"sqlite:///{self.path}", limits) as node:
             return self._exchange(node, exchange, on_progress)
@@ -237,17 +246,20 @@ class Device:
         self,
         *,
         upload_first: bool = False,
+        absent_is_delete: bool = False,
         on_upload: Progress = lambda _phase, _done, _all: None,
+        on_recovered: Callable[[Recovered], None] = lambda _recovered: None,
         on_progress: SnapshotProgress = lambda _article, _rows: None,
         limits: DeviceLimits = DEFAULT_LIMITS,
     ) -> Summary | None:
         """Copy the device's tables again, as the hub has them; return what was uploaded before.
 
-        Without `upload_first`, what was changed since the last synchronisation is lost. With it, programs wait until
-        the rows are there. A repeated call goes on where an earlier one was cut. Tables of the device's own stay.
+        Without `upload_first`, what was changed since the last synchronisation is lost. With it, also what was changed
+        in rebuilt tables is uploaded, as by `MergeReplication.reinitialize`, and programs wait until the rows are
+        there. A repeated call resumes an interrupted one. Tables that the device created itself stay.
 
         Raises `DeviceNotRegistered`, `PublicationUnclear`, `PublicationsShared`, `SchemaNotFollowed`, `NodeBusy`,
-        `UploadNotComparable`, and what `GatewayClient.ask` raises.
+        `UploadNotComparable`, `TablesUnfit`, and what `GatewayClient.ask` raises.
         """
         self._find_token()
         key_path = self._beside("reinitializing")
@@ -256,6 +268,10 @@ class Device:
             key, summary = _read_key(key_path), None
             if key is None:
                 if upload_first:
+                    transport = GatewayTransport(self._client)
+                    found = recover_device(transport, node, name, str(self.path), absent_is_delete=absent_is_delete)
+                    for recovered in found:
+                        on_recovered(recovered)
                     summary = self._exchange(node, ExchangeType.UPLOAD, on_upload, reinitializes=True)
                 follow_hub(GatewayTransport(self._client), node, name, str(self.path))
                 key = make_request_key()
@@ -267,13 +283,12 @@ class Device:
 
     @contextmanager
     def _fetch_again(self, key_path: Path, key: str, node: Node, name: str) -> Iterator[Node]:
-        """Yield a new file for the device, which is beside its own. Raises `PublicationsShared`."""
+        """Yield a new file for the device, downloaded beside its own. Raises `PublicationsShared`."""
         _write_private(key_path, key)
         path, state = self._beside("again"), None
         if len(list_publications(node.connection)) > 1:
-            # The hubs of its other publications know it by its number, which the new file is to have.
-            own = find_device(node, name, str(self.path))
-            state = replace_fields(own.describe(examines=False), definitions=own.known)
+            # The hubs of its other publications know the device by its nickname, which the new file has to keep.
+            state = find_device(node, name, str(self.path)).describe_for_question()
         try:
             if not path.exists():
                 fetch_first_file(self._client, path, key, FileRequest(replaces=True, state=state))
@@ -300,7 +315,8 @@ class Device:
         return self.path.with_name(f"{self.path.name}.{what}")
 
     def list_pending(self) -> Sequence[PendingChanges]:
-        """Return what a synchronisation would send, by article and direction; nothing is written at either end.
+        """Return the numbers of changes that a synchronisation would send, by article and direction; writes nothing at
+        either end.
 
         Raises `DeviceNotRegistered`, `PublicationUnclear`, what `MergeReplication.list_pending` raises, and what
         `GatewayClient.ask` raises.
@@ -325,7 +341,7 @@ class Device:
             return validate_device(own, str(self.path), ask, checksum=checksum, on_progress=on_progress)
 
     def _remove_empty(self) -> None:
-        """Remove a file without a byte, as a program leaves it that has opened its database before it was there."""
+        """Remove an empty file, as left by a program that opened its database before the first download."""
         try:
             if self.path.exists() and not self.path.stat().st_size:
                 self.path.unlink()
@@ -333,11 +349,11 @@ class Device:
             raise FileNotWritable(str(self.path), error.strerror or str(error)) from error
 
     def sign_in(self) -> None:
-        """Take the next token that `claims` returns: another user has signed in."""
+        """Use a new token of `claims` from now on: another user has signed in."""
         self._client.forget_claims()
 
     def wait(self, wait_s: float = LONGEST_WAIT_S) -> bool:
-        """Return whether the hub has changes, as soon as it has any, at the latest after some time: at most 60 s."""
+        """Wait until the hub has changes for the device, and return whether it has; at most 60 seconds."""
         self._find_token()
         with open_synchronised(f"sqlite:///{self.path}") as node:
             name = self.publication or self._find_publication(node)
@@ -351,7 +367,7 @@ class Device:
         return send_plain(self._client, "conflicts", Done(), DeviceConflicts).conflicts
 
     def logout(self) -> None:
-        """Let the token be in force no longer, and remove it; what was changed stays in the file."""
+        """Revoke the token and remove it; unsynchronised changes stay in the file."""
         self._find_token()
         with suppress(TokenRefused):  # a request whose answer was lost has done it
             send_plain(self._client, "logout", Done(), Done)
@@ -380,7 +396,7 @@ def _read_key(path: Path) -> str | None:
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner reads, whole or not at all."""
+    """Write a file atomically, readable by its owner alone."""
     new = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     try:
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

@@ -1,8 +1,8 @@
-"""Files of devices at the gateway: the first one of each, and parts of uploads that wait for the last.
+"""Files of devices at the gateway: each device's first file, and parts of uploads until the last one arrives.
 
 A device that has nothing needs all rows of its partition, tables, triggers and metadata. As a SQLite file they are one
-download, which goes on where it was cut, and which needs nothing of the device but to store it. A file belongs to the
-request that asked for it: repeated, at any gateway that shares the folder, it gets the same one.
+download, which can be resumed, and which the device only has to store. A file belongs to its request: a repeated
+request gets the same file from any gateway that shares the folder.
 
 Parts of an upload of logical records are kept here until all have come. A part is named by a digest of itself and of
 those before it: a gateway that does not have these says so, and a repeated part takes the place of what followed them.
@@ -34,7 +34,6 @@ from rowtide.core.values import frozen
 from rowtide.gateway.errors import DeviceHasFile, FileBeingMade, GatewayAddressUnknown
 from rowtide.gateway.requests import DeviceFile, FileRequest
 from rowtide.gateway.wire.row_batches import decode_batch, encode_batch
-from rowtide.merge.articles import DEFAULT_LIMITS
 from rowtide.merge.catalogue import renew_nickname
 from rowtide.merge.definitions import subscriptions
 from rowtide.merge.devices.credentials import BEHIND_GATEWAY
@@ -50,11 +49,12 @@ from rowtide.merge.session.messages import DeviceState, RowBatch
 KEPT_S = 7 * 86_400.0
 _NAME = re.compile(r"[0-9A-Z]{10}-[0-9a-f]{24}\.db\.gz")
 _AFTER_S = 5.0
+"""Retry-After while a file is made, which takes seconds to minutes."""
 
 
 @dataclass(slots=True)
 class DeviceFiles:
-    """Files of devices in a folder, which all gateways of a hub may share."""
+    """The files of devices, in a folder that all gateways of a hub may share."""
 
     folder: Path
 
@@ -88,9 +88,9 @@ class DeviceFiles:
                 raise FileNotWritable(str(self.folder), error.strerror or str(error)) from error
 
     def _keep_number(self, name: str, state: DeviceState, require_met: Callable[[DeviceState], None]) -> int:
-        """Return the number that a device's node is to keep.
+        """Return the nickname that a device's node keeps.
 
-        It is noted before the subscription is dropped by which the hub can tell: a repeated request cannot ask again.
+        It is stored before the subscription that has it is dropped, for repeated requests.
         """
         noted = self.folder / f"{name}.number"
         if not noted.exists():
@@ -108,13 +108,14 @@ class DeviceFiles:
         return path
 
     def keep_parts(self, hub_name: str, device: KnownDevice) -> KeptUpload:
-        """Return what keeps parts of a device's upload."""
+        """Return the store for parts of a device's upload."""
         of_hub = hashlib.sha256(hub_name.encode()).hexdigest()[:8]
         return KeptUpload(self.folder / f"{device.device_id}-{of_hub}.parts", device.name)
 
     def _make(self, hub: Node, device: KnownDevice, name: str, number: int | None) -> DeviceFile:
         plain = self.folder / name.removesuffix(".gz")
-        # What was left when a gateway ended while it made a file for this device: no other one is at it.
+        # Left by a gateway that ended while it made a file for this device; the lock shows that no other one is making
+        # it.
         for end in (".db", ".db-wal", ".db-shm", ".db-journal", ".db.gz.part"):
             for left in self.folder.glob(f"{device.device_id}-*{end}"):
                 left.unlink(missing_ok=True)
@@ -135,7 +136,7 @@ class DeviceFiles:
         plain.unlink()
         (self.folder / f"{name}.json").write_text(json.dumps({"size": found.size, "sha256": found.sha256}))
         replace_subscription(hub, device, made.subid)
-        # Last: what is there under its name is complete, and its subscription is the device's.
+        # Renamed last: a file with its final name is complete, and its subscription is the device's.
         failpoint("gateway_file.before")
         os.replace(packed, self.folder / name)
         failpoint("gateway_file.after")
@@ -155,9 +156,9 @@ class DeviceFiles:
 
     @contextmanager
     def _alone(self, device_id: str) -> Iterator[None]:
-        """Let no other request of a device make its file, here or at another gateway. Raises `FileBeingMade`.
+        """Exclude other requests that make this device's file, here or at another gateway.
 
-        One whose connection was cut goes on, while the device asks again.
+        Raises `FileBeingMade`. A request whose connection was lost continues while the device retries.
         """
         path = self.folder / f"{device_id}.lock"
         with open(path, "ab") as lock:
@@ -165,7 +166,7 @@ class DeviceFiles:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise FileBeingMade(_AFTER_S) from error
-            # One that was removed before it was locked excludes nobody who opens the next.
+            # A lock on a file that was removed meanwhile does not exclude processes that create the next one.
             if not path.exists() or not os.path.samestat(os.fstat(lock.fileno()), path.stat()):
                 raise FileBeingMade(_AFTER_S)
             try:
@@ -174,29 +175,31 @@ class DeviceFiles:
                 path.unlink(missing_ok=True)
 
 
-_LENGTH = struct.Struct(">Q")
+_LENGTHS = struct.Struct(">QQ")
 _NAME_BYTES = 16
-_MOST_KEPT_BYTES = DEFAULT_LIMITS.upload_bytes
+MOST_KEPT_BYTES = 1 << 29
+"""Of the parts of an upload, unpacked: the request that comes last has all of them in memory."""
 
 
 @dataclass(slots=True)
 class KeptUpload:
-    """See `KeptParts`. The file has of each part its name, its length, and its batches as JSON, compressed."""
+    """See `KeptParts`. The file has of each part its name, its lengths, and its batches as JSON, compressed."""
 
     path: Path
     device: str
 
     def add(self, before: str, batches: Sequence[RowBatch]) -> str:
-        packed = gzip.compress(json.dumps([encode_batch(one) for one in batches]).encode(), 6, mtime=0)
+        unpacked = json.dumps([encode_batch(one) for one in batches]).encode()
+        packed = gzip.compress(unpacked, 6, mtime=0)
         name = hashlib.sha256(before.encode() + packed).digest()[:_NAME_BYTES]
         try:
             with self._opened() as file:
-                end = self._find_end(file, before)
-                if end + len(packed) > _MOST_KEPT_BYTES:
-                    raise UploadTooLarge(f"{_MOST_KEPT_BYTES:,} bytes")
+                end, size = self._find_end(file, before)
+                if size + len(unpacked) > MOST_KEPT_BYTES:
+                    raise UploadTooLarge(f"{MOST_KEPT_BYTES:,} bytes of logical records")
                 file.truncate(end)
                 file.seek(end)
-                file.write(name + _LENGTH.pack(len(packed)) + packed)
+                file.write(name + _LENGTHS.pack(len(packed), len(unpacked)) + packed)
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -208,7 +211,7 @@ class KeptUpload:
             self.path.unlink(missing_ok=True)
             return ()
         with self._opened() as file:
-            end = self._find_end(file, name)
+            end, _ = self._find_end(file, name)
             found: list[RowBatch] = []
             file.seek(0)
             while file.tell() < end:
@@ -219,27 +222,31 @@ class KeptUpload:
 
     @contextmanager
     def _opened(self) -> Iterator[BinaryIO]:
-        """Open the file for this request alone: a device may have two under way, at two gateways."""
+        """Open the file exclusively: a device may have two requests in progress, at two gateways."""
         with open(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield file
 
-    def _find_end(self, file: BinaryIO, name: str) -> int:
-        """Return the place after the part of a name; that of no name is the beginning. Raises `UploadLost`."""
-        end = 0
+    def _find_end(self, file: BinaryIO, name: str) -> tuple[int, int]:
+        """Return the offset after a part, given by name, and how large the parts up to there are unpacked.
+
+        Without a name, both are 0. Raises `UploadLost`.
+        """
+        end = size = 0
         while name:
-            own, length = self._read_head(file)
-            end = file.tell() + length
+            own, length, unpacked = self._read_head(file)
+            end, size = file.tell() + length, size + unpacked
             if own.hex() == name:
                 break
             file.seek(end)
-        return end
+        return end, size
 
-    def _read_head(self, file: BinaryIO) -> tuple[bytes, int]:
-        head = file.read(_NAME_BYTES + _LENGTH.size)
-        if len(head) < _NAME_BYTES + _LENGTH.size:
+    def _read_head(self, file: BinaryIO) -> tuple[bytes, int, int]:
+        head = file.read(_NAME_BYTES + _LENGTHS.size)
+        if len(head) < _NAME_BYTES + _LENGTHS.size:
             raise UploadLost(self.device)
-        return head[:_NAME_BYTES], _LENGTH.unpack(head[_NAME_BYTES:])[0]
+        length, unpacked = _LENGTHS.unpack(head[_NAME_BYTES:])
+        return head[:_NAME_BYTES], length, unpacked
 
 
 @frozen
@@ -251,7 +258,7 @@ class _Former:
 
 
 def _find_former(hub: Node, device: KnownDevice) -> _Former | None:
-    """Return the device's subscription, or one that a gateway began for it and did not complete."""
+    """Return the device's subscription, or an incomplete one that a gateway began for it."""
     c = subscriptions.c
     is_own = (
         (c.subid == device.subid) if device.subid is not None else (c.subscriber_server == BEHIND_GATEWAY + device.name)

@@ -231,16 +231,6 @@ class MethodNotThere(Invalid, number=8433):
     method: str
 
 
-class StepNotOverHttp(Denied, number=8434):
-    """A synchronisation needs a step that has no message yet."""
-
-    fact = "{step} is not possible over HTTP"
-    hint = (
-        "Synchronise this once with a connection to the hub's database; afterwards HTTP continues with the same file."
-    )
-    step: str
-
-
 class DeviceMoved(Retryable, number=8435):
     """A user with other claims uses the device: what the one before left is uploaded, and the partition changed."""
 

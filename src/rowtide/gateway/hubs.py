@@ -1,6 +1,6 @@
 """The hubs that a gateway serves: their databases, and the threads that work with them.
 
-A thread has one connection to each hub, kept between requests: a node is used by the thread that opened it.
+Each thread keeps one connection to each hub between requests: a node is used only by the thread that opened it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 
 @frozen
 class Hub:
-    """A database with publications, by the name that its address has."""
+    """A hub's database, and its name in addresses."""
 
     name: str
     url: str
@@ -57,7 +57,7 @@ def _name_of(url: str) -> str:
 
 
 class Workers:
-    """Threads that run work with a hub's node, in the order in which it was given."""
+    """A pool of threads that run functions with a hub's node, in the order of submission."""
 
     def __init__(self, number: int) -> None:
         self._tasks: queue.SimpleQueue[Callable[[dict[str, ExitStack], dict[str, Node]], None] | None] = (
@@ -69,7 +69,7 @@ class Workers:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Run the threads during the block; what is under way is ended."""
+        """Run the threads during the block; at its end, work in progress is completed."""
         for thread in self._threads:
             thread.start()
         try:
@@ -81,7 +81,7 @@ class Workers:
                 thread.join()
 
     def submit(self, hub: Hub, work: Callable[[Node], Result]) -> Future[Result]:
-        """Run work with a hub's node; the future raises what it raises, and `HubNotReached`."""
+        """Run a function with a hub's node. The future raises what the function raises, and `HubNotReached`."""
         future: Future[Result] = Future()
 
         def run(closing: dict[str, ExitStack], nodes: dict[str, Node]) -> None:
@@ -116,7 +116,7 @@ class Workers:
             _forget(hub, closing, nodes)
             raise HubNotReached(hub.name) from error
         except RowtideError:
-            # The transaction was rolled back; the connection is as before.
+            # The transaction was rolled back; the connection can be used again.
             raise
         except BaseException:
             _forget(hub, closing, nodes)

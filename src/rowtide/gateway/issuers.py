@@ -1,4 +1,4 @@
-"""Whose JSON Web Tokens a gateway takes. Light, for the command line."""
+"""The issuer whose JSON Web Tokens a gateway accepts. Light, for the command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 
 @frozen(kw_only=True)
 class IssuerOptions:
-    """Whose tokens are taken, for whom, and which of their claims are host_name() and suser_name()."""
+    """The issuer and audience of accepted tokens, and the claims that are host_name() and suser_name()."""
 
     issuer: Annotated[
         str | None, Option("--issuer", metavar="URL", help="Take JSON Web Tokens of users of this issuer, their `iss`.")

@@ -1,7 +1,7 @@
-"""JSON Web Tokens of an issuer: who a device's user is, and which partition that gives.
+"""JSON Web Tokens of an issuer: they identify a device's user and its partition.
 
-Only asymmetric algorithms are taken: with a key set that is public, a token signed by HMAC with a public key as its
-secret would be valid otherwise. Keys are those of a key set, which is read again when a token names another key.
+Only asymmetric algorithms are accepted: otherwise a token signed by HMAC, with a key of the public key set as its
+secret, would be valid. The key set is read again when a token names an unknown key.
 """
 
 from __future__ import annotations
@@ -32,18 +32,21 @@ from rowtide.merge.articles import Partition
 from rowtide.merge.devices.registered import KnownDevice, NamedDevice
 
 SKEW_S = 60.0
+"""Tolerated difference between the clocks of issuer and gateway."""
 _READ_AGAIN_S = 10.0
-"""A key set is read again at most so often, whatever keys tokens name."""
+"""The least time between two reads of a key set, whatever keys tokens name."""
 _OLDEST_S = 3600.0
-"""A key set that is older is read again before it is used: a key that was withdrawn ends with it."""
+"""A key set that is older is read again before use, so that withdrawn keys stop being accepted."""
 _TIMEOUT_S = 5.0
 _MOST_BYTES = 1 << 20
+"""Limit of a key set's size: the address may answer with anything."""
 _LONGEST_TOKEN = 16_384
+"""Longer tokens are refused before they are parsed, which happens before they are known to be valid."""
 
 
 @frozen
 class Claims:
-    """What a valid token says: its subject, its values of the filter functions, when it was issued, and its device.
+    """The contents of a valid token: subject, values of the filter functions, time of issue, and device.
 
     `device` is None if the token has no text as the claim that names it.
     """
@@ -55,7 +58,7 @@ class Claims:
 
 
 class SigningKeys:
-    """The public keys of an issuer, read from a file or an address, and again when another key is named."""
+    """The public keys of an issuer, from a file or an address; read again when a token names an unknown key."""
 
     def __init__(self, place: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._place = place
@@ -95,7 +98,7 @@ class SigningKeys:
 
 
 def _usable(listed: Mapping[str, Any]) -> jwt.PyJWK | None:
-    """Return a key for signatures; None for one of another use or kind, as a secret is."""
+    """Return a public key for signatures; None for a key of another use or kind, such as a secret."""
     if listed.get("use", "sig") != "sig" or listed.get("kty") not in ("RSA", "EC", "OKP"):
         return None
     try:
@@ -105,21 +108,21 @@ def _usable(listed: Mapping[str, Any]) -> jwt.PyJWK | None:
 
 
 class Issuer:
-    """Judges tokens of an issuer."""
+    """Verifies tokens of an issuer."""
 
     def __init__(self, options: IssuerOptions, keys: SigningKeys | None = None) -> None:
         self._options = options
         self._keys = keys or SigningKeys(options.jwks or "")
 
     def read(self, token: str) -> Claims:
-        """Return what a token says. Raises `JwtRefused`, `ClaimMissing`, `KeySetNotRead`."""
+        """Verify a token and return its contents. Raises `JwtRefused`, `ClaimMissing`, `KeySetNotRead`."""
         options = self._options
         try:
             if len(token) > _LONGEST_TOKEN:
                 raise jwt.DecodeError("it is too long")
             header = jwt.get_unverified_header(token)
             algorithm, key_id = header.get("alg"), header.get("kid")
-            # Before any key is looked at: neither none nor an HMAC is ever listed.
+            # Checked before any key is used; the list never contains "none" or an HMAC.
             if algorithm not in options.algorithms or algorithm not in ALGORITHMS:
                 raise jwt.InvalidAlgorithmError("its algorithm is not listed")
             key = self._keys.find(key_id if isinstance(key_id, str) else None)
@@ -137,7 +140,7 @@ class Issuer:
                 options={"require": ["exp", "iat", "sub", "aud", "iss"]},
             )
         except jwt.PyJWTError as error:
-            # What PyJWT says names claims, and no values of them.
+            # PyJWT's messages name claims, without their values.
             raise JwtRefused(_reason(error)) from None
         try:
             issued = datetime.fromtimestamp(int(said["iat"]), UTC)
@@ -192,7 +195,7 @@ def _reason(error: jwt.PyJWTError) -> str:
 
 
 def make_issuer(options: IssuerOptions) -> Issuer | None:
-    """Return the issuer whose tokens are taken; None where devices have no users of their own.
+    """Return the issuer whose tokens are accepted; None where devices have no users of their own.
 
     Raises `IssuerIncomplete`, `AlgorithmRefused`, `KeySetNotRead`.
     """
@@ -210,8 +213,8 @@ def make_issuer(options: IssuerOptions) -> Issuer | None:
 def must_move(device: KnownDevice, claims: Claims, recorded: Partition) -> bool:
     """Return whether a device is to move to the partition of its user's claims.
 
-    Of tokens that overlap, the later counts: one issued before the last move is refused where it says something else.
-    Raises `ClaimsOlder`.
+    If two tokens are valid at a time, the later one counts: one issued before the last move is refused if its claims
+    differ. Raises `ClaimsOlder`.
     """
     if claims.partition == recorded:
         return False

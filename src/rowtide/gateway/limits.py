@@ -1,6 +1,7 @@
-"""What a gateway takes of devices at most. Pure: clocks are arguments.
+"""The limits of a gateway for its devices.
 
-Each gateway counts for itself: behind a proxy with two of them a device may send twice as much.
+Pure: clocks are arguments. Each gateway counts for itself: behind a proxy with two gateways a device may send twice as
+much.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from rowtide.merge.errors.devices import CodeRefused, TokenRefused
 _MINUTE_S = 60.0
 _MOST_REMEMBERED = 100_000
 BUSY_S = 2.0
-"""What a device is told to wait for when all sessions are taken; it adds up to as much again by chance."""
+"""Retry-After when all sessions are in use; the device adds jitter of up to the same time."""
 
 
 @frozen(kw_only=True)
 class GatewayLimits:
-    """What a gateway takes of its devices at most."""
+    """The limits of a gateway for its devices."""
 
     body_bytes: Annotated[int, Option("--max-body-bytes", min=10_000, help="Of a request, as it is sent.")] = (
         64 * 1024 * 1024
@@ -64,7 +65,7 @@ DEFAULT_GATEWAY_LIMITS = GatewayLimits()
 
 @dataclass(slots=True)
 class RequestMeter:
-    """Counts the requests of each device, or address: a bucket that holds a minute's, and fills evenly."""
+    """Rate limit for each device or address: a token bucket that holds the requests of one minute."""
 
     per_minute: int
     what: str = "requests"
@@ -72,17 +73,17 @@ class RequestMeter:
     _lock: Lock = field(default_factory=Lock)
 
     def require(self, device: str, now_s: float) -> None:
-        """Count a request. Raises `TooManyRequests`."""
+        """Take a token for a request. Raises `TooManyRequests`."""
         with self._lock:
             left = self._fill(device, now_s)
             self._buckets[device] = (left - 1 if left >= 1 else left, now_s)
             if len(self._buckets) > _MOST_REMEMBERED:
-                # The one that was silent longest is full again, or will be soon.
+                # Evict the bucket that was used least recently: it is full again, or will be soon.
                 self._buckets.popitem(last=False)
         self._require(left)
 
     def require_left(self, device: str, now_s: float) -> None:
-        """Raise `TooManyRequests` if a request would be refused; count none."""
+        """Raise `TooManyRequests` if a request would be refused, without counting one."""
         with self._lock:
             left = self._fill(device, now_s)
             if device in self._buckets:
@@ -103,7 +104,7 @@ class RequestMeter:
 
 @dataclass(slots=True)
 class DevicePlaces:
-    """The requests that are under way of each device."""
+    """The numbers of requests in progress, by device."""
 
     most: int
     _taken: Counter[str] = field(default_factory=Counter)
@@ -111,7 +112,7 @@ class DevicePlaces:
 
     @contextmanager
     def place(self, device: str) -> Iterator[None]:
-        """Take a place of a device during the block. Raises `TooManyRequests`."""
+        """Count a request of a device as in progress during the block. Raises `TooManyRequests`."""
         with self._lock:
             if self._taken[device] >= self.most:
                 raise TooManyRequests(f"{self.most} requests at a time", BUSY_S)
@@ -127,9 +128,9 @@ class DevicePlaces:
 
 @dataclass(slots=True)
 class Refusals:
-    """Counts the tokens and codes of each address that are refused.
+    """Counts refused tokens and codes by address, against guessing.
 
-    A token that was in force lately is not refused unread: many devices may share an address with one that tries.
+    A token that was valid lately is always looked up: many devices may share the address of an attacker.
     """
 
     meter: RequestMeter
@@ -138,7 +139,7 @@ class Refusals:
 
     @contextmanager
     def counted(self, address: str, token: str, now_s: float) -> Iterator[None]:
-        """Count the block if a token or a code is refused in it. Raises `TooManyRequests`."""
+        """Count a failure if the block refuses a token or a code. Raises `TooManyRequests`."""
         digest = _digest(token)
         if digest not in self._known:
             self.meter.require_left(address, now_s)
@@ -150,8 +151,12 @@ class Refusals:
             self.meter.require(address, now_s)
             raise
 
+    def is_known(self, token: str) -> bool:
+        """Whether a token was in force when it was last used."""
+        return _digest(token) in self._known
+
     def note_known(self, token: str) -> None:
-        """Note that a token is in force."""
+        """Remember a token as valid."""
         digest = _digest(token)
         with self._lock:
             self._known[digest] = None
@@ -165,10 +170,9 @@ def _digest(token: str) -> bytes:
 
 
 def address_of(peer: str, forwarded: str, *, is_proxied: bool) -> str:
-    """Return whose requests are counted together: a client's address, of IPv6 its network of 64 bits.
+    """Return the key by which requests are counted: the client's address, of IPv6 its /64 network.
 
-    A proxy's header is believed from this machine, and with `is_proxied`; its last address is the one that the proxy
-    has seen.
+    X-Forwarded-For is trusted from this machine, and with `is_proxied`; its last address is the one that the proxy saw.
     """
     last = forwarded.rpartition(",")[2].strip()
     chosen = last if last and (is_proxied or is_loopback(peer)) else peer
@@ -181,7 +185,7 @@ def address_of(peer: str, forwarded: str, *, is_proxied: bool) -> str:
 
 @dataclass(slots=True)
 class Places:
-    """A number of places for requests; none waits for one."""
+    """A semaphore for requests that refuses instead of waiting."""
 
     most: int
     what: str
@@ -190,7 +194,7 @@ class Places:
 
     @property
     def taken(self) -> int:
-        """The number of those that are taken."""
+        """The number of places in use."""
         return self._taken
 
     @contextmanager
@@ -208,10 +212,10 @@ class Places:
 
 
 def retry_pause_s(asked_s: float | None, attempt: int, chance: float) -> float:
-    """Return how long a device waits before it repeats a request: what it was told, and up to as much again by chance.
+    """Return the pause before a device repeats a request:
 
-    Without being told, that doubles with each attempt. `chance` is from 0 to 1: devices that were refused together do
-    not come back together.
+    Retry-After, else an exponential backoff, plus jitter of up to the same time. `chance` (0 to 1) is the jitter:
+    devices that were refused together do not come back together.
     """
     pause_s = min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S) if asked_s is None else min(asked_s, _LONGEST_PAUSE_S)
     return pause_s * (1 + chance)

@@ -1,4 +1,4 @@
-"""Requests and answers beside those of a synchronisation. Pure."""
+"""Messages of the wire protocol that are no part of a synchronisation. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CLAIMS_HEADER = "rowtide-claims"
 PROTOCOL_HEADER = "rowtide-protocol"
 CLIENT_HEADER = "rowtide-client"
 LONGEST_WAIT_S = 60.0
-"""A device waits no longer for changes with one request."""
+"""The limit of one long poll."""
 
 
 @frozen

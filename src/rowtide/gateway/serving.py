@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from rowtide.core.addresses import Address
 from rowtide.core.errors import FileNotWritable
-from rowtide.gateway.answering import Answering, DeviceDeed
+from rowtide.gateway.answering import Answering, AuditedStep
 from rowtide.gateway.app import GatewayApp, ServedHubs
 from rowtide.gateway.device_files import DeviceFiles
 from rowtide.gateway.errors import CertificateNotRead, GatewayOpen
@@ -21,7 +21,9 @@ from rowtide.gateway.tls import TlsOptions
 from rowtide.listening import bound_to, is_loopback, serving_app
 
 _KEPT_S = 75
-"""An idle connection is kept longer than proxies keep theirs: they would send a request while it is being closed."""
+"""Idle connections are kept longer than proxies keep theirs: else a proxy may send a request while its connection is
+closed.
+"""
 
 
 @contextmanager
@@ -34,12 +36,12 @@ def serving_gateway(
     issuer: Issuer | None = None,
     waiting: Places | None = None,
     publications: Collection[str] = (),
-    record: Callable[[DeviceDeed], None] = lambda _deed: None,
+    record: Callable[[AuditedStep], None] = lambda _step: None,
 ) -> Iterator[Address]:
-    """Serve hubs until the block ends; yield where.
+    """Serve hubs until the block ends; yield the address.
 
-    `waiting` are the places of devices that wait, for who counts them. Without `publications`, all are served. `record`
-    is called by the threads that have done a deed, before the device is told.
+    `waiting` counts the devices with a long poll, for metrics. Without `publications`, all are served. `record` writes
+    entries of the audit, in the thread that did the work, before the device gets its answer.
 
     Raises `GatewayOpen`, `CertificateNotRead`, `ListeningFailed`, `FileNotWritable`.
     """

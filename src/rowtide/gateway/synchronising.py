@@ -1,50 +1,50 @@
-"""Synchronisations of devices at their hub: who may ask for which, moves of partitions, conflicts, rests of downloads.
+"""Synchronisations of devices at their hub: authorisation, moves between partitions, conflicts, and the remaining
+batches of downloads.
 
-Nothing is kept between two requests but the rest of a download, which any gateway can make again: it begins after the
-last generation that the device has confirmed.
+The only state between two requests is the rest of a download, which any gateway can produce again: it begins after the
+last generation that the device confirmed.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 
 from sqlalchemy import ColumnElement, cast, select
 
-from rowtide.gateway.errors import DeviceMoved
-from rowtide.gateway.jwt_identity import Claims, must_move
+from rowtide.gateway.errors import MessageMalformed
 from rowtide.gateway.requests import DeviceConflict, DeviceConflicts, MoreRequest
-from rowtide.gateway.wire.envelopes import Envelope
-from rowtide.merge.articles import ExchangeType, Partition
+from rowtide.gateway.wire.envelopes import SPOKEN_TEXT, Envelope
+from rowtide.merge.articles import Partition
 from rowtide.merge.catalogue import get_publication, list_articles
-from rowtide.merge.definitions import conflicts_info, partition_groups, partition_mappings, subscriptions
-from rowtide.merge.devices.registered import KnownDevice, bind_subscription, note_claims, require_publication
+from rowtide.merge.definitions import conflicts_info, partition_mappings, subscriptions
+from rowtide.merge.devices.registered import KnownDevice, bind_subscription, require_publication
 from rowtide.merge.errors.devices import DeviceFileDiffers
 from rowtide.merge.errors.subscribing import DownloadLost, MergeSubscriptionUnknown, UploadMalformed
-from rowtide.merge.inspection.validating import ValidateAnswer, ValidateRequest, serve_validation
+from rowtide.merge.inspection.device_validation import ValidateAnswer, ValidateRequest, serve_validation
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.partitions.filters import bind_articles, require_values
-from rowtide.merge.publishing.device_requests import serve_device, serve_schema
-from rowtide.merge.publishing.following import move
+from rowtide.merge.partitions.filters import bind_articles
+from rowtide.merge.publishing.device_requests import serve_comparison, serve_device, serve_schema
+from rowtide.merge.publishing.rows_at_hub import RowsRequest
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncRequest
-from rowtide.merge.session.pairing import Pairing, read_hub, require_met
+from rowtide.merge.session.pairing import Pairing, require_met
 from rowtide.merge.session.pending import PendingAtHub, serve_pending
 from rowtide.merge.session.serving import KeptParts, SessionAnswer, UploadedBatches, acknowledge, meet
 
 ROWS_EACH = 20_000
-"""Rows of a download with which an answer is full; the rest is asked for."""
+"""The number of rows with which an answer is full; the device requests the rest."""
 _KEPT_S = 600.0
 _MOST_KEPT = 500
+"""Rests hold batches in memory; a device whose rest was discarded starts its download over."""
 
 
 @dataclass(slots=True)
 class _Rest:
-    """What is left of a download; `batches` goes on where the last answer ended."""
+    """The rest of a download; `batches` continues after the last answer."""
 
     served: SessionAnswer
     session: int
@@ -55,7 +55,7 @@ class _Rest:
     lock: Lock = field(default_factory=Lock)
 
     def take(self, first: int) -> Sequence[RowBatch]:
-        """Return batches from one on; a repeated request gets the same ones."""
+        """Return batches from the given one on; a repeated request gets the same batches."""
         with self.lock:
             if first != self.number:
                 self.batches, self.number = self.served.batches(first), first
@@ -66,13 +66,13 @@ class _Rest:
 
 @dataclass(slots=True)
 class Downloads:
-    """The rests of downloads, of each device the last; they are lost with the process, or after some minutes."""
+    """The rest of each device's last download; lost with the process, or after some minutes."""
 
     _rests: dict[tuple[str, str], _Rest] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     def keep(self, hub: str, device_id: str, rest: _Rest) -> None:
-        """Keep what is left, in place of what an earlier session has left."""
+        """Store the rest of a download, replacing that of an earlier session."""
         now_s = time.monotonic()
         with self._lock:
             gone = [key for key, one in self._rests.items() if one.until_s < now_s or key == (hub, device_id)]
@@ -85,12 +85,12 @@ class Downloads:
                 one.served.close()
 
     def find(self, hub: str, device_id: str) -> _Rest | None:
-        """Return what is left of a device's download."""
+        """Return the rest of a device's download."""
         with self._lock:
             return self._rests.get((hub, device_id))
 
     def close(self) -> None:
-        """Remove all: the gateway ends."""
+        """Discard all, when the gateway ends."""
         with self._lock:
             rests = [*self._rests.values()]
             self._rests.clear()
@@ -99,7 +99,7 @@ class Downloads:
                 one.served.close()
 
     def forget(self, hub: str, device_id: str) -> None:
-        """Remove what is left: the device has it."""
+        """Discard a rest that the device has confirmed."""
         with self._lock:
             rest = self._rests.pop((hub, device_id), None)
         if rest is not None:
@@ -115,7 +115,7 @@ def answer_sync(
     downloads: Downloads,
     kept: KeptParts,
 ) -> Envelope:
-    """Take an upload, and return what the hub makes of it, with the first batches of the download.
+    """Apply an upload, and return its outcome with the first batches of the download.
 
     Raises what `serve_device` raises; `TokenOfAnother`, `DeviceFileDiffers`.
     """
@@ -152,7 +152,9 @@ def _fill(batches: Iterator[RowBatch]) -> Sequence[RowBatch]:
 
 
 def answer_more(hub_name: str, device: KnownDevice, request: MoreRequest, downloads: Downloads) -> Sequence[RowBatch]:
-    """Return further batches of a download. Raises `DownloadLost`."""
+    """Return further batches of a download. Raises `DownloadLost`, `MessageMalformed`."""
+    if request.first < 0:
+        raise MessageMalformed("message.first", "it is negative", SPOKEN_TEXT)
     rest = downloads.find(hub_name, device.device_id)
     if rest is None or (rest.session, rest.generation) != (request.session, request.generation):
         raise DownloadLost(device.name, request.generation)
@@ -162,7 +164,7 @@ def answer_more(hub_name: str, device: KnownDevice, request: MoreRequest, downlo
 def answer_acknowledgement(
     hub: Node, hub_name: str, device: KnownDevice, said: Acknowledgement, downloads: Downloads
 ) -> None:
-    """Store what a device says of a download. Raises `MergeSubscriptionUnknown`, `GenerationRefused`."""
+    """Record a device's confirmation of a download. Raises `MergeSubscriptionUnknown`, `GenerationRefused`."""
     if device.subid is None:
         raise MergeSubscriptionUnknown(device.name, device.publication)
     acknowledge(hub, device.publication, device.subid, said)
@@ -170,18 +172,30 @@ def answer_acknowledgement(
 
 
 def answer_schema(hub: Node, device: KnownDevice, state: DeviceState) -> SchemaStep:
-    """Return what a device needs to follow the hub's schema. Raises what `serve_schema` raises, and `answer_sync`."""
+    """Return the definitions that a device needs to follow the hub's schema. Raises what `serve_schema` raises, and
+    `answer_sync`.
+    """
     require_publication(device, state.publication)
     return serve_schema(hub, state, partial(_admit, hub, device, state))
 
 
 def answer_validation(hub: Node, device: KnownDevice, request: ValidateRequest) -> ValidateAnswer:
-    """Return what a device compares its rows with. Raises what `serve_validation` raises, and `answer_sync`."""
+    """Return the counts and checksums with which a device compares its rows. Raises what `serve_validation` raises, and
+    `answer_sync`.
+    """
     return serve_validation(hub, _meet(hub, device, request.state), request)
 
 
+def answer_comparison(hub: Node, device: KnownDevice, request: RowsRequest) -> Envelope:
+    """Return what the hub has of a device's rows. Raises what `serve_comparison` raises, and `answer_sync`."""
+    require_publication(device, request.state.publication)
+    return Envelope(*serve_comparison(hub, request, partial(_admit, hub, device, request.state)))
+
+
 def answer_pending(hub: Node, device: KnownDevice, state: DeviceState) -> PendingAtHub:
-    """Return what the hub has for a device. Raises what `serve_pending` raises, and `answer_sync`."""
+    """Return the number of changes that the hub has for a device. Raises what `serve_pending` raises, and
+    `answer_sync`.
+    """
     return serve_pending(hub, _meet(hub, device, state), state)
 
 
@@ -191,7 +205,7 @@ def require_own_state(hub: Node, device: KnownDevice, state: DeviceState) -> Non
 
 
 def _meet(hub: Node, device: KnownDevice, state: DeviceState) -> Pairing:
-    """Return what both ends say of a device's subscription; the device gives its definitions."""
+    """Return both ends' records of a device's subscription; the device sends its definitions."""
     require_publication(device, state.publication)
     found = meet(hub, state)
     if not isinstance(found, Pairing):
@@ -201,10 +215,10 @@ def _meet(hub: Node, device: KnownDevice, state: DeviceState) -> Pairing:
 
 
 def _admit(hub: Node, device: KnownDevice, state: DeviceState, pairing: Pairing) -> None:
-    """Take a file's subscription for the device's, if it is of the partition of the device's token.
+    """Assign a file's subscription to the device, if its partition is that of the device's token.
 
-    From then on the subscription says what the partition is. A device that only knows a subscription's ID, and not the
-    mark of its last synchronisation, does not get it. Raises `DeviceFileDiffers`, `NodeRestored`, `GenerationRefused`.
+    From then on the subscription determines the partition. Knowing a subscription's ID is not enough: the device proves
+    the state of its last synchronisation. Raises `DeviceFileDiffers`, `NodeRestored`, `GenerationRefused`.
     """
     at_hub = pairing.at_hub
     if device.subid == at_hub.subid:
@@ -216,9 +230,9 @@ def _admit(hub: Node, device: KnownDevice, state: DeviceState, pairing: Pairing)
 
 
 def list_own_conflicts(hub: Node, device: KnownDevice) -> DeviceConflicts:
-    """Return the conflicts in which a device's change lost, as its hub keeps them, oldest first.
+    """Return the conflicts in which a device's change lost, as the hub keeps them, oldest first.
 
-    The row that won is given while the device has it: of a row that it has no more, or never had, it reads nothing.
+    The winning row is included only while the device has the row: of others it must not read anything.
     """
     c, pubid = conflicts_info.c, get_publication(hub.connection, device.publication).pubid
     of_device = subscriptions.c.subid == (device.subid or "")
@@ -247,7 +261,7 @@ def list_own_conflicts(hub: Node, device: KnownDevice) -> DeviceConflicts:
 
 
 def _presence(hub: Node, pubid: str, nickname: ColumnElement[int]) -> ColumnElement[bool]:
-    """Return the condition of conflicts whose rows a subscriber has: by the membership, if the article is filtered."""
+    """Return the condition that a conflict's row is in the subscriber's partition, if the article is filtered."""
     filtered = bind_articles(list_articles(hub.connection, pubid), None)
     members = partition_mappings.c
     is_member = (
@@ -259,49 +273,3 @@ def _presence(hub: Node, pubid: str, nickname: ColumnElement[int]) -> ColumnElem
     )
     has_row = select(members.rowguid).where(is_member).exists()
     return conflicts_info.c.tablenick.not_in([*filtered]) | has_row
-
-
-# Partitions of devices whose users sign in by JSON Web Tokens: changed claims move a device. The device's own token
-# uploads what was changed, by whomever, in the partition that was recorded then; what is downloaded follows the
-# claims of the user who asks. So a tablet that is handed on neither stops nor loses anything.
-
-
-def partition_of(hub: Node, subid: str) -> Partition | None:
-    """Return the partition of a subscription; None if there is no such subscription."""
-    functions = (partition_groups.c.HOST_NAME_FN, partition_groups.c.SUSER_NAME_FN)
-    joined = subscriptions.outerjoin(partition_groups, partition_groups.c.partition_id == subscriptions.c.partition_id)
-    row = hub.connection.execute(select(*functions).select_from(joined).where(subscriptions.c.subid == subid)).first()
-    return None if row is None else Partition(*row)
-
-
-def claimed(hub: Node, device: KnownDevice, claims: Claims) -> Claims:
-    """Return claims with those values alone that filters use. Raises `PartitionValueMissing`, `PartitionValueUnfit`."""
-    publication = get_publication(hub.connection, device.publication)
-    articles = list_articles(hub.connection, publication.pubid)
-    return replace(claims, partition=require_values(publication, articles, claims.partition))
-
-
-def is_to_move(hub: Node, device: KnownDevice, claims: Claims) -> bool:
-    """Return whether a device is to be moved before it downloads. Raises `ClaimsOlder`."""
-    recorded = None if device.subid is None else partition_of(hub, device.subid)
-    return recorded is not None and must_move(device, claims, recorded)
-
-
-def without_download(request: SyncRequest) -> SyncRequest:
-    """Return a request as one that uploads alone."""
-    return replace(request, exchange=ExchangeType.UPLOAD)
-
-
-def move_device(hub: Node, device: KnownDevice, claims: Claims) -> DeviceMoved:
-    """Move a device that has uploaded; return what it is told, so that it asks again. Raises `SessionReplaced`."""
-    assert device.subid is not None
-    found = read_hub(hub, device.publication, [device.subid])
-    move(hub, found.pair(found.subscriptions[0], found.subscriptions[0], ()), claims.partition)
-    note_claims(hub, device, claims.issued)
-    return DeviceMoved(device.name)
-
-
-def as_claimed(hub: Node, device: KnownDevice, claims: Claims, issued: datetime) -> KnownDevice:
-    """Return a device that begins in the partition of its user."""
-    note_claims(hub, device, issued)
-    return replace(device, partition=claims.partition)

@@ -1,4 +1,4 @@
-"""How a gateway is reached: TLS, proxies, pages of other origins. Light, for the command line."""
+"""How a gateway is reached: TLS, proxies, other origins (CORS). Light, for the command line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rowtide.core.values import frozen
 
 @frozen(kw_only=True)
 class TlsOptions:
-    """How a gateway is reached."""
+    """Options for TLS, proxies, other origins, and the folder of devices' files."""
 
     certificate: Annotated[
         str | None, Option(metavar="FILE", help="The certificate's chain in PEM, for TLS by the gateway itself.")

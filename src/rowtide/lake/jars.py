@@ -1,8 +1,8 @@
-"""The jars that Spark needs, and what its errors say that it lacks.
+"""The jars that Spark needs, and the errors by which it reports that one is missing.
 
 Ivy resolves them when the JVM starts (`spark.jars.packages`); a folder of jars replaces that where there is no network.
 
-The jars to which packages were resolved on this machine: a start of Spark that finds them again asks Ivy nothing.
+The result is remembered on this machine: a start of Spark that finds the jars again does not run Ivy.
 """
 
 from __future__ import annotations

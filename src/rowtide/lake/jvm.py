@@ -1,19 +1,16 @@
-"""Starting an application of Spark: what this process's surroundings say, its JVM, and its settings."""
+"""The JVM of a Spark application: the settings and jars that the process's environment asks for, and its start."""
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
-import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,46 +19,33 @@ from typing import TYPE_CHECKING, Any
 from rowtide.databases.file_access import PRIVATE
 from rowtide.lake.errors import JavaMissing, SparkNotStarted, SparkSettingInvalid
 from rowtide.lake.jars import (
-    JARS,
     JARS_FOLDER,
-    Library,
-    ResolvedJars,
-    describe,
-    find_hadoop_version,
-    find_libraries,
-    jar_settings,
 )
 from rowtide.lake.spark_settings import (
     HADOOP,
     MASTER,
     PROPERTIES_FILE,
     SHARED_STORAGE,
-    USUAL_MASTER,
-    SparkRequest,
-    is_local,
     is_true,
     parse_properties,
     parse_settings,
     parse_submit_arguments,
-    settle,
     with_settings,
 )
-from rowtide.storage.places import hadoop_settings
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
-    from pyspark import SparkConf, SparkContext
 
 
 INSTALLED = "installed"
-"""Instead of a folder of jars: Spark has all jars on its class path."""
+"""The value in place of a folder of jars: Spark has all jars on its class path."""
 CONF_VARIABLE = "ROWTIDE_SPARK_CONF"
 SHARED_VARIABLE = "ROWTIDE_SHARED_STORAGE"
 ARGUMENTS_VARIABLE = "PYSPARK_SUBMIT_ARGS"
 
 
 def read_asked(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what variables of rowtide's ask for. Raises `SparkSettingInvalid`."""
+    """Return the settings in rowtide's environment variables. Raises `SparkSettingInvalid`."""
     asked = parse_settings(environment.get(CONF_VARIABLE, ""))
     if is_true(environment.get(SHARED_VARIABLE, "")):
         asked.setdefault(SHARED_STORAGE, "true")
@@ -69,7 +53,7 @@ def read_asked(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_given(environment: Mapping[str, str], spark_home: Path) -> dict[str, str]:
-    """Return the settings that Spark itself is given: by spark-submit's arguments, spark-defaults.conf, variables.
+    """Return the settings that Spark itself gets: from spark-submit's arguments, spark-defaults.conf and its variables.
 
     Raises `SparkSettingInvalid` if a file of settings cannot be read.
     """
@@ -89,7 +73,7 @@ def read_given(environment: Mapping[str, str], spark_home: Path) -> dict[str, st
 
 
 def list_jars(environment: Mapping[str, str]) -> list[str] | None:
-    """Return the jars of the user's folder of jars, none if Spark has them all; None if the user says nothing of jars.
+    """Return the jars of the user's folder, empty if Spark has them all; None if the user has not chosen any.
 
     Raises `SparkSettingInvalid` if there is no jar in the folder.
     """
@@ -112,7 +96,7 @@ def list_installed(spark_home: Path) -> list[str]:
 def find_spark_home(environment: Mapping[str, str]) -> Path:
     """Return Spark's folder: SPARK_HOME, or that of the package pyspark, which is not imported for it."""
     package = None
-    # A finder may say so by this error, too.
+    # A finder may raise this error too.
     with suppress(ModuleNotFoundError):
         package = find_spec("pyspark")
     usual = Path(package.origin).parent if package is not None and package.origin is not None else Path("/")
@@ -163,12 +147,12 @@ def launch_jvm(settings: Mapping[str, str]) -> JavaGateway:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
 
-    # Rows that Spark moves between stages lie in temporary files.
+    # Rows that Spark shuffles are in temporary files.
     private: dict[str, Any] = {"umask": PRIVATE}
     with _arguments(settings):
         if log.isEnabledFor(logging.INFO):
             return launch_gateway(None, private)  # type: ignore[no-untyped-call]
-        # Errors reach Python as exceptions; Python's side would print those with a query a second time.
+        # Errors reach Python as exceptions; PySpark would log those with a query a second time.
         for name in ("SQLQueryContextLogger", "py4j"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         with tempfile.TemporaryFile() as output:
@@ -227,98 +211,7 @@ def _java_path() -> str | None:
 
 
 def _last_complaint(output: str) -> str:
-    """Return the line of Spark's output that says why it failed."""
+    """Return the line of Spark's output that has the reason of a failed start."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     complaints = [line for line in lines if "unresolved dependency" in line or "Exception" in line or "Error" in line]
     return (complaints or lines or ["the JVM ended without a word"])[-1]
-
-
-# Starting an application of Spark: its settings are gathered, its JVM started, and its executors sent the package.
-# The package as a zip, which executors put on Python's path: they run the driver's version, installed or not. That
-# takes 0.1 s and 1 MB. Its dependencies have compiled parts and have to be installed. To a JVM that runs already
-# (spark-submit, a session of the user's) no jars are added: its class path is fixed.
-
-_PACKAGE = Path(__file__).parents[1]
-
-
-def ship_package(context: SparkContext) -> None:
-    """Give the package to an application's executors; the file is there as long as this process."""
-    folder = Path(tempfile.mkdtemp(prefix="rowtide-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    context.addPyFile(str(zip_package(folder / "rowtide.zip")))
-
-
-def zip_package(file: Path) -> Path:
-    """Write the package's modules into a zip; return it."""
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for module in sorted(_PACKAGE.rglob("*.py")):
-            archive.write(module, module.relative_to(_PACKAGE.parent))
-    return file
-
-
-_PYTHON = "spark.pyspark.python"
-_PYTHON_VARIABLE = "PYSPARK_PYTHON"
-
-
-def start_application(request: SparkRequest, lakes: Sequence[str], formats: Sequence[Library] = ()) -> None:
-    """Start this process's application, which is to read some lakes, and tables of further formats.
-
-    Raises `SparkNotStarted`, `SparkSettingInvalid`.
-    """
-    from py4j.protocol import Py4JJavaError
-    from pyspark import SparkConf, SparkContext
-
-    home = find_spark_home(os.environ)
-    asked = {**read_asked(os.environ), **request.settings()}
-    gateway: JavaGateway | None = None
-    resolved, recalled = None, None
-    if is_submitted():
-        # Its JVM runs: nothing can be added to its class path.
-        gateway = connect_submitted()
-        given, lists = read_submitted(gateway), dict[str, str]()
-    else:
-        given = read_given(os.environ, home)
-        installed = list_installed(home)
-        libraries = find_libraries(lakes, find_hadoop_version(installed), formats)
-        lists = jar_settings(libraries, {**given, **asked}, installed, list_jars(os.environ))
-        resolved = ResolvedJars.of(lists, {**given, **asked}, os.environ)
-        recalled = resolved.recall(installed) if resolved is not None else None
-        lists = recalled or lists
-    settings = settle(asked, given, lists, storage_settings(lakes))
-    _choose_python({**given, **asked})
-    application: SparkConf = SparkConf().setAll(list(settings.items()))
-    with interrupts_kept():
-        try:
-            context = SparkContext(conf=application, gateway=gateway or launch_jvm(settings))
-        except Py4JJavaError as error:
-            raise SparkNotStarted(describe(error)) from error
-    if resolved is not None and recalled is None:
-        resolved.remember(context.getConf().get(JARS) or "")
-    _omit_checksums(context)
-    if not is_local(str(context.master)):
-        ship_package(context)
-
-
-def _omit_checksums(context: SparkContext) -> None:
-    """Let the driver neither write nor read checksums beside files on a disk.
-
-    Parquet's pages have their own, and what rowtide writes without Spark, over Spark's files too, has none.
-    """
-    spark: Any = context
-    java = spark._jvm  # noqa: SLF001 - no public way
-    disk = java.org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())  # noqa: SLF001
-    disk.setWriteChecksum(False)
-    disk.setVerifyChecksum(False)
-
-
-def _choose_python(chosen: Mapping[str, str]) -> None:
-    """Run tasks with the user's choice of Python; by default, where all run on this machine, with this one."""
-    if _PYTHON in chosen:
-        os.environ.setdefault(_PYTHON_VARIABLE, chosen[_PYTHON])
-    elif is_local(chosen.get(MASTER, USUAL_MASTER)):
-        os.environ.setdefault(_PYTHON_VARIABLE, sys.executable)
-
-
-def storage_settings(lakes: Sequence[str]) -> dict[str, str]:
-    """Return the Hadoop settings with which Spark reaches some lakes, by this process's environment."""
-    return {name: value for lake in lakes for name, value in hadoop_settings(lake, os.environ).items()}

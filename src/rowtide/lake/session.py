@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rowtide.core.errors import ExtraMissing
 from rowtide.lake import spark_settings
+from rowtide.lake.application import start_application, storage_settings
 from rowtide.lake.errors import SparkLost, SparkRunning, StorageNotShared
 from rowtide.lake.jars import Library
-from rowtide.lake.jvm import find_spark_home, read_asked, read_given, require_java, start_application, storage_settings
+from rowtide.lake.jvm import find_spark_home, read_asked, read_given, require_java
 from rowtide.storage.places import local_folder
 
 if TYPE_CHECKING:
@@ -20,20 +21,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PARTITIONS_PER_CORE = 4
-# Where Hadoop says that a setting comes from.
+# The sources that Hadoop names for its own defaults.
 _OWN_DEFAULTS = "-default.xml"
 _BY_SPARK = "Set by Spark"
 
 
 class _Requested:
-    """What this process asks of Spark, which has one application for each process."""
+    """The request of this process to Spark, which has one application per process."""
 
     request: ClassVar[spark_settings.SparkRequest] = spark_settings.SparkRequest()
 
 
 @contextmanager
 def requesting(request: spark_settings.SparkRequest) -> Iterator[None]:
-    """Build sessions as requested, whichever part of the program needs one first in the block."""
+    """Within the block, build sessions as requested, whichever part of the program needs one first."""
     before, _Requested.request = _Requested.request, request
     try:
         yield
@@ -109,8 +110,8 @@ def require_reachable(*places: str) -> None:
 def pinned(spark: SparkSession, *lakes: str) -> SparkSession:
     """Return a session of the same application with rowtide's settings; the user's session is unchanged.
 
-    What results depend on is set as it must be; what plans depend on, and how Hadoop reaches some lakes, where the user
-    has set nothing.
+    Settings on which results depend are always set. Those on which plans depend, and by which Hadoop reaches some
+    lakes, are set only if the user has not set them.
     """
     session = _begin_session(spark)
     for name, usual in spark_settings.SESSION_DEFAULTS.items():
@@ -138,7 +139,7 @@ def _begin_session(spark: SparkSession) -> SparkSession:
     """Return another session of the same application; over Spark Connect it has the given one's settings and names."""
     if hasattr(spark, "newSession"):
         return spark.newSession()
-    # A server knows a session from its first request on.
+    # A Spark Connect server knows a session only after its first request.
     spark.conf.get(spark_settings.SHUFFLE_PARTITIONS)
     of_connect: Any = spark
     begun: SparkSession = of_connect.cloneSession()
@@ -179,7 +180,7 @@ def spark_loss_named() -> Iterator[None]:
     try:
         yield
     except Exception:
-        # Which errors are Spark's can be asked only once Spark is imported: most commands never do that.
+        # Spark's error classes exist only after Spark is imported, which most commands never do.
         if not _is_started():
             raise
         with spark_watched():
@@ -189,7 +190,7 @@ def spark_loss_named() -> Iterator[None]:
 def _find_running() -> SparkContext | None:
     """Return this process's application; None if it has not started Spark."""
     contexts: Any = getattr(sys.modules.get("pyspark"), "SparkContext", None)
-    # `getOrCreate` would start one.
+    # Not `getOrCreate`, which would start one.
     running: SparkContext | None = contexts._active_spark_context if contexts is not None else None  # noqa: SLF001
     return running
 

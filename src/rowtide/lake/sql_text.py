@@ -32,7 +32,7 @@ def select_from(rows: DataFrame, query: Callable[..., str], *others: DataFrame) 
     `query` returns its text from the names under which SQL finds them.
     """
     frames: dict[str, Any] = {f"rowtide_{uuid.uuid4().hex}": frame for frame in (rows, *others)}
-    # Not views that are dropped afterwards: Spark Connect analyses the query whenever its result is used.
+    # Views that are dropped afterwards would not do: Spark Connect analyses the query whenever its result is used.
     text = query(*frames).replace("{", "{{").replace("}", "}}")
     for name in frames:
         text = text.replace(name, f"{{{name}}}")

@@ -1,7 +1,6 @@
-"""Delta tables by path: create, read, empty, and their upkeep; small append-only tables without Spark.
+"""Delta tables by path: create, read, empty, compact and vacuum them.
 
-`before_commit` is called in front of a commit that changes what a table has, and may raise: see
-`delta.writing.alteration`.
+`before_commit` is called before a commit that changes a table's content, and may raise: see `delta.writing.alteration`.
 """
 
 from __future__ import annotations
@@ -14,9 +13,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from rowtide.core.values import frozen
 from rowtide.delta.checkpoints import forget_checksums, forget_versions
 from rowtide.delta.data_files import Between
@@ -25,11 +21,10 @@ from rowtide.delta.features import FORMAT, IDENTITY, LAKE_TABLE
 from rowtide.delta.replay import LOG, AddFile
 from rowtide.delta.schema import FieldType
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
-from rowtide.delta.writing import alteration, changes, rewriting
+from rowtide.delta.writing import alteration, changes, compaction
 from rowtide.delta.writing.alteration import BeforeCommit, Convert
-from rowtide.delta.writing.appends import name_data_file, write_rows
 from rowtide.delta.writing.changes import Below, vacuum as vacuum_files
-from rowtide.delta.writing.commits import Committer, PriorVersion, create_table
+from rowtide.delta.writing.commits import create_table
 from rowtide.lake.jars import describe, find_lack
 from rowtide.lake.session import require_reachable, spark_watched
 from rowtide.lake.sql_text import delta_type, schema_text
@@ -42,8 +37,8 @@ if TYPE_CHECKING:
 
 _RETIRED = ""
 _NEEDS_MAPPING = frozenset(" ,;{}()\n\t=")
-# Delta's usual 30 days of log would be hundreds of thousands of files of a table that gets a commit every few seconds,
-# and each reader lists them.
+# With Delta's default of 30 days, the log of a table with a commit every few seconds would have hundreds of thousands
+# of files, which each reader lists.
 _PROPERTIES = {
     "delta.checkpointInterval": "100",
     "delta.logRetentionDuration": "interval 1 days",
@@ -56,8 +51,8 @@ def ensure_table(
 ) -> None:
     """Create a table of the given (name, type) columns, unless the one at `path` already has this identity.
 
-    One of another identity is emptied and gets these columns: an instance enabled again under its old name starts
-    empty. Raises `LakeWriteFailed`, `LakeReadFailed` if the storage failed.
+    A table of another identity is emptied and gets these columns, so that an instance which is enabled again under its
+    old name starts empty. Raises `LakeWriteFailed`, `LakeReadFailed` if the storage failed.
     """
     location = locate(path)
     snapshot = open_snapshot(location)
@@ -178,11 +173,12 @@ class LakeTableVersion:
     snapshot: Snapshot
 
     def widen(self, _types: Mapping[str, FieldType]) -> LakeTableVersion:
-        """Return the table: Spark widens the columns of rows that it unites with wider ones by itself."""
+        """Return the table unchanged, because Spark widens columns when it unites rows."""
         return self
 
     def may_have(self, *ranges: Between) -> bool:
-        """Return whether, by the files' statistics, a row may be in all ranges; one without bounds is that of values.
+        """Return whether a row may be in all ranges, according to the files' statistics. A range without bounds
+        contains all values.
 
         Raises `LakeReadFailed`.
         """
@@ -221,12 +217,12 @@ def _mapping_properties(columns: Sequence[tuple[str, str]]) -> dict[str, str]:
 COMPACTION_INTERVAL = 100
 """Number of cycles between two compactions of a table."""
 MOST_LOG_FILES = 20_000
-"""With more files in a table's log, each of which every reader lists, versions are kept for `BUSY_VERSIONS` only."""
+"""If a table's log has more files, each of which every reader lists, versions are kept only for `BUSY_VERSIONS`."""
 BUSY_VERSIONS = timedelta(hours=2)
 OLD = timedelta(hours=1)
 """A small file of this age is merged with a second one."""
 _HEAVIER = 4
-"""How many times the weight of all others a file has that is omitted."""
+"""A file is omitted from a merge if it is this many times as large as all others together."""
 
 
 @frozen
@@ -248,9 +244,9 @@ def is_compaction_due(cycle: int, place: int) -> bool:
 
 
 def choose_worthwhile(files: Sequence[AddFile], now: datetime) -> Sequence[AddFile]:
-    """Return those of a group of small files that are merged now; none if that has time."""
+    """Return the files of a group of small files that are merged now; empty if the merge can wait."""
     total = sum(file.size for file in files)
-    if total >= rewriting.SMALL_BYTES:
+    if total >= compaction.SMALL_BYTES:
         return files
     chosen = [file for file in files if file.size <= _HEAVIER * (total - file.size)]
     is_old = any(file.modification_time <= (now - OLD).timestamp() * 1000 for file in chosen)
@@ -265,7 +261,7 @@ def compact(table: Compacted, before_commit: Callable[[], None] = lambda: None) 
     """
     location = locate(table.path)
     choose = partial(choose_worthwhile, now=datetime.now(UTC))
-    rewriting.compact(location, table.ordered_by, choose=choose, before_commit=before_commit)
+    compaction.compact(location, table.ordered_by, choose=choose, before_commit=before_commit)
     forget_checksums(location)
     versions = table.versions
     if versions is None and len(location.store.list(LOG)) > MOST_LOG_FILES:
@@ -289,88 +285,3 @@ def vacuum(path: str) -> None:
     """
     folder = open_folder(path)
     vacuum_files(Location(path, folder), folder)
-
-
-# Small append-only tables: a few rows per cycle, written and read without Spark. Used for the lake's system tables,
-# whose newest rows are read repeatedly.
-
-_CYCLE = "cycle"
-_LEAST = -(1 << 63)
-
-
-class SmallTable:
-    """One version of a table that has a bigint column `cycle`."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-
-    @classmethod
-    def open(cls, path: str) -> SmallTable | None:
-        """Return the current version of a table; None if there is none. Raises `LakeReadFailed`, `TableUnreadable`."""
-        snapshot = open_snapshot(locate(path))
-        return cls(snapshot) if snapshot is not None else None
-
-    @property
-    def identity(self) -> str | None:
-        """The identity under which cycles are appended."""
-        return self._snapshot.properties.get(IDENTITY)
-
-    @property
-    def version(self) -> int:
-        """The version that is read."""
-        return self._snapshot.version
-
-    def read_latest_cycle(self) -> int:
-        """Return the last cycle appended under the table's identity, 0 before the first."""
-        identity = self.identity
-        return (self._snapshot.get_transaction(identity) if identity is not None else None) or 0
-
-    def read(self, columns: pa.Schema, *, from_cycle: int = 0) -> pa.Table:
-        """Return some columns, with `cycle`, of the rows from a cycle on, unordered.
-
-        Raises `LakeReadFailed`, `TableUnreadable`.
-        """
-        rows = self._snapshot.read(columns.names, [Between(_CYCLE, low=from_cycle)]).cast(columns)
-        return rows.filter(pc.greater_equal(rows[_CYCLE], pa.scalar(from_cycle)))
-
-    def find_end(self, column: str, low: int, most_rows: int) -> int | None:
-        """Return an upper bound in an integer column that leaves about `rows` rows from `low` on; None: all of them.
-
-        By the files' statistics alone. Raises `LakeReadFailed`, `TableUnreadable`.
-        """
-        files = [(_least(file, column), file) for file in self._snapshot.list_files(Between(column, low))]
-        rows = 0
-        for least, file in sorted(files, key=lambda found: found[0]):
-            if rows >= most_rows and least > low:
-                return least - 1
-            rows += file.statistics.get("numRecords") or 0
-        return None
-
-    def stream(self, columns: pa.Schema, *ranges: Between) -> Iterator[pa.Table]:
-        """Yield some columns of the rows of the files that may have rows in the ranges, in parts of bounded size.
-
-        Raises as `read`.
-        """
-        for batch in self._snapshot.stream(columns.names, ranges):
-            yield pa.Table.from_batches([batch]).cast(columns)
-
-
-def append_small(committer: Committer, rows: pa.Table, path: str, *, identity: str, cycle: int) -> bool:
-    """Append a cycle's rows, in the table's columns; return False if the table already has that cycle.
-
-    Raises as `Committer.commit_once`.
-    """
-    location = locate(path)
-
-    def write(state: PriorVersion) -> list[AddFile]:
-        # A commit without files: the version of the application says that the cycle has no rows here.
-        if not rows.num_rows:
-            return []
-        return [write_rows(location, state.columns, state.metadata, rows, name_data_file(cycle))]
-
-    return committer.commit_once(location, identity=identity, cycle=cycle, write=write)
-
-
-def _least(file: AddFile, column: str) -> int:
-    least = (file.statistics.get("minValues") or {}).get(column)
-    return least if isinstance(least, int) else _LEAST

@@ -1,4 +1,6 @@
-"""The log's messages as they arrive, cut into batches: how large and how old they get, and when they wait."""
+"""The log's messages, cut into batches as they arrive: the limits of a batch's size and age, and when a batch is
+deferred.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from rowtide.core.values import frozen
 
 
 class Messages(Sequence[bytes]):
-    """Messages in the stream's order; a slice shares the buffer, which then is only read.
+    """Messages in the stream's order. A slice shares the buffer, which must not be written to after that.
 
     `starts` and `ends` are offsets in `buffer`; between two messages there may be other bytes.
     """
@@ -46,7 +48,9 @@ class Messages(Sequence[bytes]):
         self.ends.frombytes(ends)
 
     def adopt(self, buffer: bytearray, starts: bytes, ends: bytes) -> None:
-        """Take over a buffer with messages at offsets, as the first ones; the giver no longer uses it."""
+        """Take over a buffer, with its messages' offsets, as the first messages; the caller must not use it any
+        longer.
+        """
         self.buffer = buffer
         self.starts.frombytes(starts)
         self.ends.frombytes(ends)
@@ -67,8 +71,8 @@ class Messages(Sequence[bytes]):
             first, last = self.starts[0], self.ends[-1]
             with memoryview(self.buffer) as view:
                 other.buffer += view[first:last]
-            # Only what lies between first and last is copied: the buffer may be a received block of which a few
-            # messages are left.
+            # Only the bytes between the first and the last message are copied: few messages of a large received block
+            # may be left.
             other.starts.extend(start - first for start in self.starts)
             other.ends.extend(end - first for end in self.ends)
         return other
@@ -95,18 +99,27 @@ class Messages(Sequence[bytes]):
         return window
 
 
+# A batch is in memory as messages, then as log records, and up to three are queued behind the one that is received
 MAX_BATCH_BYTES = 32 * 1024 * 1024
 MAX_BATCH_MESSAGES = 100_000
 WHOLE_BATCH_MESSAGES = 20_000
-"""Number of messages at which whole transactions are handed on: consumers of a backlog begin while more is read."""
+"""Whole transactions are handed on at this number of messages, so that consumers of a backlog begin while more is
+read.
+"""
 LARGE_MESSAGE_BYTES = MAX_BATCH_BYTES
-"""A message of this size is a cut of its own: it fills a batch by itself, and PostgreSQL sends up to a gigabyte."""
+"""A message of this size is a cut of its own: it fills a batch by itself, and PostgreSQL sends messages of up to 1
+GB.
+"""
+# A commit waits at most this long for its batch: the first for large batches, the second for small ones.
 MAX_BATCH_AGE_S = 0.5
 SMALL_BATCH_AGE_S = 0.1
 SMALL_BATCH_AGE_AT_BUCKET_S = 0.25
-"""In a bucket, where writing a batch takes some requests, and as long."""
+"""In an object store, where writing a batch takes several requests and about as much time."""
 SMALL_BATCH_MESSAGES = 20_000
-"""Fewer are a small batch, which is handed on sooner: a fixed cost twice as often, while there is little to do."""
+"""A batch of fewer messages is handed on sooner: the fixed cost of a batch matters little while there is little to
+do.
+"""
+# A pause of the stream of this length ends a batch: its last commit may be what some process waits for.
 QUIET_S = 0.1
 
 
@@ -145,7 +158,7 @@ class Commits(Protocol):
 
 
 def cut_batch(messages: Messages, commits: Commits, *, in_parts: bool, is_full: bool) -> tuple[list[Cut], int]:
-    """Cut what has arrived; return the cuts, in order, and how many messages they have: the others are to be kept.
+    """Cut what has arrived; return the cuts, in order, and the number of messages in them. The caller keeps the others.
 
     `in_parts`: an earlier cut was a `TransactionPart` without its `LastPart`. `is_full`: no more may be buffered,
     so an unfinished transaction becomes a `TransactionPart`.
@@ -176,7 +189,7 @@ def _parts(messages: Messages) -> list[Cut]:
 
 
 MOST_HELD_S = 30.0
-"""After this time a batch is made durable unasked, so that the server may remove its log."""
+"""After this time a batch is made durable even if no reader asks for it, so that the server may remove its log."""
 
 
 @frozen
@@ -197,13 +210,13 @@ class ReadingPace:
         self._held_since: float | None = None
 
     def ask(self, wanted: BatchWanted) -> None:
-        """Let the next batch be made durable at once."""
+        """Request that the next batch is made durable at once."""
         self._reader, self._is_wanted = wanted.reader, True
 
     def holds(self, readers: Collection[str]) -> bool:
-        """Return whether a batch that is there waits; `readers` are all that read the log store."""
-        # Another reader, as a second subscription or capture, asks for nothing here and would wait in vain: batches are
-        # held for a single one that asks.
+        """Return whether a complete batch is deferred; `readers` are all readers of the log store."""
+        # Batches are deferred only for a single reader that asks. A second one, such as another subscription or
+        # capture, does not ask here, and would wait for nothing.
         if self._is_wanted or set(readers) != {self._reader}:
             return False
         now = self._clock()
@@ -212,5 +225,5 @@ class ReadingPace:
         return now < self._held_since + MOST_HELD_S
 
     def hand_on(self) -> None:
-        """Note that a batch is made durable: from now on the next one waits to be asked for."""
+        """Note that a batch is made durable: the next one is deferred until a reader asks."""
         self._is_wanted, self._held_since = False, None

@@ -1,6 +1,7 @@
-"""The log layer's metadata in the source database: schema `rowtide`, one definition for every database.
+"""The log layer's metadata in the source database: schema `rowtide`.
 
-It holds definitions only. Positions are never stored here, because a restored or failed-over database goes back.
+It holds definitions only. Positions are never stored here: in a database that was restored or failed over, they would
+be those of an earlier time.
 """
 
 from __future__ import annotations
@@ -111,11 +112,11 @@ features_table = Table(
     Column("feature", Text, primary_key=True, comment="for what the log is read: the last one takes the source away"),
 )
 LOG = "log"
-"""The value in place of a feature in the row of `members` for the table of announcements."""
+"""The value of `feature` in the row of `members` for the table of announcements, which belongs to no feature."""
 FEATURE_TABLES = {"cdc": "change_tables", "distribution": "MSpublications"}
 """The schemas that features create, each with a table that distinguishes it from a user's schema of that name."""
 _FIRST_FEATURE = "cdc"
-"""The feature of sources that were made before formats had numbers: they may lack the table, and are only removed."""
+"""The feature of sources from before formats had numbers: they may lack its table, and can only be removed."""
 
 
 def find_source(connection: Connection, require: Requirement = StoreFormat.require_writable) -> SourceDefinition | None:
@@ -161,7 +162,7 @@ def forget_feature(connection: Connection, feature: str) -> None:
 
 
 def forget_features(connection: Connection) -> None:
-    """Record that no feature reads the log: the source is being removed."""
+    """Record that no feature reads the log, because the source is being removed."""
     features_table.create(connection, checkfirst=True)
     connection.execute(delete(features_table))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-
 from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, Remedy, Retryable, RowtideError
 from rowtide.core.lsn import Position
 from rowtide.core.redaction import Said
@@ -224,9 +222,9 @@ class TransactionUnreadable(Exception):
     reason: str
 
     @property
-    @abstractmethod
     def subject(self) -> str:
         """The table of the change that cannot be read."""
+        raise NotImplementedError
 
 
 class ChangeUnreadable(TransactionUnreadable, RowtideError, number=2121):

@@ -1,4 +1,4 @@
-"""The source of a log: what the log reader requires of it, what it receives and decodes, and what ends a wait."""
+"""The interface of a log's source to the log reader: receiving, decoding and confirming; and events that end a wait."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 @frozen
 class Keepalive:
-    """No member's change lies below a log position; `as_of` is the server's time if it had sent everything by then."""
+    """No change of a member is still to come below a log position; `as_of` is the server's time if it had sent
+    everything by then.
+    """
 
     position: int
     as_of: datetime | None
@@ -33,7 +35,7 @@ class Keepalive:
 class ReceivedMessages:
     """Messages in the stream's order, and the last keepalive if nothing came after it.
 
-    `is_marked`: they end with a mark, so a process waits for them.
+    `is_marked`: they end with a mark, for which some process waits.
     """
 
     messages: Messages = field(default_factory=Messages)
@@ -80,7 +82,7 @@ class TransactionReceived(Exception):
 
 
 class Undecodable(Exception):
-    """A batch that cannot be decoded from a transaction on, which `error` names; nothing of it was decoded.
+    """A batch that cannot be decoded from some transaction on, which `error` names. No part of the batch was decoded.
 
     The first `whole` messages are the transactions before that one.
     """
@@ -94,12 +96,12 @@ class Undecodable(Exception):
 class LogSource(Protocol):
     """An open stream of a database's log.
 
-    `receive` and `confirm` are called by one thread, the others by another while these wait for it.
+    `receive` and `confirm` are called by one thread; the other methods by a second thread, for which the first waits.
     """
 
     def receive(self, received: ReceivedMessages, *, max_size: int, max_messages: int, until: float) -> None:
-        """Add what arrives, until a limit, the time (`time.monotonic`), a mark that ends the stream, or a keepalive
-        that requests a reply.
+        """Add messages as they arrive, up to a limit, a time (`time.monotonic`), a mark at the end of the stream, or a
+        keepalive that requests a reply.
 
         Raises `StreamEnded`, `ChangeNotReceivable` and `TransactionReceived`; what arrived before is in `received`.
         """
@@ -111,20 +113,21 @@ class LogSource(Protocol):
         """Decode messages, in the stream's order. Raises `DecodeError`, `Undecodable`."""
 
     def without_refused(self, messages: Sequence[bytes], refused: ChangeNotReceivable) -> LogSource:
-        """Return a source of only the transaction of the change after `messages`, without the table of the change.
+        """Return a source of the one transaction with the change after `messages`, without the table of that change.
 
-        `messages` were not decoded yet; all before the transaction is stored. Stream and decoder end. The returned
-        source's events say what is omitted. Raises the error that names the change if it cannot be avoided.
+        `messages` are not decoded yet; everything before the transaction is stored. This source's stream and decoder
+        end. The returned source's events say what is omitted. Raises the error that names the change if its table
+        cannot be omitted.
         """
 
     def reopen(self) -> LogSource:
-        """Return the log from the manifest's position on; stream and decoder end."""
+        """Return a source that starts at the manifest's position; this source's stream and decoder end."""
 
     def verify(self) -> None:
         """Raise unless everything received came through the publication and slot that were recorded."""
 
     def write_heartbeat(self, stored: ControlRow | None) -> None:
-        """Write a heartbeat into the log if other transactions wrote since the last one; it returns as an event.
+        """Write a heartbeat into the log if other transactions wrote since the last one; it is read back as an event.
 
         `stored` is the last row of `rowtide.control` that is durable: those before it are no longer needed.
         """
@@ -146,7 +149,7 @@ class HasDescriptor(Protocol):
 
 
 class SelectableEvent(threading.Event):
-    """An event that `select` takes beside sockets: readable once it is set, which it stays."""
+    """An event that `select` accepts beside sockets: readable once it is set, and never reset."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -8,12 +8,12 @@ log, so all agree on the LSN at which a member begins and ends.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 
-from rowtide.core.json_records import JsonInvalid, JsonOf
+from rowtide.core.json_records import JsonOf
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.databases.source_table import SourceColumn
@@ -34,7 +34,7 @@ class Announcement(StrEnum):
     HEARTBEAT = "heartbeat"
     TRACER = "tracer"
     MARK = "mark"
-    """A place in the log, without content; no reader acts on it."""
+    """A location in the log, without content; no reader acts on it."""
 
 
 @frozen
@@ -42,7 +42,7 @@ class ControlRow:
     """A mark or a heartbeat: the id of the transaction that wrote the row, and when. It identifies the server that
     wrote it.
 
-    `written_at` is the text that the server sends for it, in UTC.
+    `written_at` is the timestamp as the server sends it, in UTC.
     """
 
     xid: int
@@ -132,7 +132,7 @@ class Alteration:
     def casts_alone(self) -> bool:
         """Whether the statement alters one table, and a type in it by the server's cast: without `using`.
 
-        A text that may not be all that ran (cut off, several statements, a function) says nothing.
+        False if the text may not be all that ran: it is cut off, has several statements, or calls a function.
         """
         text = self.statement
         return len(text) < LONGEST_STATEMENT and bool(_ALTERS_ONE_TABLE.fullmatch(text)) and not _COMPUTES.search(text)
@@ -152,64 +152,6 @@ def encode_alteration(alteration: Alteration) -> str:
 def decode_alteration(content: str) -> Alteration:
     """Read the content of a ddl announcement. Raises `JsonInvalid`."""
     return _ALTERATION.decode(content)
-
-
-# Marks of the transactions that rowtide's delivery commits at a subscriber, in that database's own log. The first
-# thing in such a transaction is a logical message. Any role can emit one, so it carries the subscription's secret,
-# which only the subscriber's database has; a message without it marks nothing.
-
-MESSAGE_PREFIX = "rowtide.origin"
-"""The prefix of the logical message; its content is that of a `OriginMark`, as JSON."""
-_ORIGIN_PREFIX = f"{MESSAGE_PREFIX}/"
-
-
-class SecretWanted(Exception):
-    """A subscription's mark was read: decode again with its secret, None if the database has no such subscription."""
-
-    def __init__(self, subscription: str) -> None:
-        super().__init__(subscription)
-        self.subscription = subscription
-
-
-@frozen
-class OriginMark:
-    """The content of a mark: the subscription's guid, the publisher's database, and the subscription's secret."""
-
-    subscription: str
-    originator: str
-    secret: str
-
-
-Secrets = Mapping[str, str | None]
-"""The secrets of subscriptions by guid; None for one that the database does not have."""
-
-_MARK = JsonOf[OriginMark](OriginMark)
-
-
-def decode_mark(content: bytes) -> OriginMark | None:
-    """Read a message's content; None if it is none of a mark."""
-    try:
-        return _MARK.decode(content)
-    except JsonInvalid:
-        return None
-
-
-def verify_mark(content: bytes, secrets: Secrets) -> str | None:
-    """Return the origin of a transaction's changes in log records; None if its mark is not verified.
-
-    Raises `SecretWanted`.
-    """
-    mark = decode_mark(content)
-    if mark is None:
-        return None
-    if mark.subscription not in secrets:
-        raise SecretWanted(mark.subscription)
-    return _ORIGIN_PREFIX + mark.subscription if mark.secret == secrets[mark.subscription] else None
-
-
-def is_marked(origin: str | None) -> bool:
-    """Return whether the origin of a log record is that of a marked transaction."""
-    return origin is not None and origin.startswith(_ORIGIN_PREFIX)
 
 
 @frozen
@@ -255,8 +197,8 @@ class Disabled:
 class Reshaped:
     """Rows of a table have the shape of this table version from within this transaction on.
 
-    Written at the version's first use on each connection of the log reader, so also for a table's first version and
-    after a restart. Readers may see it any number of times.
+    Written when a connection of the log reader first uses the version: also for a table's first version, and after a
+    restart. Readers may see it any number of times.
     """
 
     commit_lsn: CommitLsn
@@ -279,7 +221,7 @@ class Altered:
 
 @frozen
 class Heartbeat:
-    """The log reader's own transaction in the log: it moves LSNs and times on while captured tables are idle."""
+    """The log reader's own transaction in the log: it advances LSNs and times while captured tables are idle."""
 
     commit_lsn: CommitLsn
     committed_at: datetime
@@ -287,7 +229,7 @@ class Heartbeat:
 
 @frozen
 class Traced:
-    """A tracer token of a publication, which every agent reads at its place in the log (SQL Server:
+    """A tracer token of a publication, which every agent reads at its location in the log (SQL Server:
     sp_posttracertoken).
 
     `stored_at` is set as it becomes durable.
@@ -302,9 +244,9 @@ class Traced:
 
 @frozen
 class ChangesOmitted:
-    """A change of a member's table is not in the log store: the member has this transaction at most in part.
+    """A change of a member's table is missing from the log store: the member has at most a part of this transaction.
 
-    `is_unclear`: the change could be read, but not which columns are the member's.
+    `is_unclear`: the change could be read, but it is not known which of its columns are the member's.
     """
 
     commit_lsn: CommitLsn
@@ -314,7 +256,7 @@ class ChangesOmitted:
 
 
 Event = Enabled | Disabled | Reshaped | Altered | Heartbeat | Traced | ChangesOmitted
-"""What happens in the log besides row changes; kept in the manifest, in log order."""
+"""Whatever the log contains besides row changes; kept in the manifest, in log order."""
 
 
 @frozen
@@ -379,10 +321,10 @@ def needed_columns(members: Iterable[Member], source_id: int) -> frozenset[str]:
 
 
 def follow_alteration(member: Member, alteration: Alteration) -> Member:
-    """Return a member as it reads its table after an alteration: columns by their new names, without dropped ones.
+    """Return the member after an alteration of its table: with the columns' new names, and without dropped columns.
 
     Columns that are no longer generated are included, and added ones if it takes them. A member without column numbers
-    keeps reading columns of the same names.
+    continues to read columns of the same names.
     """
     if member.source_id != alteration.source_id:
         return member

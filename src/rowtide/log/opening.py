@@ -21,8 +21,9 @@ from rowtide.log.postgres.restricted_reading import LogAccess
 from rowtide.log.reader import LogReader
 from rowtide.log.store.entries import EntryExchange
 from rowtide.log.store.location import open_own_manifest, open_store
-from rowtide.log.store.segments import delete_orphans
+from rowtide.log.store.maintenance import delete_orphans
 
+# The first for a log reader that is ending; the second for one try of a standby, which is repeated until `stop` is set.
 _LEASE_PATIENCE_S = 10.0
 _STAND_BY_S = 1.0
 
@@ -36,8 +37,8 @@ def open_log_reader(
 ) -> Iterator[LogReader]:
     """Take the log lease and open the log from the manifest's position. Raises `LeaseHeld`.
 
-    One process reads the log for all features. With `stop`, this one waits as a standby while another process holds the
-    lease, until `stop` is set. `exchange`: with the process for which the log is read, and `pace`: as it asks.
+    One process reads the log for all features. With `stop`, this one is a standby while another process holds the
+    lease, until `stop` is set. `exchange` and `pace` belong to the process for which the log is read.
     """
     engine = open_engine(url, application_name=f"rowtide log reader on {describe_holder()}")
     with _take_lease(engine, stop) as lease:
@@ -51,7 +52,7 @@ def open_log_reader(
             verify_slot_on(server.timeline, lease.connection, definition.slot, manifest.state)
         table_publications.ensure_made(engine, lease.connection, definition)
         token = manifest.take_lease("log", describe_holder(), verify=lease.verify)
-        # The process that has the lease by now may have moved the log store before it read of this token.
+        # The process that holds the lease by now may have moved the log store before it read this token.
         lease.verify()
         delete_orphans(store, manifest, token)
         if exchange is not None:

@@ -1,7 +1,7 @@
 """The log reader: the only process that reads a database's log, and the only writer of ranges in the log store.
 
-It has three threads: one receives and confirms, one decodes, one makes durable, each the batch after the next one's. A
-position is confirmed to the server only after the manifest entry that holds it is durable.
+Three threads form a pipeline: one receives and confirms, one decodes, one makes batches durable. A position is
+confirmed to the server only after the manifest entry that holds it is durable.
 """
 
 from __future__ import annotations
@@ -45,15 +45,16 @@ from rowtide.log.log_source import (
 )
 from rowtide.log.membership import ControlRow, Event, later_row, stamp
 from rowtide.log.store.entries import PartStored, RangeAppended, Segment, TableGiven, TransactionSkipped
+from rowtide.log.store.maintenance import delete_orphans, is_overdue, maintain
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.segments import delete_orphans, is_overdue, maintain, write_segment
+from rowtide.log.store.segments import write_segment
 from rowtide.storage.places import is_object_url
 from rowtide.storage.store import Store
 
 
 @frozen
 class DecodedCut:
-    """A cut as log records. `end` is the log position behind it, None for a part of a transaction.
+    """A cut as log records. `end` is the log position after it, None for a part of a transaction.
 
     `error` names the transaction after it, which cannot be decoded.
     """
@@ -65,20 +66,20 @@ class DecodedCut:
 
 
 class CutDecoder:
-    """Decodes cuts, in order, and verifies the source after each: in a thread of its own, as the source's session."""
+    """Decodes cuts, in order, and verifies the source after each. Only its thread uses the source's SQL session."""
 
     def __init__(self, source: LogSource) -> None:
         self._source = source
         self._stopped: BaseException | None = None
 
     def decode(self, cut: Cut) -> DecodedCut:
-        """Decode a cut. After one that fails none is decoded: its error is raised again."""
+        """Decode a cut. After a failure no further cut is decoded: the same error is raised again."""
         if self._stopped is not None:
             raise self._stopped
         try:
             found = self._decode(cut)
             if found.end is not None:
-                # Only now: this sees whatever was altered before these messages were decoded.
+                # After decoding, so that it sees whatever was altered before these messages were decoded.
                 self._source.verify()
         except BaseException as error:
             self._stopped = error
@@ -103,7 +104,7 @@ class CutDecoder:
 class RangeWriter:
     """Makes decoded cuts durable, in order: segments, then one manifest entry for whole transactions.
 
-    Each part of a large transaction has an entry, too, so that its delivery does not wait for the last.
+    Each part of a large transaction has an entry too, so that delivery need not wait for the last part.
     """
 
     def __init__(self, store: Store, manifest: Manifest, token: int) -> None:
@@ -122,11 +123,12 @@ class RangeWriter:
         """
         if not self._is_complete:
             return None
-        # Until the cut is durable: whatever is raised on the way leaves it so.
+        # Set until the cut is durable: any exception on the way leaves it set.
         self._is_complete = False
         cut = decoding.result()
         position = self._write(cut)
-        # After the transactions before it are durable: what is read again begins at the one that cannot be decoded.
+        # Raised only after the transactions before it are durable, so that reading begins again at the one that cannot
+        # be decoded.
         if cut.error is not None:
             raise cut.error
         self._is_complete = True
@@ -172,7 +174,7 @@ class RangeWriter:
         maintain(self._store, self._manifest, self._token)
 
     def _append_range(self, end: int, transactions: int, as_of: datetime | None) -> Position:
-        # Of what the entry is made from, nobody but the holder of the lease writes anything.
+        # Only the holder of the lease writes the state that this entry is made from, so it need not be read again.
         state = self._manifest.state
         position = Position.of(state.epoch, end)
         # Transactions that were sent again and dropped by the decoder, or a keepalive that a range has overtaken.
@@ -198,12 +200,14 @@ class RangeWriter:
 
 
 _MAX_QUEUED = 3
-"""Cuts in memory behind the one that is received: one decoded, one written, one that waits."""
+"""Cuts in memory besides the one that is being received: one is decoded, one is written, one waits."""
 STATUS_INTERVAL_S = 5.0
-"""So often the server hears of the reader: it ends a connection after `wal_sender_timeout` without."""
+"""How often the reader reports to the server, which ends a connection after `wal_sender_timeout` without a report."""
 _KEEPALIVE_INTERVAL_S = 1.0
 _REST_AT_BUCKET_S = 5.0
-"""In a bucket no entry for a position alone follows another one sooner: it is a request, and one of each reader."""
+"""The shortest time in an object store between entries that only advance the position: each is a request of the writer,
+and of every reader.
+"""
 _MAINTENANCE_INTERVAL_S = 10.0
 _HEARTBEAT_INTERVAL_S = 10.0
 
@@ -214,7 +218,7 @@ class LogReader:
     def __init__(
         self, source: LogSource, store: Store, manifest: Manifest, token: int, pace: ReadingPace | None = None
     ) -> None:
-        """`pace` says when batches wait; None: never."""
+        """`pace` says when batches are deferred; None: never."""
         self._store = store
         self._manifest = manifest
         self._token = token
@@ -235,7 +239,7 @@ class LogReader:
         self._next_maintenance = time.monotonic() + _MAINTENANCE_INTERVAL_S
         self._next_heartbeat = time.monotonic() + _HEARTBEAT_INTERVAL_S
         if is_overdue(manifest.state):
-            # Before all else: a reader that ends soon would leave undone what it begins later.
+            # Before everything else: a reader that ends soon would not come to it later.
             self._maintain()
 
     def step(self) -> bool:
@@ -255,7 +259,8 @@ class LogReader:
             self._finish(received)
             # In the decoder's thread, which alone uses the source's SQL session.
             self._begin(self._decoding.submit(self._source.without_refused, self._kept, refused).result())
-            # Parts of the transaction that were stored already.
+            # The transaction's parts that are stored already. In this thread, because the queues are empty: `_finish`
+            # has waited for the writer, which otherwise is the only user of the manifest.
             delete_orphans(self._store, self._manifest, self._token)
             return True
         except TransactionReceived as passed:
@@ -269,7 +274,7 @@ class LogReader:
             self._kept = received.messages
         else:
             self._hand_on(received)
-        # One large message is in memory at a time; the writer of a mark waits for what came before it.
+        # Only one large message is in memory at a time; and whoever wrote a mark waits for everything before it.
         self._confirm_durable(most=0 if is_large or received.is_marked else _MAX_QUEUED)
         self._advance_when_idle()
         if received.reply_requested:
@@ -294,7 +299,7 @@ class LogReader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # The writer waits for what the decoder still decodes.
+        # After the cuts that are still being decoded.
         self._decoding.shutdown(cancel_futures=True)
         self._writing.shutdown(cancel_futures=True)
         self._source.close()
@@ -312,7 +317,7 @@ class LogReader:
     def _end_reread(self, received: ReceivedMessages, passed: TransactionReceived) -> None:
         """Make the transaction durable without the changes that are omitted, which may be all of it."""
         self._hand_on(received)
-        # Without messages: the position has to pass the transaction even if all of its changes are omitted, else it
+        # Even without messages: the position has to pass the transaction if all of its changes are omitted, or else it
         # would be read again for ever.
         self._queue(Whole((), passed.end))
         self._confirm_durable(most=0)
@@ -336,12 +341,12 @@ class LogReader:
                 max_messages=min(look_at, MAX_BATCH_MESSAGES),
                 until=min(deadline, time.monotonic() + QUIET_S),
             )
-            # The stream pauses, so a commit may be what somebody waits for: a small segment now costs less than that
+            # The stream pauses, so some process may wait for this commit: a small segment now costs less than that
             # wait, and small segments are merged later.
             if received.is_marked or len(received.messages) == before:
                 return
             if len(received.messages) >= look_at:
-                # Of a large transaction only now and then: all messages are looked at.
+                # Only now and then in a large transaction, since this examines all messages.
                 if self._writes_little() and self._source.find_commits(received.messages) is not None:
                     return
                 look_at += WHOLE_BATCH_MESSAGES
@@ -352,7 +357,9 @@ class LogReader:
         return bool(received.messages) and not is_needed and self._pace.holds(self._manifest.state.readers)
 
     def _writes_little(self) -> bool:
-        """Whether at most one batch waits to be durable: where each takes long, as in a bucket, they become larger."""
+        """Whether at most one batch waits to become durable. If that takes long, as in an object store, batches become
+        larger.
+        """
         return sum(not queued.done() for queued in self._queued) <= 1
 
     def _hand_on(self, received: ReceivedMessages) -> None:
@@ -365,12 +372,13 @@ class LogReader:
 
     def _queue(self, cut: Cut) -> None:
         self._pace.hand_on()
+        # The cut's own entry moves the position, so an entry for a keepalive has to wait as long after it.
         self._next_keepalive = max(self._next_keepalive, time.monotonic() + self._rest_s)
         decoding = self._decoding.submit(self._decoder.decode, cut)
         self._queued.append(self._writing.submit(self._writer.write, decoding))
 
     def _finish(self, received: ReceivedMessages) -> None:
-        """Make durable what came before the stream's end, which may recur at the same place."""
+        """Make durable what came before the stream's end: the stream may end at the same place again."""
         self._hand_on(received)
         while self._queued:
             self._queued.popleft().result()
@@ -382,11 +390,10 @@ class LogReader:
             while not self._queued[0].done():
                 wait([self._queued[0]], timeout=STATUS_INTERVAL_S)
                 self._show_life()
-            # None for a part of a transaction: a slot is confirmed between transactions only, and nothing less is
-            # complete.
+            # None for a part of a transaction: a slot's confirmed position lies between transactions.
             durable = self._queued.popleft().result() or durable
         if durable is not None and durable > self._confirmed:
-            # Last: the server may remove WAL up to a confirmed position at once, and never moves a slot back.
+            # Confirm last: the server may immediately remove WAL up to the position, and never moves a slot back.
             failpoint("slot_confirmation.before")
             self._confirm(durable)
             failpoint("slot_confirmation.after")
@@ -397,8 +404,8 @@ class LogReader:
         self._next_status = time.monotonic() + STATUS_INTERVAL_S
 
     def _show_life(self) -> None:
-        """Confirm again what is confirmed, while one large row arrives or is written: else it would be read again and
-        again, and never be there.
+        """Repeat the last confirmation while one large row arrives or is written: otherwise the server would end the
+        connection each time before the row is durable.
         """
         if time.monotonic() >= self._next_status:
             self._confirm(self._confirmed)
@@ -410,8 +417,8 @@ class LogReader:
             return
         if self._keepalive.position > self._confirmed.log:
             self._next_keepalive = time.monotonic() + max(_KEEPALIVE_INTERVAL_S, self._rest_s)
-            # A keepalive promises that the slot has nothing to send below its position, which says something about the
-            # members' tables only while the publication is the recorded one.
+            # A keepalive means that the slot has nothing to send below its position. That holds for the members' tables
+            # only while the publication is the recorded one.
             verifying = self._decoding.submit(self._source.verify)
             self._queued.append(self._writing.submit(self._writer.advance, self._keepalive, verifying))
         self._keepalive = None
@@ -422,13 +429,13 @@ class LogReader:
             self._maintain()
 
     def _maintain(self) -> None:
-        # In the writer's thread: a manifest is not for several threads at once.
+        # In the writer's thread, because a manifest is not thread-safe.
         self._queued.append(self._writing.submit(self._writer.maintain))
 
     def _write_due_heartbeat(self) -> None:
         if time.monotonic() >= self._next_heartbeat:
             self._next_heartbeat = time.monotonic() + _HEARTBEAT_INTERVAL_S
-            # In the decoder's thread: it alone uses the source's SQL session.
+            # In the decoder's thread, because only that uses the source's SQL session.
             self._queued.append(self._decoding.submit(self._write_heartbeat))
 
     def _write_heartbeat(self) -> None:

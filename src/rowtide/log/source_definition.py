@@ -1,4 +1,6 @@
-"""The source of a database, as `rowtide.source` has it: read as text, by whatever runs statements."""
+"""The definition of a database's source, read from `rowtide.source` as text, so that any kind of session can read
+it.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,7 @@ def find_recorded(run: Run, require: Requirement = StoreFormat.require_writable)
     return SourceDefinition(*rows[0]) if rows else None
 
 
-# One of both tables may have been dropped since: then a query of it says so.
+# One of the two tables may have been dropped: then the next query of it fails with the reason.
 _STATE = f"""
 select exists (
            select from pg_class c join pg_namespace n on n.oid = c.relnamespace

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
         UploadOptions,
         Waiting,
     )
+    from rowtide.merge.conflicts.notes import ConflictNote
     from rowtide.merge.conflicts.outcome_changes import ResolutionPreview, ResolvedRow
-    from rowtide.merge.conflicts.records import ConflictNote, DescribedConflict, MergeConflict, VersionWriter
     from rowtide.merge.conflicts.resolvers import Winner
+    from rowtide.merge.conflicts.stored_conflicts import DescribedConflict, MergeConflict, VersionWriter
     from rowtide.merge.devices.registered import MergeDevice
     from rowtide.merge.fan_out import SyncAllProgress, SyncOutcome, Unreachable
     from rowtide.merge.inspection.handle import EnumeratedChange, MergeGeneration, RowMetadata
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
         MergePublication,
         MergeSession,
     )
-    from rowtide.merge.inspection.validating import ArticleValidation, RowReplica
+    from rowtide.merge.inspection.row_replicas import RowReplica
+    from rowtide.merge.inspection.validating import ArticleValidation
     from rowtide.merge.nodes.node_tables import RewritingTrigger, UnsentColumn
     from rowtide.merge.nodes.rows import Refusal
     from rowtide.merge.nodes.table_definitions import Omission, Part, PartKind
@@ -164,7 +166,7 @@ _HOMES = {
     "ArticleReference": "rowtide.merge.articles",
     "ArticleRequest": "rowtide.merge.publishing.requests",
     "ArticleValidation": "rowtide.merge.inspection.validating",
-    "ConflictNote": "rowtide.merge.conflicts.records",
+    "ConflictNote": "rowtide.merge.conflicts.notes",
     "Counts": "rowtide.merge.session.messages",
     "DeviceLimits": "rowtide.merge.articles",
     "DocumentedTable": "rowtide.merge.inspection.listings",
@@ -177,9 +179,9 @@ _HOMES = {
     "FileKind": "rowtide.merge.publishing.snapshots",
     "FilterType": "rowtide.merge.articles",
     "JoinFilter": "rowtide.merge.articles",
-    "DescribedConflict": "rowtide.merge.conflicts.records",
-    "MergeConflict": "rowtide.merge.conflicts.records",
-    "VersionWriter": "rowtide.merge.conflicts.records",
+    "DescribedConflict": "rowtide.merge.conflicts.stored_conflicts",
+    "MergeConflict": "rowtide.merge.conflicts.stored_conflicts",
+    "VersionWriter": "rowtide.merge.conflicts.stored_conflicts",
     "MergeArticle": "rowtide.merge.inspection.listings",
     "MergeArticleChanges": "rowtide.merge.publishing.requests",
     "MergeDevice": "rowtide.merge.devices.registered",
@@ -219,7 +221,7 @@ _HOMES = {
     "Row": "rowtide.merge.versions.changes",
     "RowChange": "rowtide.merge.versions.changes",
     "RowMetadata": "rowtide.merge.inspection.handle",
-    "RowReplica": "rowtide.merge.inspection.validating",
+    "RowReplica": "rowtide.merge.inspection.row_replicas",
     "RunAs": "rowtide.databases.source_table",
     "SchemaChange": "rowtide.merge.publishing.schema_changes",
     "SchemaStatus": "rowtide.merge.publishing.schema_changes",

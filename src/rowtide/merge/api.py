@@ -16,14 +16,15 @@ from rowtide.core.options import member_of, takes
 from rowtide.core.redaction import hiding
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, Partition, Subscription
 from rowtide.merge.catalogue import get_publication, list_merged
+from rowtide.merge.conflicts.notes import ConflictNote, add_note, list_notes
 from rowtide.merge.conflicts.outcome_changes import (
     ResolutionPreview,
     ResolutionRequest,
     preview_resolution,
     resolve_conflict,
 )
-from rowtide.merge.conflicts.records import ConflictNote, add_note, get_conflict, list_notes
 from rowtide.merge.conflicts.resolvers import Winner
+from rowtide.merge.conflicts.stored_conflicts import get_conflict
 from rowtide.merge.devices.credentials import is_behind_gateway
 from rowtide.merge.devices.handle import MergeDevices
 from rowtide.merge.errors.publishing import ArticleTableNotFound
@@ -54,13 +55,13 @@ from rowtide.merge.publishing.exchange_requests import (
     RepeatedDownload,
     Synchronisation,
 )
-from rowtide.merge.publishing.following import move, prepare_again, require_partition, synchronise_following, upload_all
 from rowtide.merge.publishing.handle import (
     MergePublishing,
     MergeRehearsal,
     adjust_identity_range,
     restore_identity_range,
 )
+from rowtide.merge.publishing.partition_moves import move, require_partition
 from rowtide.merge.publishing.requests import (
     ExistingRows,
     ExistingSubscription,
@@ -74,6 +75,7 @@ from rowtide.merge.publishing.schema_changes import (
     mark_schema_change,
     notice,
 )
+from rowtide.merge.publishing.schema_following import prepare_again, synchronise_following, upload_all
 from rowtide.merge.publishing.snapshot_delivery import make_snapshot, subscribe_from_snapshot
 from rowtide.merge.publishing.snapshots import PartitionSnapshot, SnapshotProgress
 from rowtide.merge.publishing.subscriptions import (
@@ -82,9 +84,10 @@ from rowtide.merge.publishing.subscriptions import (
     drop_subscription,
     reinitialize,
 )
-from rowtide.merge.session.history import Summary, purge
+from rowtide.merge.session.history import Summary
 from rowtide.merge.session.pairing import pair
 from rowtide.merge.session.pending import PendingChanges, Unsent, list_unsent
+from rowtide.merge.session.purge import purge
 from rowtide.merge.session.synchronisation import synchronise
 
 if TYPE_CHECKING:
@@ -93,7 +96,7 @@ if TYPE_CHECKING:
     from rowtide.core.errors import RowtideError
 
 INTERVAL_S = 60.0
-"""From the end of a round of synchronisations to the next, as SQL Server's -PollingInterval."""
+"""Seconds between the end of a round of synchronisations and the next (SQL Server: -PollingInterval)."""
 
 
 @dataclass(slots=True)
@@ -122,11 +125,10 @@ class MergeReplication(MergePublishing, MergeDevices, MergeInspection):
         A SQLite file that does not exist is created. `host_name` and `login` are the values of host_name() and
         suser_name() that the articles' filters use, `partition` is both; `on_omission` is called with each part of the
         publisher's tables that the subscriber's database does not have. `run_as` says with whose rights the code of
-        tables of other roles runs that a PostgreSQL subscriber's node writes. With `snapshot`, a folder of
-        `make_snapshot`, the rows come from its files; a repeat continues where a call was interrupted. Raises
-        `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable`, `PartitionValueMissing`,
-        `PartitionValueUnfit`, `OptionsContradict`; of a snapshot `SnapshotUnfit`, `SnapshotOutdated`,
-        `SnapshotDamaged`.
+        tables that belong to other roles runs at a PostgreSQL subscriber. With `snapshot`, a folder of `make_snapshot`,
+        the rows come from its files; a repeat continues where a call was interrupted. Raises `MergePublicationUnknown`,
+        `MergeSubscriptionExists`, `SubscriberHasTable`, `PartitionValueMissing`, `PartitionValueUnfit`,
+        `OptionsContradict`; of a snapshot `SnapshotUnfit`, `SnapshotOutdated`, `SnapshotDamaged`.
         """
         stored = _as_stored(subscription)
         with (
@@ -192,12 +194,12 @@ class MergeReplication(MergePublishing, MergeDevices, MergeInspection):
     def drop_subscription(self, dropped: DroppedSubscription) -> Summary | None:
         """End a subscription at both ends; tables and rows stay (SQL Server: sp_dropmergesubscription).
 
-        Set `ignore_subscriber` if the subscriber no longer exists; that of a device behind a gateway, `device:` and its
-        name, ends at the publisher alone. With `upload_first`, what the subscriber changed is
+        Set `ignore_subscriber` if the subscriber no longer exists. The subscription of a device behind a gateway,
+        `device:` and its name, always ends at the publisher alone. With `upload_first`, what the subscriber changed is
         uploaded before, as `reinitialize` does, and its result is returned; if the publisher refuses any of it, the
-        subscription stays. `on_kept` is called with the publisher's subscription of a database that was moved or
-        copied since it subscribed: it has another address. Raises `MergeSubscriptionUnknown`; with `upload_first` also
-        `ChangesNotUploaded`, and what `reinitialize` raises.
+        subscription stays. `on_kept` is called with a subscription that stays at the publisher: one under another
+        address, of a database that was moved or copied since it subscribed. Raises `MergeSubscriptionUnknown`; with
+        `upload_first` also `ChangesNotUploaded`, and what `reinitialize` raises.
         """
         publication, summary = dropped.publication, None
         is_device = is_behind_gateway(dropped.subscriber)
@@ -218,7 +220,7 @@ class MergeReplication(MergePublishing, MergeDevices, MergeInspection):
     def list_unsent(self, publication: str, subscriber: str) -> Sequence[Unsent]:
         """Return what a subscriber has changed and never uploaded, for each article that has any.
 
-        Nothing is returned of a subscriber without a subscription. Raises `MergePublicationUnknown`.
+        Returns nothing for a subscriber without a subscription. Raises `MergePublicationUnknown`.
         """
         with self._open_hub(publication) as hub, open_node(subscriber, DEFAULT_LIMITS) as node:
             return list_unsent(hub, node, publication)
@@ -301,7 +303,7 @@ class MergeReplication(MergePublishing, MergeDevices, MergeInspection):
         found, on_outcome = list[SyncOutcome](), counting(targets, on_progress)
         here = targets
         if spark is not None:
-            from rowtide.merge.fan_out import can_be_a_task, synchronise_in_tasks
+            from rowtide.merge.spark_tasks import can_be_a_task, synchronise_in_tasks
 
             tasks = [target for target in targets if can_be_a_task(self.url, target)]
             here = tuple(target for target in targets if target not in tasks)
@@ -347,9 +349,9 @@ class MergeReplication(MergePublishing, MergeDevices, MergeInspection):
     ) -> Sequence[PendingChanges]:
         """Return what a synchronisation would send, by article and direction (SQL Server: sp_showpendingchanges).
 
-        Nothing is written at either end. With `finds_conflicts`, the hub takes the upload in a transaction, and undoes
-        it: rows are locked meanwhile, and programs' triggers fire. Without `subscriber`, all are asked; of one that
-        cannot be, only what the hub has for it is returned, and `on_unreachable` called. Raises
+        Nothing is written at either end. With `finds_conflicts`, the hub applies the upload in a transaction that it
+        rolls back: rows are locked meanwhile, and programs' triggers fire. Without `subscriber`, all are read; for one
+        that cannot be reached, only what the hub has for it is returned, and `on_unreachable` is called. Raises
         `MergePublicationUnknown`, and of one subscriber `MergeSubscriptionUnknown`, `NodeCopied`, `NodeRestored`,
         `SubscriptionExpired`, `DefinitionsDiffer`.
         """
@@ -419,7 +421,7 @@ class MergeReplication(MergePublishing, MergeDevices, MergeInspection):
             return synchronise(hub, node, pairing, wanted.on_progress, repeat_from=start)
 
     def dummy_update(self, table: str, rowguid: str) -> bool:
-        """Let a row be sent again, as if it had been updated (SQL Server: sp_mergedummyupdate).
+        """Send a row again, as if it had been updated (SQL Server: sp_mergedummyupdate).
 
         Returns whether there is such a row. Raises `ArticleTableNotFound`.
         """
@@ -460,14 +462,14 @@ class MergeReplication(MergePublishing, MergeDevices, MergeInspection):
     ) -> bool:
         """Choose the side that wins a conflict, whichever won before; return whether a row was written.
 
-        A version that lost brings the columns that it had changed; without column tracking, or where one side has no
-        row, the whole row. The side that won before gets back what gave way. Rows that lost with their parent return
-        with it, or stay away with it. With `over_later_changes` it replaces what has changed since, which becomes a
-        conflict. `decided_by` is recorded. Raises `ConflictUnknown`; `MergeConflictSettled` without `again` if somebody
-        has decided already; `ConflictNotAtHub`; `ConflictOfSubscriber` for a row that the subscriber
-        refused; `ChangedSince` if later changes would be replaced; `ParentInInbox` if a parent of the row is not there;
-        `StillReferenced` if a row would go that others reference; `RowsRefused` if the hub refuses the row;
-        `KeyChanged`, `ColumnNeeded`, `NodeBusy`.
+        If the version that lost is chosen, the columns that it had changed are written; without column tracking, or
+        where one side has no row, the whole row. If the side that won at first is chosen after the other one, what had
+        given way is restored. Rows that lost with their parent are restored, or stay deleted, with it. With
+        `over_later_changes` it replaces what has changed since, which becomes a conflict. `decided_by` is recorded.
+        Raises `ConflictUnknown`; `MergeConflictSettled` without `again` if somebody has decided already;
+        `ConflictNotAtHub`; `ConflictOfSubscriber` for a row that the subscriber refused; `ChangedSince` if later
+        changes would be replaced; `ParentInInbox` if a parent of the row is not there; `StillReferenced` if a row would
+        go that others reference; `RowsRefused` if the hub refuses the row; `KeyChanged`, `ColumnNeeded`, `NodeBusy`.
         """
         chosen = member_of(Winner, winner, "winner")
         request = ResolutionRequest(chosen, over_later_changes=over_later_changes, again=again, decided_by=decided_by)
@@ -475,7 +477,7 @@ class MergeReplication(MergePublishing, MergeDevices, MergeInspection):
             return resolve_conflict(hub, conflict_id, request)
 
     def preview_resolution(self, conflict_id: str, winner: Winner) -> ResolutionPreview:
-        """Return what `resolve` would write, over later changes, too; nothing is written. Raises as `resolve`."""
+        """Return what `resolve` with `over_later_changes` would write; write nothing. Raises as `resolve`."""
         chosen = member_of(Winner, winner, "winner")
         with self._open_conflict(conflict_id) as hub:
             return preview_resolution(hub, conflict_id, chosen)
@@ -492,7 +494,7 @@ class MergeReplication(MergePublishing, MergeDevices, MergeInspection):
 
     @contextmanager
     def _open_conflict(self, conflict_id: str) -> Iterator[Node]:
-        """Open the hub, which has noticed what its tables are. Raises `ConflictUnknown`."""
+        """Open the hub, once it has recorded how its tables are now. Raises `ConflictUnknown`."""
         with open_node(self.url) as hub:
             if not hub.tables.is_prepared():
                 raise ConflictUnknown(conflict_id)

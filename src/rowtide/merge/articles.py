@@ -65,7 +65,7 @@ class DeviceLimits:
 DEFAULT_LIMITS = DeviceLimits()
 """The limits of a subscriber unless the caller says others."""
 Progress = Callable[[str, int, int], None]
-"""Called with the direction, the number of changes done, and that of all that have been read."""
+"""Called with the direction, the number of changes done, and the number of changes read so far."""
 
 
 class ExchangeType(IntEnum):
@@ -90,7 +90,7 @@ class ArticleColumn:
     """A published column; `type_text` is the PostgreSQL name of its values' type, on every database.
 
     `number` identifies it in all definitions of its article, also when it is renamed; a number is given once. `attnum`
-    is the hub's catalogue's, where that numbers columns.
+    is the column's number in the hub's catalogue, where that has numbers.
     """
 
     name: str
@@ -107,7 +107,7 @@ class PartitionOptions(IntEnum):
     OVERLAPPING = 0
     """Rows may be in several partitions, and subscribers may move them out of theirs."""
     UNMOVED = 1
-    """Rows may be in several partitions; subscribers do not change the columns that decide about it."""
+    """Rows may be in several partitions; subscribers do not change the columns that decide which."""
     SHARED = 2
     """A row is in one partition, of one or several subscribers, which may not move rows out of it."""
     ONE_SUBSCRIBER = 3
@@ -205,16 +205,16 @@ class Article:
     before their children; `resolver` is the text given to `--resolver`, `subset_filter` the text given to `--where`;
     `table_in_files` is its name in SQLite files if a table of another schema has its own there. `last_number` is the
     last number given to a column; `table_id` and `fingerprint` are what the hub's catalogue said of the table when the
-    definition was made, `shape` the parts of its columns and its checks (`table_changes`). `is_dropped`: it has been
+    definition was made, `shape` the parts of its columns and its checks (see `TableChange`). `is_dropped`: it has been
     dropped, and stays until each subscriber has uploaded what it had changed. `vertical_partition`: the table has
     columns that are not published. `is_tracked` is false in the definition that a client subscriber stores of an
     article whose `subscriber_upload_options` let it upload nothing: it has no metadata of the rows.
-    `record_conflict_detection` and `record_conflict_resolution` are those of the
-    logical records that it is the top of. `references` are its foreign keys to articles of the same
-    publication; with `renumber` a row that loses its key gets a new one. `identity_range` is the number of keys in each
-    of a node's ranges, 0 without ranges, `publisher_identity_range` the same for a subscriber's own subscribers; a node
-    gets new ranges once it has used `threshold` percent. `on_unseen_children` is about deletes of its
-    rows. `place` is the schema in which a PostgreSQL node has the table of an article that names none; it is not part
+    `record_conflict_detection` and `record_conflict_resolution` are those of the logical records that it is the top of.
+    `references` are its foreign keys to articles of the same publication; with `renumber` a row that loses its key gets
+    a new one. `identity_range` is the number of keys in each of a node's ranges, 0 without ranges,
+    `publisher_identity_range` the same for a subscriber's own subscribers; a node gets new ranges once it has used
+    `threshold` percent. `on_unseen_children` says what happens to deletes that reach rows which their sender has not
+    seen. `place` is the schema in which a PostgreSQL node has the table of an article that names none; it is not part
     of the definition.
     """
 
@@ -284,7 +284,7 @@ class Article:
         return not self.is_tracked and self.subscriber_upload_options is UploadOptions.PROHIBITED
 
     def is_directed_as(self, other: Article) -> bool:
-        """Whether a node with another definition has changes of the rows in the same directions."""
+        """Whether another definition exchanges changes of the rows in the same directions."""
         mine, others = ((each.is_tracked, each.is_prohibited, each.is_upload_only) for each in (self, other))
         return mine == others
 
@@ -316,7 +316,7 @@ class Article:
         return f"{self.schema}.{self.table}" if self.schema else self.table
 
     def is_named(self, name: str) -> bool:
-        """Whether a name that a user gives means it: its own or its table's, literally or quoted as in SQL."""
+        """Whether a user's name for an article is its own or its table's, literally or quoted as in SQL."""
         own, schema, table = (
             (part, '"' + part.replace('"', '""') + '"') for part in (self.name, self.schema or "", self.table)
         )

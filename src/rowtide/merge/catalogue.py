@@ -36,7 +36,7 @@ _NICKNAME = select(replinfo.c.nickname)
 def renew_nickname(connection: Connection, nickname: int | None = None) -> int:
     """Give the node, and the publications that it is the hub of, a new nickname, in the caller's transaction.
 
-    Return it; without one, it is made.
+    Return it. Without a given one, it is random.
     """
     nickname, own = nickname or new_nickname(), read_nickname(connection)
     connection.execute(update(publications).where(publications.c.publisher == own).values(publisher=nickname))
@@ -56,9 +56,9 @@ def find_publication(connection: Connection, name: str) -> Publication | None:
 
 
 def has_devices(connection: Connection) -> bool:
-    """Whether a node has the table of devices, which is made with the first of them, or a view of it.
+    """Whether a node has the table of devices, which is created with the first device, or a view of it.
 
-    One that was found stays: a session that has answered a device asks no more.
+    A session that has found it does not look for it again.
     """
     if not connection.info.get(_HAS_DEVICES):
         schemas = connection.get_execution_options().get("schema_translate_map") or {}
@@ -105,7 +105,7 @@ def put_publication(connection: Connection, publication: Publication) -> None:
 
 
 def set_publication(connection: Connection, publication: Publication) -> None:
-    """Replace a publication's options but for a node's own, in the caller's transaction."""
+    """Replace a publication's options except a node's own, in the caller's transaction."""
     options = {"retention": publication.retention_days, "replicate_ddl": int(publication.replicates_ddl)}
     connection.execute(update(publications).where(publications.c.pubid == publication.pubid).values(options))
 

@@ -1,7 +1,7 @@
 """The tables in which each node stores its publications, subscriptions and progress; the same on every database.
 
 Where SQL Server documents a table, its name is that of a view with the documented columns, and the table below it has
-`stored` in its name; see `documented`. On PostgreSQL they are in the schema `rowtide_merge`. The stored contents
+`stored` in its name; see `documented_views`. On PostgreSQL they are in the schema `rowtide_merge`. The stored contents
 and tombstones are created by each database's own statements.
 """
 

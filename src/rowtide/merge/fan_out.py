@@ -1,16 +1,14 @@
 """Synchronise all subscriptions of a hub, several at a time; a failure concerns its own subscription alone.
 
-In threads: a process for each subscriber costs more, in connections and interpreters, than the interpreter's lock,
-which reading does not hold. Or with Spark, whose executors may be other machines. `NodeBusy` alone is repeated, which
-is cheap, since what was exchanged stays.
-
-What is pending for all subscribers of a publication, also for those that cannot be reached.
+They run in threads: reading does not hold the interpreter's lock, and a process for each subscriber would cost more, in
+connections and interpreters. Or they run as Spark tasks, on executors that may be other machines. Only `NodeBusy` is
+retried, which is cheap, since what was exchanged stays. What is pending for all subscribers is listed in the same way,
+also for those that cannot be reached.
 """
 
 from __future__ import annotations
 
 import itertools
-import pickle
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,13 +17,10 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from rowtide.core.errors import RowtideError
-from rowtide.core.redaction import hiding_alike
 from rowtide.core.values import frozen
 from rowtide.databases.urls import parse_url
 from rowtide.events.catalogue import RowRefused, SynchronisationFailed, Synchronised
 from rowtide.events.event import emit, scope
-from rowtide.lake.jars import lack_named
-from rowtide.lake.session import pinned, spark_watched
 from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, Progress, Publication
 from rowtide.merge.catalogue import get_publication, list_publications, read_nickname
 from rowtide.merge.devices.credentials import is_behind_gateway
@@ -33,20 +28,20 @@ from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.nodes.connecting import address, open_node, open_synchronised
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.progress import list_subscriptions
-from rowtide.merge.publishing.following import synchronise_following
+from rowtide.merge.publishing.schema_following import synchronise_following
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.pairing import pair
 from rowtide.merge.session.pending import PendingChanges, list_downloads, list_pending
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 
 DEFAULT_WORKERS = 4
-"""Synchronisations at a time, unless the caller says."""
+"""Synchronisations at a time, by default."""
 _MOST_TRIES = 8
 _FIRST_PAUSE_S = 0.05
-"""Of retries of a busy hub; pauses double, and are random, so that those who met do not meet again."""
+"""Pauses of retries of a busy hub double, and are random, so that sessions that collided do not collide again."""
 
 
 @frozen
@@ -89,7 +84,7 @@ class FanOutTarget:
 
 
 def list_targets(hub: Node, publication: str | None) -> tuple[FanOutTarget, ...]:
-    """Return the subscribers of a publication of this hub, or of all, but those that come by a gateway themselves.
+    """Return the subscribers of a publication of this hub, or of all, without devices behind a gateway.
 
     Raises `MergePublicationUnknown`.
     """
@@ -118,7 +113,7 @@ def synchronise_named(
     exchange: ExchangeType = ExchangeType.BOTH,
     limits: DeviceLimits = DEFAULT_LIMITS,
 ) -> Summary:
-    """Synchronise a subscriber over connections of their own."""
+    """Synchronise a subscriber over connections that are opened for it."""
     with (
         scope(parse_url(hub_url).name, "merge"),
         open_node(hub_url) as hub,
@@ -176,7 +171,7 @@ def synchronise_in_threads(
 
 def synchronise_target(hub_url: str, target: FanOutTarget, limits: DeviceLimits) -> list[SyncOutcome]:
     """Synchronise a subscriber's publications, one after the other."""
-    # Not at a time: publications of one subscriber lock the same database, a SQLite file as a whole.
+    # Not in parallel: publications of one subscriber lock the same database, a SQLite file as a whole.
     return [_synchronise_one(hub_url, publication, target.subscriber, limits) for publication in target.publications]
 
 
@@ -202,7 +197,7 @@ def _synchronise_one(hub_url: str, publication: str, subscriber: str, limits: De
 
 
 def _retried(work: Callable[[], Summary]) -> Summary:
-    """Synchronise again where others were faster, after a pause: what was exchanged stays."""
+    """Synchronise, and retry after a pause where other sessions were faster: what was exchanged stays."""
     for pause_s in _pauses():
         try:
             return work()
@@ -232,7 +227,7 @@ def list_pending_of(
 def list_pending_of_all(
     hub_url: str, publication: str, *, finds_conflicts: bool, on_unreachable: Unreachable
 ) -> list[PendingChanges]:
-    """Return what is pending for all subscribers; of those that cannot be asked, what the hub has for them."""
+    """Return what is pending for all subscribers; for those that cannot be reached, what the hub has."""
     with open_node(hub_url) as hub:
         pubid = get_publication(hub.connection, publication).pubid
         subscribers = [subscription.subscriber for subscription in list_subscriptions(hub.connection, pubid)]
@@ -244,40 +239,3 @@ def list_pending_of_all(
                 on_unreachable(subscriber, error)
                 found += list_downloads(hub, publication, subscriber)
         return found
-
-
-# Synchronise subscriptions as Spark's tasks: a cluster's workers are the agents of a hub's servers. A task is the
-# Merge Agent of one subscriber. If Spark runs a task again, or twice, the later synchronisation replaces the earlier
-# one, and what was exchanged stays.
-
-
-def can_be_a_task(hub_url: str, target: FanOutTarget) -> bool:
-    """Whether a worker reaches both ends: a file is on this machine alone."""
-    return not any(parse_url(url).kind.is_file for url in (hub_url, target.subscriber))
-
-
-def synchronise_in_tasks(
-    spark: SparkSession,
-    hub_url: str,
-    targets: Sequence[FanOutTarget],
-    limits: DeviceLimits,
-    *,
-    on_outcome: Callable[[SyncOutcome], None],
-) -> list[SyncOutcome]:
-    """Synchronise each target in a task of its own; return the results.
-
-    Workers reach the hub and the subscribers by the same names, and with the same password files. Raises `SparkLost`.
-    """
-    from pyspark.sql.functions import udf
-
-    if not targets:
-        return []
-    synchronise = hiding_alike(lambda place: synchronise_target(hub_url, targets[place], limits))
-    task = udf(lambda place: pickle.dumps(synchronise(place)), "binary").asNondeterministic()
-    count = len(targets)
-    with spark_watched(), lack_named():
-        rows = pinned(spark).range(0, count, 1, count).select(task("id")).collect()
-    found = [outcome for (outcomes,) in rows for outcome in pickle.loads(outcomes)]  # noqa: S301 - our own task wrote it
-    for outcome in found:
-        on_outcome(outcome)
-    return found

@@ -1,9 +1,9 @@
 """Business logic handlers: Python classes that decide about changes and conflicts.
 
-(SQL Server: the business logic handler framework.) A handler is a class of the publisher's, named by `--resolver
-python:module.Class`. It runs in the agent's process, one row at a time, within the transaction that writes the row.
-Rows are dictionaries of texts by column name, as PostgreSQL writes them, with None for NULL; a deleted row is None. An
-exception from a handler ends the synchronisation.
+(SQL Server: the business logic handler framework.) A handler is a class that the publisher provides, named by
+`--resolver python:module.Class`. It runs in the agent's process, one row at a time, within the transaction that writes
+the row. Rows are dictionaries of texts by column name, as PostgreSQL writes them, with None for NULL; a deleted row is
+None. An exception from a handler ends the synchronisation.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class BusinessLogicHandler:
 
 @contextmanager
 def _calling(article: Article, method: str) -> Iterator[None]:
-    """Raise `HandlerFailed` for whatever a method of the user's raises."""
+    """Raise `HandlerFailed` for any exception of a user's method."""
     try:
         yield
     except (Exception, SystemExit) as error:
@@ -129,14 +129,14 @@ class ArticleHandler:
     def begin(
         cls, article: Article, found: type[BusinessLogicHandler], publication: str, subscriber: str
     ) -> ArticleHandler:
-        """Create an article's handler, and pass it what is synchronised. Raises `HandlerFailed`."""
+        """Create an article's handler, and pass it the names of what is synchronised. Raises `HandlerFailed`."""
         with _calling(article, "__init__"):
             asked = cls(article, found())
         asked._ask("initialize", partial(asked.handler.initialize, publication, subscriber, article.name))
         return asked
 
     def resolve(self, contest: Contest) -> Verdict:
-        """Decide a conflict; priority decides what the handler leaves to the default."""
+        """Decide a conflict; by priority if the handler leaves it to the default."""
         publisher, subscriber = self._values(contest.publisher_row), self._values(contest.subscriber_row)
         if publisher is not None and subscriber is not None:
             return self._resolve_updates(contest, publisher, subscriber)
@@ -211,7 +211,7 @@ class ArticleHandler:
                 method, f"it has to return an action, and custom data or None, not {type(answer).__name__}"
             )
         action, custom = answer
-        # Actions are numbers, of which each kind has others: one of another kind would mean something else here.
+        # Actions are numbers that mean something else in another kind: an action of another kind is refused.
         if isinstance(action, Enum) and not isinstance(action, actions):
             raise self._failed(method, f"{action} is not of {actions.__name__}")
         try:

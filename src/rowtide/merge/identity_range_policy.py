@@ -3,8 +3,8 @@
 A node has a primary range and an equal secondary one; both come from the publisher's pool, which only grows.
 
 SQLite numbers a row above all keys that its table has or had; a trigger can change neither the number nor what
-`last_insert_rowid()` returns. So a file's ranges follow each other above all its keys, and it gets new ones whenever
-rows of others have come above them. With ranges of 100 a device that synchronises hourly uses 4,800 numbers a day.
+`last_insert_rowid()` returns. So a file's ranges follow each other above all its keys, and it gets new ones whenever it
+has received rows with keys above them. With ranges of 100 a device that synchronises hourly uses 4,800 numbers a day.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class IdentityRange:
         return self.end - self.begin + 1
 
     def has(self, number: int) -> bool:
-        """Whether a number is in one of both ranges."""
+        """Whether a number is in either range."""
         return self.begin <= number <= self.end or self.next_begin <= number <= self.next_end
 
 
@@ -43,7 +43,7 @@ class IdentityRange:
 class Numbering:
     """What a node says of a table's numbers: the last one that it gave, if any, and the highest key of its rows.
 
-    `follows_highest`: the next number is above all keys, whatever was given last.
+    `follows_highest`: the next number is above all keys, regardless of the last one given.
     """
 
     last: int | None
@@ -61,7 +61,7 @@ def largest_number(article: Article) -> int:
 def renew(
     owned: IdentityRange | None, numbering: Numbering, ahead: int | None, article: Article, take: Callable[[int], int]
 ) -> IdentityRange | None:
-    """Return the ranges that a node gets at a synchronisation; None if those that it has will do.
+    """Return the ranges that a node gets at a synchronisation; None if those that it has suffice.
 
     `take` takes that number of values from the pool, and returns the first. `ahead` is the highest key that may
     come to the node: one that follows the highest key gets both ranges from above it.

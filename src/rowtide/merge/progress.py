@@ -91,7 +91,7 @@ SELECT_SUBSCRIBERS = (
     .distinct()
     .order_by(subscriptions.c.subscriber_server)
 )
-"""The query of the URLs of a hub's subscribers: of the publications that other nodes are the hub of, there are none."""
+"""The query of the URLs of a hub's subscribers; none for publications whose hub is another node."""
 
 
 def list_subids(connection: Connection, publication_name: str) -> tuple[str, ...]:
@@ -174,7 +174,7 @@ def _setting_dates(exchange: ExchangeType) -> Update:
     c, now = subscriptions.c, bindparam("now", type_=subscriptions.c.last_sync_date.type)
     uploaded = now if exchange.uploads else func.coalesce(c.last_upload_date, c.last_sync_date)
     downloaded = now if exchange.downloads else func.coalesce(c.last_download_date, c.last_sync_date)
-    # A download may wait for its acknowledgement for ever: the retention period begins with the upload then.
+    # A download may never be acknowledged: the retention period begins with the upload then.
     both = case((uploaded < downloaded, uploaded), else_=func.coalesce(downloaded, uploaded))
     return _SET.values(last_upload_date=uploaded, last_download_date=downloaded, last_sync_date=both)
 
@@ -264,7 +264,7 @@ def put_retry(connection: Connection, source: int, nickname: int, rowguid: str, 
 
 
 def remove_retries_of(connection: Connection, source: int, articles: Sequence[int]) -> None:
-    """Remove a node's refused rows of some articles, in the caller's transaction: other publications need theirs."""
+    """Remove a node's refused rows of some articles, in the caller's transaction; other publications keep theirs."""
     connection.execute(delete(retries).where((retries.c.source == source) & retries.c.tablenick.in_(articles)))
 
 

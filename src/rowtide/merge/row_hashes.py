@@ -1,8 +1,8 @@
 """What a subscriber was sent and has sent: a hash of each row, in a table that outlives the merged tables.
 
 A program that rebuilds a table drops its triggers. A row that differs from its hash was changed meanwhile, one that is
-equal to it was not. Hashes are appended in batches, and read only after a rebuild; of a row the last one counts. They
-name their columns: after a schema change older ones count for nothing.
+equal to it was not. Hashes are appended in batches, and read only after a rebuild; the last one of a row counts. They
+name their columns: after a schema change older ones are ignored.
 
 Comparing with the hub instead says neither which of two versions is older nor whether a missing row was deleted: every
 row that the hub changed since would be a conflict, in which the real ones are lost. A batch costs 1 µs a row, 3 % of an
@@ -68,7 +68,7 @@ class HashBatch:
         self._second.extend(0 if text is None else adler32(text) for text in texts)
 
     def add_unknown(self, rowguids: Sequence[str]) -> None:
-        """Add rows of which nothing is known any more."""
+        """Add rows whose hashes are no longer valid."""
         self._keys += map(key_of, rowguids)
         self._first.extend([_NOTHING] * len(rowguids))
         self._second.extend([_NOTHING] * len(rowguids))
@@ -103,7 +103,7 @@ def rowguid_of(key: bytes) -> str:
 
 
 def read_hashes(connection: Connection, article: Article) -> dict[bytes, bytes]:
-    """Return the hashes of a table's rows, as far as they are of the columns that the article has."""
+    """Return the hashes of a table's rows that are of the article's present columns."""
     found: dict[bytes, bytes] = {}
     listed = select(row_hashes.c.columns, row_hashes.c.entries).where(row_hashes.c.tablenick == article.nickname)
     for columns, entries in connection.execute(listed.order_by(row_hashes.c.batch)):

@@ -16,7 +16,7 @@ from rowtide.merge.definitions import articles, conflicts_info, devices, retries
 from rowtide.merge.errors.nodes import reading
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.progress import as_utc, read_subscription, select_subscriptions
-from rowtide.merge.session.history import expiry
+from rowtide.merge.session.purge import expiry
 
 SYNC_STATES = {0: "waiting", 2: "succeeded", 3: "running", 6: "failed"}
 """How a synchronisation stands, by its `runstatus`."""

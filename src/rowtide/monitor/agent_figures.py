@@ -1,4 +1,4 @@
-"""Figures of one command, made of the events that it emits: what no poll sees, and what jobs of cron leave behind.
+"""Metrics of one command, counted from the events that it emits: what no poll sees, and what cron jobs leave behind.
 
 Series have the names of the monitor's where they mean the same. They begin with the command, as Prometheus expects of
 counters.
@@ -30,29 +30,29 @@ from rowtide.events.catalogue import (
     TracerArrived,
 )
 from rowtide.events.event import Emitted
+from rowtide.monitor.counters import Histogram
 from rowtide.monitor.labels import without_users
-from rowtide.monitor.tallies import Histogram
 
 AgentSeries = tuple[str, tuple[str, ...]]
 """A metric's name, and the values of its labels in their order, the database first."""
 _CAPTURE = "capture"
 _WAIT = "wait"
-"""A request that takes as long as a device waits."""
+"""The step of long polls, whose durations say nothing about the gateway."""
 _NO_TOKEN = 401
 MOST_INSTANCES = 200
-"""Whose rows are counted by name; those of the others are counted together, without one."""
+"""Limit of instances whose rows are counted by name; the rows of all others are counted together, without a name."""
 
 
 @frozen
 class AgentFigures:
-    """What was counted up to a moment."""
+    """The counters at one time."""
 
     values: dict[AgentSeries, float]
     histograms: dict[AgentSeries, Histogram]
 
 
 def merge_figures(found: Iterable[AgentFigures]) -> AgentFigures:
-    """Return the figures of several processes, of which no two have one series."""
+    """Combine the metrics of several processes that share no series."""
     values: dict[AgentSeries, float] = {}
     histograms: dict[AgentSeries, Histogram] = {}
     for one in found:
@@ -62,10 +62,10 @@ def merge_figures(found: Iterable[AgentFigures]) -> AgentFigures:
 
 
 class AgentCounter:
-    """Counts what a command does for a database; events and scrapes come from any thread."""
+    """Counts the events of a command for a database; thread-safe."""
 
     def __init__(self, database: str, job: str) -> None:
-        """`job` names what events without a job of their own belong to."""
+        """`job` is the job of events without one of their own."""
         self._database = database
         self._job = job
         self._values: dict[AgentSeries, float] = {}
@@ -79,12 +79,12 @@ class AgentCounter:
             self._count(emitted, emitted.scope.job or self._job)
 
     def note_end(self, *, has_failed: bool) -> None:
-        """Note how the command ended."""
+        """Record how the command ended."""
         with self._using:
             self._end(self._job, has_failed=has_failed, at=datetime.now(UTC))
 
     def copy(self) -> AgentFigures:
-        """Return the figures as they are now."""
+        """Return the present metrics."""
         with self._using:
             return AgentFigures(dict(self._values), dict(self._histograms))
 
@@ -128,7 +128,7 @@ class AgentCounter:
                 pass
 
     def _count_request(self, hub: str, step: str, status: int, seconds: float) -> None:
-        """Count a request of a device; of addresses that the gateway does not have, all are one series."""
+        """Count a request of a device; requests to unknown addresses are one series."""
         self._add("rowtide_gateway_requests_total", (step, str(status)), 1, hub)
         if status == _NO_TOKEN:
             self._add("rowtide_gateway_refused_tokens_total", (), 1, hub)

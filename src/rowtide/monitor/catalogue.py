@@ -1,4 +1,4 @@
-"""Every metric: its name, type, unit, help and labels, and what of a view it shows. Pure.
+"""Every metric: its name, type, unit, help and labels, and its source in a view. Pure.
 
 `docs/reference/metrics.md` is made from it.
 """
@@ -547,7 +547,7 @@ AGENT_METRICS: tuple[Metric, ...] = (
     _VALIDATION_FAILED,
     *_OF_GATEWAYS,
 )
-"""What commands report of themselves, with `--metrics-listen` and `--metrics-file`."""
+"""Metrics of commands themselves, with `--metrics-listen` and `--metrics-file`."""
 
 BUILD_INFO = Metric(
     "rowtide_build_info", _GAUGE, "", "1, with the versions of rowtide and Python.", ("version", "python")

@@ -46,7 +46,7 @@ class OperatorUrls(Mapping[str, str]):
         self._found = found
 
     def replace(self, found: Mapping[str, str]) -> None:
-        """Let other URLs be in force, from the next action on."""
+        """Use other URLs from the next action on."""
         self._found = found
 
     def __getitem__(self, name: str) -> str:

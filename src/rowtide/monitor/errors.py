@@ -49,7 +49,7 @@ class DatabaseGivenTwice(AlreadyExists, number=1205):
 
 
 class PollFailed(RowtideError, number=1207):
-    """A poll has failed with what is no error of a database: an error of rowtide."""
+    """A poll failed with an internal error of rowtide, not one of a database."""
 
     fact = "the poll of database {name} failed: {reason}"
     hint = "It is repeated. Report it, with the traceback that the log has, if it comes back."
@@ -58,7 +58,7 @@ class PollFailed(RowtideError, number=1207):
 
 
 class NoDatabaseGiven(Invalid, number=1206):
-    """There is no database to be monitored."""
+    """No database is given to the monitor."""
 
     fact = "no database is given"
     hint = "Name it with --db, which may be repeated, or in ROWTIDE_DB."

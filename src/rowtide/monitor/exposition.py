@@ -16,20 +16,20 @@ from prometheus_client.registry import Collector
 from rowtide.core.values import frozen
 from rowtide.monitor.agent_figures import AgentFigures
 from rowtide.monitor.catalogue import ACTIONS, AGENT_METRICS, BUILD_INFO, METRICS, Metric, MetricType
-from rowtide.monitor.tallies import BUCKETS, Histogram, Tallies
+from rowtide.monitor.counters import BUCKETS, DatabaseCounters, Histogram
 from rowtide.monitor.views import DatabaseView, StateChange
 
 
 @frozen
 class Polled:
-    """What the last poll of a database has found, and its counters; these are not changed any more.
+    """The results of a database's last poll, and a copy of its counters.
 
     `last_read` is the view of the last poll that could read it, None if none could; `changes` are those of the last
     hour, oldest first, as far as a monitor ran.
     """
 
     view: DatabaseView
-    tallies: Tallies
+    counted: DatabaseCounters
     last_read: DatabaseView | None = None
     changes: tuple[StateChange, ...] = ()
 
@@ -108,7 +108,7 @@ def _registry(families: Iterable[Family]) -> CollectorRegistry:
 
 
 class _Made(Collector):
-    """Families that are made already."""
+    """Families of metrics that were collected already."""
 
     def __init__(self, families: tuple[Family, ...]) -> None:
         self._families = families
@@ -120,7 +120,8 @@ class _Made(Collector):
 def _gauges(metric: Metric, databases: Iterable[Polled]) -> Family:
     family = GaugeMetricFamily(metric.name, metric.help, labels=("database", *metric.labels))
     for polled in databases:
-        # Names that are one without their users: the larger value, since a scrape takes one series once.
+        # Two URLs that differ only in their users have one label: the larger value is kept, since a series may occur
+        # once.
         values: dict[tuple[str, ...], float] = {}
         for sample in metric.source(polled.view) if metric.source is not None else ():
             values[sample.labels] = max(values.get(sample.labels, sample.value), sample.value)
@@ -132,7 +133,7 @@ def _gauges(metric: Metric, databases: Iterable[Polled]) -> Family:
 def _counters(metric: Metric, databases: Iterable[Polled]) -> Family:
     family = CounterMetricFamily(metric.name, metric.help, labels=("database", *metric.labels))
     for polled in databases:
-        for (name, labels), value in polled.tallies.counters.items():
+        for (name, labels), value in polled.counted.counters.items():
             if name == metric.name and polled.view.is_up:
                 known = dict(labels)
                 family.add_metric((polled.view.name, *(known.get(label, "") for label in metric.labels)), value)
@@ -142,7 +143,7 @@ def _counters(metric: Metric, databases: Iterable[Polled]) -> Family:
 def _histograms(metric: Metric, databases: Iterable[Polled]) -> Family:
     family = HistogramMetricFamily(metric.name, metric.help, labels=("database", *metric.labels))
     for polled in databases:
-        for (name, labels), histogram in polled.tallies.histograms.items():
+        for (name, labels), histogram in polled.counted.histograms.items():
             if name == metric.name and polled.view.is_up:
                 known = dict(labels)
                 values = (polled.view.name, *(known.get(label, "") for label in metric.labels))

@@ -1,4 +1,4 @@
-"""The conflicts of databases, read while somebody looks at them, by connections that may read rows.
+"""The conflicts of databases, read on demand of pages, over connections that may read rows.
 
 Conflicts of delivery are at subscribers, any of which may not answer: a thread reads them, and pages show what was read
 last, with its age. Nothing is read while nobody looks.
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from rowtide.conflicts.handle import Inbox
 
 FRESH_S = 10.0
-"""The age up to which a reading is used again."""
+"""The age up to which results are reused."""
 _FIRST_S = 4.0
-"""The timeout of a page for the first reading."""
+"""How long a page waits for the first results."""
 MOST_PREVIEWED = 20
 
 
 @frozen
 class UnreadPlace:
-    """A subscriber whose conflicts are not known since a time, None if it is not known since when, and why."""
+    """A subscriber whose conflicts cannot be read: since when (None: unknown), and why."""
 
     subscriber: str
     since: datetime | None
@@ -54,11 +54,11 @@ ANY = "any"
 
 @frozen
 class ConflictIndex:
-    """Conflicts as pages ask for them: made once for each reading, since each of thousands costs time.
+    """An index of conflicts for pages, made once for each set of results, since indexing thousands takes time.
 
     `listed` has those of a state, or of `ANY`, oldest first, and `causes` their groups; `by_cause` has those of each
-    cause. `texts` is what a search looks at, by conflict_id: no value of a row, which a search would disclose to
-    viewers who may not see it.
+    cause. `texts` are the searchable texts by conflict_id, without values of rows, which a search would disclose to
+    viewers.
     """
 
     listed: Mapping[str, Sequence[InboxConflict]]
@@ -98,7 +98,7 @@ NO_CONFLICTS = ConflictIndex.make(())
 
 @frozen
 class InboxReading:
-    """What was read of a database's conflicts; `failure` says why the last try to read them failed.
+    """The conflicts of a database as last read; `failure` says why the last attempt to read them failed.
 
     `read_at` None: nothing was read yet.
     """
@@ -145,7 +145,7 @@ class ReadInboxes:
         url, known = self._urls.get(database), self._readers.get(database)
         if url is None:
             return None
-        # Of two requests that come first, each may make a reader, and both read.
+        # The first two requests may both create a reader, and both read; that is harmless.
         if known is None or known.inbox.url != url:
             known = self._readers[database] = _Reader(ConflictInbox(url))
         return known.read()
@@ -171,7 +171,7 @@ class ReadInboxes:
 
 
 class _Reader:
-    """Reads the conflicts of one database, never twice at a time."""
+    """Reads the conflicts of one database, in one thread at a time."""
 
     def __init__(self, inbox: ConflictInbox, now: Callable[[], float] = time.monotonic) -> None:
         self.inbox = inbox
@@ -183,7 +183,7 @@ class _Reader:
         self._found: tuple[InboxConflict, ...] = ()
 
     def read(self) -> InboxReading:
-        """Return what was read last, and have it read again unless that was a moment ago."""
+        """Return the last results, and start reading again unless they are recent."""
         with self._starting:
             is_running = self._thread is not None and self._thread.is_alive()
             is_fresh = self._ended_at is not None and self._now() - self._ended_at < FRESH_S
@@ -191,7 +191,7 @@ class _Reader:
                 self._thread = threading.Thread(target=self._read, name="read conflicts", daemon=True)
                 self._thread.start()
             thread = self._thread
-        # Only before the first reading has ended: later a page shows what was read last, and waits for no subscriber.
+        # Waits only for the first results: later a page shows the last ones, and waits for no subscriber.
         if self._ended_at is None and thread is not None:
             thread.join(_FIRST_S)
         return self._last
@@ -199,7 +199,7 @@ class _Reader:
     def _read(self) -> None:
         try:
             found = self.inbox.list_conflicts()
-            # Those of merge that are as they were are the same objects: thousands are compared in a moment.
+            # Unchanged conflicts of merge are the same objects as before, so thousands are compared quickly.
             is_known = found.conflicts == self._found
             index = self._last.index if is_known else ConflictIndex.make(map(_without_users, found.conflicts))
             self._found = found.conflicts

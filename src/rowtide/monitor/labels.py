@@ -1,4 +1,4 @@
-"""Values of labels that say no more than a scrape may know. Pure."""
+"""Values of labels, without anything that a scrape must not disclose. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Poll databases: a thread each, which publishes what the last poll has found."""
+"""Poll databases, each in a thread of its own, and publish the last results."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from rowtide.diagnosis.result import Unread, of_error
 from rowtide.events.catalogue import DatabaseNotPolled, DatabasePolledAgain, PollBroken
 from rowtide.events.event import emit, format_places, scope
 from rowtide.monitor.catalogue import METRICS
+from rowtide.monitor.counters import CountedEvent, DatabaseCounters, Durations, Events, Observation, Present, Total
 from rowtide.monitor.databases import NamedUrl
 from rowtide.monitor.errors import PollFailed
 from rowtide.monitor.exposition import Polled
@@ -35,14 +36,13 @@ from rowtide.monitor.snapshot import (
     PolledSnapshot,
     TokenArrival,
 )
-from rowtide.monitor.tallies import CountedEvent, Durations, Events, Observation, Present, Tallies, Total
 from rowtide.monitor.views import DatabaseView, StateChange, find_changes, make_view
 
 _MICROSECONDS = 1_000_000
 
 
 def observe(snapshot: PolledSnapshot, view: DatabaseView) -> Iterator[Observation]:
-    """Yield what a poll has found of everything that is counted; what could not be read is left out."""
+    """Yield the observations of a poll for counters; what could not be read is omitted."""
     if view.capture is not None and view.capture.gaps is not None:
         yield Total("rowtide_capture_gaps_total", (), view.capture.gaps)
     for one in view.subscriptions:
@@ -54,7 +54,7 @@ def observe(snapshot: PolledSnapshot, view: DatabaseView) -> Iterator[Observatio
     if isinstance(snapshot.merge, MergeFacts) and snapshot.figures is not None:
         yield from _observe_merge(snapshot.figures)
     if view.lists_subscriptions:
-        # Last: errors and tokens of a subscription that is gone stay in the history for a while.
+        # Last: errors and tokens of a dropped subscription stay in the history for a while.
         yield Present("subscriber", frozenset(one.subscriber for one in view.subscriptions))
 
 
@@ -112,7 +112,7 @@ _HOPS: dict[str, Callable[[TokenArrival], float | None]] = {
 
 
 def _ended(cycles: Sequence[Cycle]) -> Sequence[Cycle]:
-    """Return the cycles that have ended: the last may be at work."""
+    """Return the completed cycles: the last one may still run."""
     is_at_work = bool(cycles) and cycles[-1].phase != ScanPhase.DONE.label
     return cycles[:-1] if is_at_work else cycles
 
@@ -140,13 +140,15 @@ def _arrived(
 
 EVERY_S = 15.0
 READY_S = 60.0
-"""A database that was read so long ago is one that this monitor does not watch."""
+"""The age of the last poll after which the monitor counts as not watching a database."""
 _ENDING_S = 3.0
+"""How long polls in progress are waited for at the end: a command ends within five seconds after SIGTERM."""
 _MOST_CHANGES = 500
+"""Limit of the changes of an hour that are remembered: subjects may change their states at every poll."""
 
 
 class DatabasePoll(Protocol):
-    """Reads a database again and again; used as a context manager, by one thread."""
+    """Polls a database repeatedly; a context manager, used by one thread."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_raised: object) -> None: ...
@@ -164,7 +166,7 @@ def open_reader(database: NamedUrl) -> DatabasePoll:
 
 @frozen
 class Readiness:
-    """How long ago a database was last read, None if never; `reason` says why it cannot be now."""
+    """The age of a database's last successful poll, None if none; `reason` says why it cannot be read now."""
 
     database: str
     age_s: float | None
@@ -176,7 +178,7 @@ class Readiness:
 
 
 class DatabasePoller:
-    """Polls one database; others read what it has found."""
+    """Polls one database; other threads read the results."""
 
     def __init__(self, database: NamedUrl, ring: Ring, every_s: float = EVERY_S) -> None:
         self._database = database
@@ -186,7 +188,7 @@ class DatabasePoller:
         self._read_at: float | None = None
         self._unknown_since = datetime.now(UTC)
         self._system: str | None = None
-        self._tallies = Tallies()
+        self._counted = DatabaseCounters()
         self._told: str | None = None
         self._last_read: DatabaseView | None = None
         since = datetime.now(UTC) - CHANGES_KEPT
@@ -221,7 +223,7 @@ class DatabasePoller:
             self._note_failure(error, at, time.monotonic() - begun)
             return False
         except Exception as error:  # noqa: BLE001 - the event has where
-            # A thread that ended would leave its last view standing as if it were true.
+            # If the thread ended, its last view would stay, as if it were current.
             emit(PollBroken(error, format_places(error)))
             self._note_failure(PollFailed(self._database.name, describe(error)), at, time.monotonic() - begun)
             return False
@@ -246,9 +248,9 @@ class DatabasePoller:
     def _count(self, snapshot: PolledSnapshot, view: DatabaseView, identity: Identity) -> None:
         if identity.system != self._system:
             self._system = identity.system
-            self._tallies = self._ring.load_tallies(view.name, identity.system)
-        self._tallies.take(observe(snapshot, view), timeline=identity.timeline, is_standby=identity.is_standby)
-        self._ring.save(view.name, identity.system, self._tallies, snapshot.at, gauges_of(view))
+            self._counted = self._ring.load_counters(view.name, identity.system)
+        self._counted.take(observe(snapshot, view), timeline=identity.timeline, is_standby=identity.is_standby)
+        self._ring.save(view.name, identity.system, self._counted, snapshot.at, gauges_of(view))
 
     def _note_failure(self, error: RowtideError, at: datetime, duration_s: float) -> None:
         self._tell(error)
@@ -273,7 +275,7 @@ class DatabasePoller:
         self._changes = (*kept, *found)[-_MOST_CHANGES:]
         if view.is_up:
             self._last_read = view
-        self.last = Polled(view, self._tallies.copy(), self._last_read, self._changes)
+        self.last = Polled(view, self._counted.copy(), self._last_read, self._changes)
 
 
 def gauges_of(view: DatabaseView) -> Values:
@@ -289,7 +291,7 @@ def gauges_of(view: DatabaseView) -> Values:
 
 
 class Polling:
-    """Polls databases, each by a thread of its own: one that does not answer keeps no other waiting."""
+    """Polls databases, each in a thread of its own: one that does not answer delays no other."""
 
     def __init__(self, databases: Sequence[NamedUrl], ring: Ring, every_s: float = EVERY_S) -> None:
         self._pollers = [DatabasePoller(database, ring, every_s) for database in databases]
@@ -308,7 +310,7 @@ class Polling:
         self.stop()
 
     def stop(self) -> None:
-        """Stop polling; a poll that waits for a server is left behind."""
+        """Stop polling; a poll that waits for a server is abandoned."""
         self._stop.set()
         deadline = time.monotonic() + _ENDING_S
         for thread in self._threads:
@@ -320,7 +322,7 @@ class Polling:
         return all(thread.is_alive() for thread in self._threads)
 
     def list_polled(self) -> Sequence[Polled]:
-        """Return what is known of each database that was polled."""
+        """Return the view of each database that was polled."""
         return [poller.last for poller in self._pollers if poller.last is not None]
 
     def list_readiness(self) -> Mapping[str, Readiness]:

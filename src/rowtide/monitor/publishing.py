@@ -20,7 +20,7 @@ EVERY_S = 15.0
 _ANSWER_S = 10.0
 """The timeout of a client that sends nothing."""
 _LOOK_S = 0.1
-"""How soon the server notices that it is to end."""
+"""The interval at which the server checks whether to stop."""
 
 Read = Callable[[], AgentFigures]
 Write = Callable[[bytes], None]
@@ -28,7 +28,7 @@ Write = Callable[[bytes], None]
 
 @contextmanager
 def serving_figures(read: Read, listen: Address) -> Iterator[Address]:
-    """Serve figures at /metrics during the block; yield where. Raises `ListeningFailed`."""
+    """Serve metrics at /metrics during the block; yield the address. Raises `ListeningFailed`."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = _ANSWER_S
@@ -62,7 +62,7 @@ def serving_figures(read: Read, listen: Address) -> Iterator[Address]:
 
 
 class _Server(ThreadingHTTPServer):
-    """Serves from a socket that listens already. Its base would look up the host's name, which may take long."""
+    """Serves on a socket that listens already. The base class would look up the host's name, which may take long."""
 
     daemon_threads = True
 
@@ -72,14 +72,14 @@ class _Server(ThreadingHTTPServer):
         self.socket = bound
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore a client that has gone: the next scrape repeats the request."""
+        """Ignore a client that disconnected: the next scrape repeats the request."""
 
 
 @contextmanager
 def writing_figures(read: Read, write: Write, every_s: float = EVERY_S) -> Iterator[Callable[[], None]]:
-    """Write figures now, and again and again during the block; yield what writes them once more.
+    """Write metrics now and repeatedly during the block; yield a function that writes them once more.
 
-    `write` replaces the whole file. What it raises at first ends the command before it has worked; later it is an
+    `write` replaces the whole file. An error of the first write ends the command before it works; a later one is an
     event, and the command continues.
     """
 

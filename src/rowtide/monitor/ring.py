@@ -25,9 +25,9 @@ from rowtide.databases.file_access import PRIVATE_FILE, make_place
 from rowtide.diagnosis import State
 from rowtide.events.catalogue import CountersReset, SampleNotKept, SamplesReplaced
 from rowtide.events.event import emit, scope
+from rowtide.monitor.counters import DatabaseCounters
 from rowtide.monitor.errors import MonitorRuns, SamplesForeign, SamplesNewer, StateFolderUnknown
 from rowtide.monitor.series import GaugeSeries, Point
-from rowtide.monitor.tallies import Tallies
 from rowtide.monitor.views import StateChange
 
 KEPT = timedelta(hours=24)
@@ -49,21 +49,21 @@ create table if not exists changes (database text not null, at real not null, ar
                                     before text, after text, message text not null);
 create index if not exists changes_at on changes (database, at);
 """
-"""What the file of an earlier build lacks, and such a build does not look at."""
+"""Tables that the file of an earlier build lacks, and which such a build ignores."""
 
 Values = Mapping[str, float]
 
 
 @frozen
 class HistoricSample:
-    """What gauges were at a time, by their names with labels."""
+    """Values of gauges at one time, by their names with labels."""
 
     at: datetime
     values: Values
 
 
 def state_folder(environment: Mapping[str, str]) -> Path:
-    """Return where the file is: in systemd's STATE_DIRECTORY, else in the user's folder of states.
+    """Return the folder of the file: systemd's STATE_DIRECTORY, else the user's state folder.
 
     Raises `StateFolderUnknown`.
     """
@@ -79,7 +79,7 @@ def state_folder(environment: Mapping[str, str]) -> Path:
 
 
 class Ring:
-    """The open file; its methods may be called by several threads."""
+    """The open file; thread-safe."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, lock: int) -> None:
         self.path = path
@@ -117,21 +117,21 @@ class Ring:
             self._connection.close()
             os.close(self._lock)
 
-    def load_tallies(self, database: str, system: str) -> Tallies:
+    def load_counters(self, database: str, system: str) -> DatabaseCounters:
         """Return the counters of a database of a server; new ones where there are none, or they cannot be read."""
         with self._using:
             query = "select tallies from tallies where database = ? and system = ?"
             row = self._connection.execute(query, (database, system)).fetchone()
         try:
-            return Tallies.decode(row[0]) if row is not None else Tallies()
+            return DatabaseCounters.decode(row[0]) if row is not None else DatabaseCounters()
         except (ValueError, KeyError, TypeError) as error:
             with scope(database):
                 emit(CountersReset(type(error).__name__))
-            return Tallies()
+            return DatabaseCounters()
 
-    def save(self, database: str, system: str, tallies: Tallies, at: datetime, values: Values) -> None:
+    def save(self, database: str, system: str, counted: DatabaseCounters, at: datetime, values: Values) -> None:
         """Keep a poll: its samples, and the counters after it. If the disk is full, polls continue without."""
-        self._keep(database, lambda: self._put(database, system, tallies, at, values))
+        self._keep(database, lambda: self._put(database, system, counted, at, values))
 
     def add_changes(self, database: str, changes: Sequence[StateChange]) -> None:
         """Keep changes of the states of a database's subjects, which `list_changes` returns for an hour.
@@ -208,9 +208,9 @@ class Ring:
             ],
         )
 
-    def _put(self, database: str, system: str, tallies: Tallies, at: datetime, values: Values) -> None:
+    def _put(self, database: str, system: str, counted: DatabaseCounters, at: datetime, values: Values) -> None:
         run, now = self._connection.execute, at.timestamp()
-        run("insert or replace into tallies values (?, ?, ?)", (database, system, tallies.encode()))
+        run("insert or replace into tallies values (?, ?, ?)", (database, system, counted.encode()))
         found = zlib.compress(json.dumps(values).encode())
         run("insert or replace into samples values (?, ?, ?)", (database, now, found))
         run("delete from samples where database = ? and at < ?", (database, now - KEPT.total_seconds()))
@@ -247,7 +247,7 @@ def _state(value: str | None) -> State | None:
 
 def _lock(lock_path: Path, path: Path) -> int:
     """Return the descriptor that holds the lock, with this process's number in the file. Raises `MonitorRuns`."""
-    # Not truncated before the lock is had: another monitor's number is read from the file.
+    # Not truncated before the lock is taken: the process number of another monitor is read from the file.
     descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -265,12 +265,12 @@ def _open(path: Path) -> sqlite3.Connection:
         return _connect(path)
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError):
-            # It cannot be opened or written; that does not make it a damaged one.
+            # It cannot be opened or written; it need not be damaged.
             raise FileNotWritable(str(path), str(error)) from error
         aside = path.with_name(f"{path.name}.damaged")
         os.replace(path, aside)
         emit(SamplesReplaced(str(path), str(aside), str(error)))
-        # These belong to the file that was moved. SQLite would take them for the new one's.
+        # These belong to the moved file; SQLite would apply them to the new one.
         for name in (f"{path.name}-wal", f"{path.name}-shm"):
             path.with_name(name).unlink(missing_ok=True)
         return _connect(path)
@@ -283,7 +283,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     try:
         _require_own(path, connection)
         connection.execute("pragma journal_mode = wal")
-        # With write-ahead log a power cut may lose the last polls, and damages nothing.
+        # With a write-ahead log, a power failure may lose the last polls, and damages nothing.
         connection.execute("pragma synchronous = normal")
         connection.execute(f"pragma max_page_count = {MOST_BYTES // _PAGE_BYTES}")
     except BaseException:

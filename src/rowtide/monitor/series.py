@@ -33,7 +33,7 @@ class Point:
 
 
 LONGEST_GAP = timedelta(minutes=3)
-"""Points further apart are not joined by a line: nothing was read in between."""
+"""Points further apart are not connected: nothing was read between them."""
 
 
 def split_at_gaps(points: Sequence[Point], longest: timedelta = LONGEST_GAP) -> Iterator[tuple[Point, ...]]:

@@ -1,4 +1,4 @@
-"""The monitor's HTTP server: pages and metrics, from what polls found; no request reads a database."""
+"""The monitor's HTTP server: pages and metrics, made of the last polls; no request reads a database."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def serving(
     access: Access = OPEN,
     operating: Operating = NOBODY_OPERATES,
 ) -> Iterator[Served]:
-    """Poll databases and serve what is found, until the block ends.
+    """Poll databases and serve the results, until the block ends.
 
     Raises `NoDatabaseGiven`, `AccessOpen`, `ActionsOpen`, `ListeningFailed`, `UrlNotRead`, `DatabaseKindUnknown`,
     `ExtraMissing`.

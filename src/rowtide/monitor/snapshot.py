@@ -1,4 +1,4 @@
-"""What a poll of a database finds. Pure."""
+"""The results of a poll. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rowtide.diagnosis.tracked_tables import TrackedFacts
 
 @frozen
 class Cycle:
-    """A cycle of capture that its table of sessions still has; `number` grows from cycle to cycle."""
+    """A cycle of capture from its table of sessions; `number` increases from cycle to cycle."""
 
     number: int
     phase: str
@@ -101,7 +101,7 @@ class MergedRows:
 
 @frozen
 class FoundConflict:
-    """A conflict of what is delivered into this database."""
+    """A conflict of a change delivered into this database."""
 
     id: int
     publication: str
@@ -110,7 +110,7 @@ class FoundConflict:
 
 @frozen
 class PolledFigures:
-    """What only metrics want, of a PostgreSQL database. Where something could not be read, it is `Unread`.
+    """What only metrics need of a PostgreSQL database. Where something could not be read, it is `Unread`.
 
     `oldest_s` are ages of transactions by kind; a kind that the role cannot see is missing. `capture_rows` counts the
     changes of all cycles.
@@ -136,9 +136,9 @@ class PolledFigures:
 
 @frozen
 class Identity:
-    """Which server and history a poll has seen: counters of one server are no others'.
+    """The server and timeline of a poll: counters belong to one server.
 
-    `is_standby`: it was in recovery, and may be behind what another poll has seen.
+    `is_standby`: it was in recovery, and may be behind the server of another poll.
     """
 
     system: str
@@ -148,10 +148,10 @@ class Identity:
 
 @frozen
 class PolledSnapshot:
-    """What a poll has found of a database, at a time of this machine's clock.
+    """The results of a poll of a database, at a time of this machine's clock.
 
-    `work` and `figures` are of PostgreSQL alone; `tracked`, `place` and `merge` of a file, `merge` of both.
-    `error` says why nothing could be read; then the rest is empty.
+    `work` and `figures` are of PostgreSQL alone; `tracked`, `place` and `merge` of a file, `merge` of both. `error`
+    says why nothing could be read; then the rest is empty.
     """
 
     database: str
@@ -168,5 +168,5 @@ class PolledSnapshot:
 
 
 def known_of(found: tuple[Known, ...] | Unread) -> tuple[Known, ...]:
-    """Return what was found; of what could not be read, nothing."""
+    """Return the value, None where it could not be read."""
     return () if isinstance(found, Unread) else found

@@ -1,4 +1,4 @@
-"""The monitor's first page in a terminal: databases, the worst first, and what is wrong with the chosen one."""
+"""The monitor's first page in a terminal: databases, the worst first, and the problems of the selected one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Line:
 
 
 def list_lines(overview: Overview, not_polled: Sequence[str], now: datetime) -> Iterator[Line]:
-    """Yield the databases, the worst first, and last those that no poll has read yet."""
+    """Yield the databases, the worst first, and last those that were not polled yet."""
     for one in overview.databases:
         yield Line(one.name, one.state, _behind(one), _ago(one.polled_at, now), _says(one))
     for name in not_polled:
@@ -58,7 +58,7 @@ def list_lines(overview: Overview, not_polled: Sequence[str], now: datetime) -> 
 
 
 def describe(one: DatabaseSummary) -> Text:
-    """Return what is wrong with a database, the worst first."""
+    """Return the problems of a database, the worst first."""
     text = Text()
     text.append(clean(one.name), "bold")
     if not one.is_up:
@@ -88,7 +88,7 @@ def describe_changes(changes: Sequence[StateChange]) -> Text:
 
 
 def clean(text: str) -> str:
-    """Return a text on one line, without characters that a terminal would obey or that turn others around."""
+    """Return a text on one line, without control characters and bidirectional overrides."""
     return "".join(letter if letter.isprintable() else "�" for letter in " ".join(text.split()))
 
 
@@ -107,7 +107,7 @@ def _says(one: DatabaseSummary) -> str:
 
 
 class Top(App[None]):
-    """Shows what polls find until q is pressed."""
+    """Shows the results of polls until q is pressed."""
 
     TITLE = "rowtide top"
     ENABLE_COMMAND_PALETTE = False
@@ -135,7 +135,7 @@ class Top(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Begin to show what polls find."""
+        """Start refreshing."""
         table = self._table
         for name, width in _COLUMNS:
             table.add_column(name, width=width)
@@ -144,11 +144,11 @@ class Top(App[None]):
         self.set_interval(_EVERY_S, self.show_polled)
 
     def on_data_table_row_highlighted(self) -> None:
-        """Show the database that is chosen now."""
+        """Show the selected database."""
         self._show_chosen()
 
     def show_polled(self) -> None:
-        """Show what the last polls have found; the chosen database stays chosen."""
+        """Show the results of the last polls; the selection stays."""
         polled = self._polls.list_polled()
         overview = make_overview((one.view for one in polled), (change for one in polled for change in one.changes))
         known = {one.view.name for one in polled}

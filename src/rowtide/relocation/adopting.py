@@ -1,7 +1,7 @@
 """Adopt a database that was moved permanently: record its new identity, and open the log's next epoch.
 
-As after a gap, what committed between the log store's position and the new slot's start is lost, and recorded as lost.
-The log store's identity is changed last, so that a repeat after a crash completes the rest.
+As after a gap, changes that committed between the log store's position and the new slot's start are lost, and recorded
+as lost. The log store's identity is changed last, so that a repeat after a crash completes the rest.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, Executable, text
 from rowtide.cdc import access, definitions as cdc_definitions
 from rowtide.cdc.gaps import reinitialize as capture
 from rowtide.cdc.gaps.reinitialize import CaptureLoss
-from rowtide.cdc.lake_lease import find_contradiction, is_behind
+from rowtide.cdc.lake_continuity import find_contradiction, is_behind
 from rowtide.cdc.published import read_publication
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.failpoints import failpoint
@@ -28,11 +28,11 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.log import catalogue, errors
 from rowtide.log.catalogue import source_table
-from rowtide.log.postgres import control, ddl_triggers, provision, slot, table_publications
+from rowtide.log.postgres import control_table, ddl_triggers, provision, slot, table_publications
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
-from rowtide.log.postgres.membership import find_rebound, rebind_steps
+from rowtide.log.postgres.log_restart import rehearse_restart, restart_log
 from rowtide.log.postgres.provenance import find_difference, verify_history, verify_slot_on
-from rowtide.log.postgres.restarting import rehearse_restart, restart_log
+from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.postgres.table_publications import PublicationCreation
 from rowtide.log.source_definition import SourceDefinition
@@ -157,7 +157,7 @@ def adopt(
         failpoint("adoption_record.before")
         source = Committing(engine).transact(partial(_record, found, state))
         failpoint("adoption_record.after")
-        # The original may still run on another server. Its processes are refused before the log continues with this
+        # The original may still run on another server, so its processes are fenced before the log continues with this
         # one.
         _fence(source)
         known_epoch = _find_known_epoch(source)
@@ -243,7 +243,7 @@ def _find_blocker(connection: Connection, url: str, source: SourceDefinition, st
     except (errors.HistoryDiverged, errors.ServerPromoted) as error:
         return error.filled_fact
     except (errors.SlotMissing, errors.SlotInvalidated, errors.SlotAdvanced):
-        # On the server and the timeline that were read: a gap, which `reinitialize` is for.
+        # On the same server and timeline it is a gap, which `reinitialize` handles.
         return _find_contradiction(source, state)
     finally:
         stream.close()
@@ -288,7 +288,7 @@ def _record(found: Adoption, state: ManifestState, connection: Connection) -> So
         publication_id=slot.ensure_publication(connection, found.server, name),
         slot=name,
     )
-    run(*control.renew_steps(name, PublicationCreation(found.server.version)))
+    run(*control_table.renew_steps(name, PublicationCreation(found.server.version)))
     values = ("system_identifier", "publication", "publication_id", "slot")
     run(source_table.update().values({column: getattr(source, column) for column in values}))
     run(slot.record_version_step())

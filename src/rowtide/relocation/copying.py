@@ -1,7 +1,7 @@
 """Copy a lake and its log store: verified, and resumed where an earlier run stopped.
 
-Capture may continue meanwhile. Data files are copied first, without haste; then what was added since, and the entries
-that make it readable. A run that finds everything copied only compares.
+Capture may continue meanwhile. Data files are copied first; then files added since, and the entries that make them
+readable. If everything is copied already, a run only compares.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from rowtide.storage.local import reason_of
 from rowtide.storage.places import local_path
 
 _LOOKS = 10
-"""Files that cleanup removes during the copy: what is there is surveyed again."""
+"""The number of surveys: one is repeated if cleanup removes files during the copy."""
 _LAST = (*reversed(PUBLISHING), LOG_STORE)
 
 
@@ -124,7 +124,7 @@ class Copying:
             try:
                 self._go_through(self.plan(portions), is_first=False)
             except Vanished as error:
-                # What vanished was removed by cleanup, and the survey that named it is outdated.
+                # The file was removed by cleanup, so the survey that named it is outdated.
                 vanished = error.file
                 continue
             self._verify_files(portions)
@@ -160,12 +160,11 @@ class Copying:
         transfer = FileTransfer(self._find_way, self._count)
         try:
             transfer.run([[step] for each in steps.values() for step in each.compared])
-            # Cleanup continues during the first pass, and may remove what was surveyed. Later passes survey again
-            # instead.
+            # Cleanup continues during the first pass, and may remove surveyed files. Later passes survey again instead.
             transfer.run([[step] for each in steps.values() for step in each.data], skips_vanished=is_first)
             if not is_first:
                 transfer.run([[step] for each in steps.values() for step in each.hidden])
-                # Last what refers to the others: what is published, and how far the log is read.
+                # Files that refer to others come last: publications, and the log's position.
                 transfer.run([each.ordered for name, each in steps.items() if name not in _LAST])
                 for name in _LAST:
                     transfer.run([steps[name].ordered] if name in steps else [])

@@ -1,7 +1,7 @@
-"""What a lake and its log store consist of, as of one moment, and which places can hold copies of them.
+"""A survey of a lake and its log store: their files at one moment, and the places that can hold copies of them.
 
-Versions are read in an order in which readers find each other's rows: what is published before what it publishes, the
-log store after the lake. A cleanup or an enabling that comes in between is seen, and everything is read again.
+Versions are read in an order that keeps the copy consistent: publications before the tables that they publish, the log
+store after the lake. If a cleanup or an enabling comes in between, everything is read again.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from rowtide.storage.objects import ObjectFolder
 from rowtide.storage.places import absolute_lake
 from rowtide.storage.store import StoreErrors
 
-# What is copied of a table or a log store, and in which order. Pure. A table and a manifest are alike: numbered
-# entries above a base, which is a checkpoint, and data files that they name. Data files are copied first. Where the
-# copy is complete up to an entry, the next ones follow in their order, so that it is complete after each. Otherwise
-# the file that completes it is the last one: until then it cannot be read.
+# The files of a table or a log store that are copied, and their order. Pure. A table and a manifest have the same
+# structure: numbered entries above a checkpoint, and data files that they name. Data files are copied first. If the
+# copy is complete up to an entry, the next ones follow in order, so that it is complete after each. Otherwise the file
+# that completes it comes last: until then the copy cannot be read.
 
 
 class StoreFileKind(Enum):
-    """What a file's name says of its content."""
+    """The kind of a file, by its name."""
 
     DATA = "data"
-    """The name is never used twice: another content is a damaged copy."""
+    """Names are unique, so different content means a damaged copy."""
     ENTRY = "entry"
-    """Another lake has files of the same name."""
+    """Files of the same name exist in every lake."""
     HINT = "hint"
-    """The file is replaced again and again."""
+    """The file is replaced repeatedly."""
 
 
 @frozen
@@ -140,7 +140,8 @@ def plan_portion(portion: Portion, there: ExistingCopy, place: str, source: str,
     data = tuple(filter(is_due, (step(path, StoreFileKind.DATA, size) for path, size in portion.data.items())))
     base = [step(path, StoreFileKind.ENTRY) for path in portion.base]
     entries = {number: step(path, StoreFileKind.ENTRY) for number, path in portion.entries.items()}
-    # Names of entries are in every lake: what the last common one has shows that the target is an earlier state.
+    # Every lake has entries of these names: the content of the last common one shows whether the target is an earlier
+    # state.
     last = [one for one in _last_common(there.version, base, portion, entries) if not was_added(one)]
     due = tuple(one for one in (*base, *entries.values()) if one.is_there and (one in last or is_due(one)))
     missing = {number: planned for number, planned in entries.items() if not planned.is_there}
@@ -234,12 +235,13 @@ LOG_STORE = "log store"
 """The name of the log store's portion; those of tables are their folders in the lake."""
 TABLES = "cdc/"
 PUBLISHING = (f"{TABLES}lsn_time_mapping", f"{TABLES}snapshots")
-"""Tables whose rows say that others have theirs."""
+"""Tables whose rows publish those of others."""
 _DECIDING = (f"{TABLES}instances", f"{TABLES}cleanups")
-"""Tables of rare commits, without which no rows vanish and no instance begins."""
+"""Tables with rare commits, which precede the removal of rows and the beginning of instances."""
 _LOOKS = 5
-"""A lake that is being written is surveyed again, until nothing was committed meanwhile."""
+"""The number of surveys: one is repeated if something was committed to these tables meanwhile."""
 _ERRORS = StoreErrors(CopyReadFailed, CopyWriteFailed)
+# A request to an object store is mostly waiting.
 _AT_ONCE = 16
 
 _Item = TypeVar("_Item")
@@ -330,7 +332,7 @@ def _survey_tables(place: LakePlace, known: Mapping[str, Portion]) -> list[Porti
         return _survey_table(place, name, known.get(name))
 
     folders = [f"{TABLES}{name}" for name in open_files(place.lake).list_folders(TABLES)]
-    # Read first, copied last: they publish what the others have.
+    # Read first and copied last, because they publish the rows of the others.
     published = [look(name) for name in PUBLISHING if name in folders]
     others = in_parallel(look, [name for name in folders if name not in PUBLISHING])
     return [portion for portion in (*others, *reversed(published)) if portion is not None]
@@ -371,7 +373,7 @@ def _find_data(snapshot: Snapshot) -> dict[str, int]:
 
 
 def _describe(snapshot: Snapshot) -> str:
-    """Return what distinguishes a state of a table: a checkpoint says the same in other words."""
+    """Return what identifies a state of a table; it does not depend on whether a checkpoint or commits have it."""
     metadata = snapshot.metadata
     cycles = {name: found.version for name, found in snapshot.state.transactions.items()}
     said = [metadata.schema_text, sorted(metadata.properties.items()), sorted(cycles.items()), sorted(snapshot.files)]

@@ -1,17 +1,17 @@
 """Move a lake and its log store: copied, then recorded in the database as the places of its source.
 
-What can be copied beside capture is copied first. Then the move takes the leases of the log and of the lake, so that
-no process writes, and copies the rest. The last entry that the old log store gets says that it is being moved: entries
-that need no lease are refused from there on, and none is missing in the copy. One transaction then records
-the new places.
+Everything that can be copied while capture runs is copied first. Then the move takes the leases of the log and of the
+lake, so that no process writes, and copies the rest. The last entry of the old log store says that it is being moved:
+from then on entries that need no lease are refused too, so that none is missing in the copy. One transaction then
+records the new places.
 
-Until that transaction commits the old place is in force: a process that takes a lease there ends the move, and
-continues. From then on the new place is; the old log store's next entry says so, for processes that do not read the
+Until that transaction commits, the old place is valid: a process that takes a lease there cancels the move, and
+continues. After that the new place is valid; the old log store's next entry says so, for processes that do not read the
 database again. Agents of subscriptions append to the manifest without a lease, and read a log store for weeks.
 
-Until the row names it, the new place has copies alone, so that a killed move is resumed by comparing. A lake goes back
-to a folder that it came from only after that was removed, since its last entries differ. Capture is not asked to hand
-over: stop it before the lake is moved, and start it again afterwards.
+Until the row names it, the new place has only copies, so a killed move is resumed by comparing. A lake can be moved
+back to an earlier folder only after that was removed, since its last entries differ. Capture does not hand over by
+itself: stop it before the lake is moved, and start it again afterwards.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from rowtide.relocation.errors import CopyOvertaken, LakeElsewhere
 from rowtide.relocation.survey import LakePlace, is_same, open_files
 
 _LEASE_PATIENCE_S = 2.0
-"""Until the server has ended the session of a process that is gone; one that runs is not waited for."""
+"""The time for the server to end the session of a process that is gone; a running process is not waited for."""
 
 
 @frozen
 class _Move:
-    """From where a lake is moved, and where to; `was_recorded`: the database names the new place already."""
+    """The source and the target of a move; `was_recorded`: the database names the new place already."""
 
     definition: SourceDefinition
     source: LakePlace
@@ -88,7 +88,7 @@ def switch_lake(
         return None
     copying = Copying(move.source, move.target, on_progress)
     copying.begin(for_group=for_group)
-    # Most is copied while everything runs, so that the leases are held only for what is written meanwhile.
+    # Most files are copied while everything runs, so that the leases are held only for files written meanwhile.
     with suppress(CopyOvertaken):
         copying.complete()
     with _leases(engine) as connection:
@@ -102,8 +102,8 @@ def switch_lake(
         failpoint("lake_switch.before")
         _record(Committing(engine), move)
         failpoint("lake_switch.after")
-        # After the database names the new place: a process that still opens the old log store is referred to the new
-        # one.
+        # After the database names the new place, so that a process which still opens the old log store is referred to
+        # the new one.
         _close(move, is_ours=True)
         copying.verified.forget()
     return copied
@@ -154,7 +154,7 @@ def _leases(engine: Engine) -> Iterator[Connection]:
 def _copy_rest(move: _Move, manifest: Manifest, copying: Copying) -> Copied:
     """Copy what is missing while no process writes, up to the entry that says so."""
     while True:
-        # Tokens refuse what a process still writes that has lost its lease.
+        # Writes of a process that has lost its lease are refused by their tokens.
         manifest.take_lease("lake", describe_holder())
         token = manifest.take_lease("log", describe_holder())
         version = manifest.state.version

@@ -1,6 +1,6 @@
 """Copy files from one store to another, several at a time, and compare what arrived with what was sent.
 
-Which files of a copy have the content of their originals: kept with it, so that a repeat need not read them.
+Verified files of a copy are recorded with it, so that a repeat need not read them again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rowtide.relocation.survey import CopyStep, StoreFileKind
 from rowtide.storage.store import Missing, Store, Transferable
 
 AT_ONCE = 16
-"""Files: a request to an object store takes as long as many megabytes."""
+"""The number of concurrent files, since a request to an object store takes as long as many megabytes."""
 _WHOLE_BYTES = 8 * 1024 * 1024
 """A larger file is streamed in pieces of this size."""
 
@@ -55,7 +55,7 @@ class Way:
 
 
 class Watcher(Protocol):
-    """Is called with what was done, by several threads."""
+    """Called from several threads with the progress."""
 
     def note_bytes(self, count: int) -> None:
         """Note bytes that were copied."""
@@ -168,7 +168,7 @@ class FileTransfer:
 
 
 class _Sum:
-    """The content of pieces that pass; begun again each time."""
+    """Computes the content of a stream of pieces; starts again at each call."""
 
     def __init__(self) -> None:
         self.content = Content(0, "")
@@ -256,7 +256,7 @@ class Verified:
             self._flush()
 
     def forget(self) -> None:
-        """Delete the record: what is there is no copy any more. Raises `write_failed`."""
+        """Delete the record, because the place is no longer a copy. Raises `write_failed`."""
         for path in self._store.list(FOLDER):
             self._store.delete(path)
 

@@ -28,16 +28,17 @@ if TYPE_CHECKING:
         RowRepair,
         RowValidation,
     )
-    from rowtide.replication.conflicts import (
+    from rowtide.replication.conflict_comments import ConflictComment
+    from rowtide.replication.conflict_decisions import (
         ConflictOutcome,
         ConflictState,
         ConflictWinner,
         KeptConflict,
         ListedConflicts,
-        Resolver,
         SettledRow,
     )
-    from rowtide.replication.distribution.watchers import (
+    from rowtide.replication.conflicts import Resolver
+    from rowtide.replication.distribution.run_context import (
         DeliveredElsewhere,
         DeliveryReport,
         DroppedTable,
@@ -46,25 +47,26 @@ if TYPE_CHECKING:
         Watchers,
     )
     from rowtide.replication.distributor.definitions import SubscriptionState
-    from rowtide.replication.distributor.history import HistoricError, HistoricState, RepairedRow
+    from rowtide.replication.distributor.history import HistoricError, HistoricState
     from rowtide.replication.distributor.publication_records import Thresholds
+    from rowtide.replication.distributor.repair_records import RepairedRow
     from rowtide.replication.distributor.subscription_records import Subscription
     from rowtide.replication.distributor.tracers import TracerArrival
     from rowtide.replication.inspection.comparing import ArticleValidation
     from rowtide.replication.inspection.differences import RowDifference
     from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
     from rowtide.replication.inspection.row_places import BrowsedCommand, RowPlace
-    from rowtide.replication.kept_conflicts import ConflictComment, KeptConflicts, UnreadSubscriber
+    from rowtide.replication.kept_conflicts import KeptConflicts, UnreadSubscriber
     from rowtide.replication.publishing.handle import ReplicationRehearsal
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.publisher_log import DeliveryLoss
-    from rowtide.replication.publishing.schema_articles import AddedArticle
+    from rowtide.replication.publishing.whole_schemas import AddedArticle
     from rowtide.replication.repairing import Repair
     from rowtide.replication.running.custom_scripts import ScriptedChange
     from rowtide.replication.running.spark_backlogs import DeliveredBacklog
     from rowtide.replication.snapshot.agent import SnapshotReport
     from rowtide.replication.status import SubscriptionStatus
-    from rowtide.replication.subscribing.readers import recover
+    from rowtide.replication.subscribing.pausing import recover
     from rowtide.replication.subscription_settings import (
         Constraints,
         IfExists,
@@ -150,7 +152,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AddedArticle": "rowtide.replication.publishing.schema_articles",
+    "AddedArticle": "rowtide.replication.publishing.whole_schemas",
     "ArticleChange": "rowtide.replication.articles.requests",
     "ArticleRequest": "rowtide.replication.articles.requests",
     "ArticleType": "rowtide.replication.articles.articles",
@@ -161,22 +163,22 @@ _HOMES = {
     "Command": "rowtide.replication.articles.call_formats",
     "CommandRange": "rowtide.replication.articles.requests",
     "CompareOptions": "rowtide.replication.articles.requests",
-    "ConflictComment": "rowtide.replication.kept_conflicts",
-    "ConflictOutcome": "rowtide.replication.conflicts",
-    "ConflictState": "rowtide.replication.conflicts",
-    "ConflictWinner": "rowtide.replication.conflicts",
+    "ConflictComment": "rowtide.replication.conflict_comments",
+    "ConflictOutcome": "rowtide.replication.conflict_decisions",
+    "ConflictState": "rowtide.replication.conflict_decisions",
+    "ConflictWinner": "rowtide.replication.conflict_decisions",
     "Constraints": "rowtide.replication.subscription_settings",
     "DeliveredBacklog": "rowtide.replication.running.spark_backlogs",
-    "DeliveredElsewhere": "rowtide.replication.distribution.watchers",
+    "DeliveredElsewhere": "rowtide.replication.distribution.run_context",
     "DeliveryLoss": "rowtide.replication.publishing.publisher_log",
-    "DeliveryReport": "rowtide.replication.distribution.watchers",
-    "DroppedTable": "rowtide.replication.distribution.watchers",
+    "DeliveryReport": "rowtide.replication.distribution.run_context",
+    "DroppedTable": "rowtide.replication.distribution.run_context",
     "HistoricError": "rowtide.replication.distributor.history",
     "HistoricState": "rowtide.replication.distributor.history",
     "IfExists": "rowtide.replication.subscription_settings",
-    "KeptConflict": "rowtide.replication.conflicts",
+    "KeptConflict": "rowtide.replication.conflict_decisions",
     "KeptConflicts": "rowtide.replication.kept_conflicts",
-    "ListedConflicts": "rowtide.replication.conflicts",
+    "ListedConflicts": "rowtide.replication.conflict_decisions",
     "KeyUpdates": "rowtide.replication.articles.call_formats",
     "ListedArticle": "rowtide.replication.inspection.listings",
     "ListedPublication": "rowtide.replication.inspection.listings",
@@ -190,7 +192,7 @@ _HOMES = {
     "PublicationThresholds": "rowtide.replication.articles.requests",
     "RecoveredTransaction": "rowtide.replication.targets.subscriber_kind",
     "Repair": "rowtide.replication.repairing",
-    "RepairedRow": "rowtide.replication.distributor.history",
+    "RepairedRow": "rowtide.replication.distributor.repair_records",
     "ReplicationRehearsal": "rowtide.replication.publishing.handle",
     "RequestedSubscription": "rowtide.replication.subscription_settings",
     "Resolver": "rowtide.replication.conflicts",
@@ -201,8 +203,8 @@ _HOMES = {
     "RunAs": "rowtide.databases.source_table",
     "ScriptedChange": "rowtide.replication.running.custom_scripts",
     "SettingsChanges": "rowtide.replication.subscription_settings",
-    "SettledRow": "rowtide.replication.conflicts",
-    "SkippedCommand": "rowtide.replication.distribution.watchers",
+    "SettledRow": "rowtide.replication.conflict_decisions",
+    "SkippedCommand": "rowtide.replication.distribution.run_context",
     "SnapshotReport": "rowtide.replication.snapshot.agent",
     "SourceDefinition": "rowtide.log.source_definition",
     "Subscription": "rowtide.replication.distributor.subscription_records",
@@ -216,10 +218,10 @@ _HOMES = {
     "TracerArrival": "rowtide.replication.distributor.tracers",
     "TransactionalReplication": "rowtide.replication.api",
     "Triggers": "rowtide.log.postgres.ddl_triggers",
-    "Trouble": "rowtide.replication.distribution.watchers",
+    "Trouble": "rowtide.replication.distribution.run_context",
     "UnreadSubscriber": "rowtide.replication.kept_conflicts",
-    "Watchers": "rowtide.replication.distribution.watchers",
-    "recover": "rowtide.replication.subscribing.readers",
+    "Watchers": "rowtide.replication.distribution.run_context",
+    "recover": "rowtide.replication.subscribing.pausing",
 }
 
 if not TYPE_CHECKING:

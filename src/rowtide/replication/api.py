@@ -22,18 +22,19 @@ from rowtide.databases.urls import parse_url
 from rowtide.events.event import scope
 from rowtide.replication.articles.articles import ArticleType
 from rowtide.replication.articles.requests import ArticleChange, NewPublication, PublicationThresholds, RowRepair
-from rowtide.replication.conflicts import ConflictWinner
-from rowtide.replication.distributor import publication_records, subscription_records, tracers
-from rowtide.replication.distributor.definitions import read_source
-from rowtide.replication.distributor.publication_records import CustomScript, Thresholds
-from rowtide.replication.distributor.subscription_records import APPLICATION_NAME
+from rowtide.replication.conflict_decisions import ConflictWinner
+from rowtide.replication.distribution.calls.skipping import SkipErrors
+from rowtide.replication.distributor import publication_records, retention, tracers
+from rowtide.replication.distributor.claims import APPLICATION_NAME
+from rowtide.replication.distributor.publication_records import Thresholds
+from rowtide.replication.distributor.publisher import read_source
+from rowtide.replication.distributor.script_records import CustomScript
 from rowtide.replication.inspection.listings import ReplicationInspection
 from rowtide.replication.publishing.handle import ArticlePublishing, ReplicationRehearsal
 from rowtide.replication.subscription_settings import (
     IfExists,
     RequestedSubscription,
     SettingsChanges,
-    SkipErrors,
     SubscriptionSettings,
 )
 
@@ -41,12 +42,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rowtide.log.postgres.provision import OpenedSource
-    from rowtide.replication.conflicts import ConflictOutcome, KeptConflict
-    from rowtide.replication.distribution.watchers import Watchers
-    from rowtide.replication.kept_conflicts import ConflictComment, KeptConflicts
+    from rowtide.replication.conflict_comments import ConflictComment
+    from rowtide.replication.conflict_decisions import ConflictOutcome, KeptConflict
+    from rowtide.replication.distribution.run_context import Watchers
+    from rowtide.replication.kept_conflicts import KeptConflicts
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.publisher_log import DeliveryLoss
-    from rowtide.replication.publishing.schema_articles import AddedArticle
+    from rowtide.replication.publishing.whole_schemas import AddedArticle
     from rowtide.replication.repairing import Repair
     from rowtide.replication.running.spark_backlogs import DeliveredBacklog
     from rowtide.replication.targets.subscriber_kind import SyncedSequence
@@ -90,7 +92,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         Yields the result of each object as it is done: one that fails does not stop the others. `excluding` are
         names and patterns of those excluded. Raises `SchemaEmpty`, `DatabaseCopied`.
         """
-        from rowtide.replication.publishing import schema_articles
+        from rowtide.replication.publishing import whole_schemas
 
         def add(name: str, article_type: ArticleType) -> None:
             if article_type is ArticleType.TABLE:
@@ -98,7 +100,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
             else:
                 self.add_schema_article(publication, name, article_type)
 
-        return schema_articles.add_schema(self._engine, self._url, publication, schema, excluding, add)
+        return whole_schemas.add_schema(self._engine, self._url, publication, schema, excluding, add)
 
     @takes(NewPublication)
     def add_publication(self, publication: NewPublication) -> OpenedSource:
@@ -275,25 +277,25 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
 
         Undelivered changes are kept within the retention.
         """
-        from rowtide.replication.subscribing import readers
+        from rowtide.replication.subscribing import pausing
 
-        readers.pause(self._engine, self._url, publication, subscriber)
+        pausing.pause(self._engine, self._url, publication, subscriber)
 
     def resume(self, publication: str, subscriber: str | None = None) -> None:
         """Resume delivery to one subscriber of a publication, or to all, also after an error.
 
         Raises `SubscriptionDeactivated`.
         """
-        from rowtide.replication.subscribing import readers
+        from rowtide.replication.subscribing import pausing
 
-        readers.resume(self._engine, self._url, publication, subscriber)
+        pausing.resume(self._engine, self._url, publication, subscriber)
 
     def change_distribution(self, *, max_retention_hours: int) -> None:
         """Set how many hours undelivered changes are kept (SQL Server: sp_changedistributiondb).
 
         Raises `DistributionRetentionInvalid`.
         """
-        subscription_records.change_max_retention(self._engine, self._url, max_retention_hours)
+        retention.change_max_retention(self._engine, self._url, max_retention_hours)
 
     @takes(PublicationThresholds)
     def change_publication(self, wanted: PublicationThresholds) -> Thresholds:
@@ -312,11 +314,12 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
 
     @takes(RowRepair)
     def repair(self, options: RowRepair) -> Iterator[Repair]:
-        """Make the rows that differ at subscribers what is published, while both change; yield what became of each.
+        """Repair the rows at subscribers that differ from the published ones, while both change; yield the outcome for
+        each.
 
-        Rows that are extra at a subscriber are deleted only with `delete_extra`. A rehearsal yields what would become
-        of each: its transactions are rolled back. An agent that delivers meanwhile waits
-        for each transaction of a repair, and continues. Idempotent; nothing is done before the first row is asked for.
+        Rows that are extra at a subscriber are deleted only with `delete_extra`. A rehearsal yields the outcomes that a
+        repair would have: its transactions are rolled back. An agent that delivers meanwhile waits for each transaction
+        of a repair, and continues. Idempotent; nothing is done before the first row is asked for.
         """
         from rowtide.replication import repairing
         from rowtide.replication.inspection import comparing
@@ -350,7 +353,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
 
     def comment_on_conflicts(self, conflict_ids: Sequence[str], comment: str, commented_by: str) -> None:
         """Record a comment on conflicts, by the names that `rowtide.connect(url).conflicts` gives them."""
-        from rowtide.replication.kept_conflicts import add_comment
+        from rowtide.replication.conflict_comments import add_comment
 
         with translated(), self._engine.begin() as connection:
             read_source(connection, self._url)
@@ -358,7 +361,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
 
     def list_conflict_comments(self) -> Mapping[str, Sequence[ConflictComment]]:
         """Return the comments on conflicts of delivery, by the names of conflicts."""
-        from rowtide.replication.kept_conflicts import list_comments
+        from rowtide.replication.conflict_comments import list_comments
 
         with translated(), self._engine.connect() as connection:
             return list_comments(connection)
@@ -384,7 +387,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         `SettlingRefused`, `SubscriptionUnknown`, and what connecting to the subscriber raises.
         """
         from rowtide.replication import kept_conflicts
-        from rowtide.replication.conflicts import ConflictDecision
+        from rowtide.replication.conflict_decisions import ConflictDecision
 
         chosen = member_of(ConflictWinner, winner, "winner")
         decision = ConflictDecision(
@@ -442,7 +445,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         skipped and reported to `watchers`. With `hide_keys`, `***` replaces rows' keys and values in what is stored,
         logged and raised. Raises `SkipErrorsInvalid`, `SettingOutOfRange` at once.
         """
-        from rowtide.replication.distribution.watchers import DeliveryContext, Watchers, emitting
+        from rowtide.replication.distribution.run_context import DeliveryContext, Watchers, emitting
         from rowtide.replication.running.run import RunScope, run_replication
 
         SkipErrors.parse(SubscriptionSettings(**settings).skip_errors)

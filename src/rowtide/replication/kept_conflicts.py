@@ -6,33 +6,18 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    DateTime,
     Engine,
-    Identity,
-    MetaData,
-    Table,
-    Text,
-    delete,
-    func,
-    insert,
-    select,
-    text,
 )
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.formats import StoreFormat
 from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.catalogue import has_table
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import SCHEMA
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.conflicts import ConflictDecision, ConflictOutcome, KeptConflict, ListedConflicts
+from rowtide.replication.conflict_decisions import ConflictDecision, ConflictOutcome, KeptConflict, ListedConflicts
 from rowtide.replication.distributor import history, publication_records, subscription_records
-from rowtide.replication.distributor.definitions import read_source
+from rowtide.replication.distributor.publisher import read_source
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import ConflictsUnknown, DeliveryConflictUnknown
 from rowtide.replication.errors.subscribing import SubscriptionUnknown
@@ -139,55 +124,3 @@ def _choose(engine: Engine, url: str, publication: str | None, subscriber: str |
 def _list_articles(engine: Engine, subscription: Subscription) -> Sequence[Article]:
     with translated(), engine.connect() as connection:
         return subscription_records.list_subscribed(connection, subscription.agent_id)
-
-
-# Comments on conflicts of delivery, which the publisher keeps: a subscriber may not be reached. The table is made
-# with the first comment.
-
-RETENTION_DAYS = 14
-"""As long as subscribers keep conflicts: what is older is of none."""
-
-comments = Table(
-    "conflict_comments",
-    MetaData(schema=SCHEMA),
-    Column("comment_id", BigInteger, Identity(), primary_key=True),
-    Column(
-        "conflict_id", Text, nullable=False, index=True, comment="of the publication, subscriber and conflict there"
-    ),
-    Column("commented_at", DateTime(timezone=True), nullable=False, server_default=func.clock_timestamp()),
-    Column("commented_by", Text, nullable=False),
-    Column("comment", Text, nullable=False),
-)
-_ALONE = text("select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('rowtide conflict comments', 0))")
-
-
-@frozen
-class ConflictComment:
-    """What somebody wrote about a conflict."""
-
-    conflict_id: str
-    commented_at: datetime
-    commented_by: str
-    comment: str
-
-
-def add_comment(connection: Connection, conflict_ids: Sequence[str], comment: str, commented_by: str) -> None:
-    """Record a comment on conflicts, in the caller's transaction; comments older than any conflict go."""
-    connection.execute(_ALONE)
-    comments.create(connection, checkfirst=True)
-    age = func.make_interval(0, 0, 0, RETENTION_DAYS)
-    connection.execute(delete(comments).where(comments.c.commented_at < func.now() - age))
-    values = {"commented_by": commented_by, "comment": comment}
-    connection.execute(insert(comments), [{"conflict_id": one, **values} for one in conflict_ids])
-
-
-def list_comments(connection: Connection) -> Mapping[str, Sequence[ConflictComment]]:
-    """Return the comments on each conflict that has any, oldest first."""
-    found: dict[str, list[ConflictComment]] = {}
-    if not has_table(connection, SCHEMA, comments.name):
-        return found
-    c = comments.c
-    columns = (c.conflict_id, c.commented_at, c.commented_by, c.comment)
-    for row in connection.execute(select(*columns).order_by(c.comment_id)):
-        found.setdefault(row.conflict_id, []).append(ConflictComment(*row))
-    return found

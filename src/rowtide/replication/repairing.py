@@ -28,10 +28,11 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.requests import RowRepair
 from rowtide.replication.articles.schema_changes import bound
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.distributor import history
-from rowtide.replication.distributor.history import RepairedRow
+from rowtide.replication.distributor import repair_records
+from rowtide.replication.distributor.repair_records import RepairedRow
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.inspection.comparing import SubscriberComparison, Wanted, compare_all, open_publisher
+from rowtide.replication.inspection.counterflow import Counterflow
 from rowtide.replication.inspection.differences import (
     DifferingRow,
     as_json,
@@ -41,8 +42,8 @@ from rowtide.replication.inspection.differences import (
     key_as_json,
     read_differing,
 )
-from rowtide.replication.inspection.rows_at_position import Counterflow, NotComparable
-from rowtide.replication.subscribing.resolvers import Ends
+from rowtide.replication.inspection.rows_at_position import NotComparable
+from rowtide.replication.subscribing.originators import Ends
 from rowtide.replication.targets.compared_rows import RepairRecord, RepairTransaction, Row, RowCorrection
 from rowtide.replication.targets.kinds import kind_of
 
@@ -66,7 +67,7 @@ Place = tuple[str, Row]
 
 @frozen
 class Repair:
-    """What became of a row that differed: it was `inserted`, `updated` or `deleted`; or why it was not repaired.
+    """The outcome for a row that differed: it was `inserted`, `updated` or `deleted`; or why it was not repaired.
 
     An extra row is `left` unless it is to be deleted; a row is `refused` by the subscriber; an article is `not
     compared`; of a row that differs because of a change that is `on its way`, the outcome is not known yet. The other
@@ -99,7 +100,7 @@ def repair(
     wanted: Sequence[Wanted],
     options: RowRepair,
 ) -> Iterator[Repair]:
-    """Repair the rows that differ, and yield what became of each, as it is done. Idempotent.
+    """Repair the rows that differ, and yield the outcome for each, as it is done. Idempotent.
 
     Extra rows are deleted only with `delete_extra`. A rehearsal rolls each of its transactions back. Raises as
     `compare_all`, and what opening a subscriber raises.
@@ -227,7 +228,7 @@ class _Repairing:
     def _end(self, transaction: RepairTransaction, made: Mapping[RowCorrection, Repair]) -> None:
         """Commit changes, with what they were."""
         repair_id, time = str(uuid.uuid4()), datetime.now(UTC)
-        records = (history.encode_repair(_as_record(one, time)) for one in made.values())
+        records = (repair_records.encode_repair(_as_record(one, time)) for one in made.values())
         transaction.commit([RepairRecord(repair_id, index, text) for index, text in enumerate(records, 1)])
 
     def _plan(
@@ -266,7 +267,7 @@ class _Repairing:
     def _apply(
         self, transaction: RepairTransaction, changes: Mapping[RowCorrection, Repair]
     ) -> Iterator[RowCorrection]:
-        """Make changes, repeatedly while one makes way for another; yield those that are made."""
+        """Make changes, repeatedly while some release values that others need; yield those that are made."""
         waiting = sorted(changes, key=lambda change: change.operation is not Operation.DELETE)
         for _ in range(_PASSES):
             reasons = {change: transaction.try_change(change) for change in waiting}
@@ -294,7 +295,7 @@ class _Repairing:
             failpoint("repair_record.before")
             with translated(), self._engine.begin() as connection:
                 rows = [(one.repair_id, one.ordinal, one.record) for one in records]
-                history.add_repairs(connection, self._subscription.agent_id, rows)
+                repair_records.add_repairs(connection, self._subscription.agent_id, rows)
             failpoint("repair_record.after")
             failpoint("repair_forget.before")
             outbox.forget(records)

@@ -167,7 +167,7 @@ _OF_OWNERS: Mapping[Purpose, tuple[str, ...]] = {
         "tracking resume",
     ),
 }
-"""What the owner of rowtide's schemas and members of it may do."""
+"""Commands for the owner of rowtide's schemas and its members."""
 WITHOUT_RIGHTS = frozenset(
     {
         "cdc is-bit-set",

@@ -32,7 +32,7 @@ class GrantRefused(Denied, number=1145):
     statement: str
     reason: str
     grantors: str
-    """Who may grant it, and how the granter becomes one of them."""
+    """The roles that may grant it, and how the granter becomes a member of one."""
 
 
 class NothingToGrant(NotFound, number=1146):

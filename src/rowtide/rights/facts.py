@@ -1,4 +1,4 @@
-"""What is in a database for which a role can be given rights, and reading it."""
+"""Read the objects of a database in which a role can be granted rights."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def read_facts(
         if schema is None or not may_lack:
             raise TableNotFound(name)
     named = [source_id for source_id in found.values() if source_id is not None]
-    # Where all that is named is not there yet, what others use is not meant.
+    # If none of the named tables exists yet, the tables in use are not meant instead.
     tables = _read_tables(connection, schemas, named) if has_tables and (named or not names) else ()
     return RightsFacts(
         database=here.name,

@@ -122,14 +122,14 @@ def _tracker(facts: RightsFacts) -> GrantPlan:
 
 
 def _schemas(facts: RightsFacts, *privileges: str) -> Iterator[Grant]:
-    """Rights in the schemas of tables, one by one: `usage` of most is everybody's."""
+    """Rights in the schemas of tables, each checked by itself: `usage` of most is everybody's."""
     for schema, owner in facts.schema_owners.items():
         for privilege in privileges:
             yield ObjectGrant((privilege,), "schema", (schema,), owner=owner)
 
 
 def _made(facts: RightsFacts, schema: str) -> Iterator[Grant]:
-    """A schema of rowtide's is created by who may create in the database, and used by its owner."""
+    """A schema of rowtide's is created by a role that may create in the database, and used by its owner."""
     if schema in facts.schemas:
         yield from _owners(facts, (schema,), with_tables=False)
     else:
@@ -141,7 +141,7 @@ def _create_in_database(facts: RightsFacts) -> Grant:
 
 
 def _owners(facts: RightsFacts, schemas: Iterable[str], *, with_tables: bool = True) -> Iterator[Grant]:
-    """Membership in who owns schemas and tables; superuser is never granted for the sake of a table."""
+    """Membership in the owners of schemas and tables; superuser is never granted for a table's sake."""
     whose = {facts.schemas[schema]: "the owner of rowtide's schemas" for schema in schemas}
     if with_tables:
         of_tables = {table.owner for table in facts.tables if not table.owner_is_superuser}

@@ -1,4 +1,4 @@
-"""Rights as values: the statement that grants each, the one that revokes it, and how to ask whether a role has it."""
+"""Rights as values: the statements that grant and revoke each, and the expression that checks whether a role has it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ObjectGrant:
         return " and ".join(self._ask(holder, quote_literal(privilege)) for privilege in self.privileges)
 
     def _ask(self, holder: str, privilege: str) -> str:
-        """By the object's number: a name would be refused to who may not use its schema, or where it is not there."""
+        """By the object's oid: a name fails if the role may not use its schema, or if it does not exist."""
         match self.kind:
             case "table" if self.columns:
                 columns = ", ".join(map(quote_literal, self.columns))
@@ -79,7 +79,7 @@ class RoleMembership:
     group: str
     owner: str = "a superuser"
     whose: str = ""
-    """What the role owns or opens, in words."""
+    """A description of what the membership gives access to."""
     is_explicit: bool = False
     """Whether the member does not inherit the rights of its groups unless each grant says so."""
 
@@ -125,7 +125,7 @@ class Ownership:
     """Ownership of a superuser's table, which no grant shares: a member of its owner could do all that it can."""
 
     table: str
-    """As SQL takes it."""
+    """The table's name, quoted for SQL."""
     held_by: str
 
     def grant_to(self, role: str) -> str:

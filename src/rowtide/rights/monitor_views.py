@@ -19,7 +19,7 @@ _HIDDEN = "not shown to monitors"
 
 
 def _error(column: str) -> str:
-    """An error's number in the place of its text."""
+    """An error's number in place of its text."""
     shown = f"concat_ws(': ', substring({column} from '^RT-[0-9]+'), {quote_literal(_HIDDEN)})"
     return f"case when {column} is not null then {shown} end"
 
@@ -135,7 +135,7 @@ class MonitorViews:
 
     @property
     def mark(self) -> str:
-        """The comment on the schema, which says which views it has."""
+        """The comment on the schema, by which a version recognises its views."""
         digest = hashlib.sha256("\n".join(self.statements).encode()).hexdigest()[:12]
         return f"rowtide's views for monitors, {digest}"
 

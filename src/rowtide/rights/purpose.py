@@ -1,4 +1,4 @@
-"""What a role is for. Pure."""
+"""The purposes of roles. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Buckets of object stores: calls of their clients, and why a store refused one.
+"""Buckets of object stores: requests with a deadline, their repetition, and the reasons for which stores refuse them.
 
-The timeout is for silence, not for a request as a whole. While a client reads, each byte ends the silence; while it
-sends, nothing is heard before the answer. So a request that is not answered in time is repeated with the time that it
-takes on the slowest network, if the bucket answers a short request meanwhile: otherwise the bucket itself is silent.
+The timeout limits silence, not a request as a whole. While a client reads, each byte ends the silence; while it sends,
+nothing arrives before the reply. So a request without a reply is repeated with the time that it needs on the slowest
+network, if the bucket replies to a short request meanwhile: otherwise the bucket itself is silent.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 
-# Why an object store refused a request, in a sentence with its mend. Pure. Stores say it by a code in XML or JSON, of
-# which clients make a text; a refused HEAD has the HTTP status alone. The codes are those of the error pages of
-# Amazon S3, Cloud Storage and Azure Blob Storage.
+# Reasons for which object stores refuse requests, each with what to do. Pure. Stores send a code in XML or JSON, which
+# clients put into a text; a refused HEAD has only the HTTP status. The codes are from the documentation of Amazon S3,
+# Cloud Storage and Azure Blob Storage.
 
 
 @frozen
@@ -85,11 +85,11 @@ _BODY = re.compile(r": *(<\?xml|<Error|<html|\{).*", re.DOTALL | re.IGNORECASE)
 
 
 def find_refusal(said: str) -> StoreRefusal | None:
-    """Return why a request was refused, from what the client said; None if it was for another reason."""
+    """Return why a request was refused, from the client's error; None if the reason is not in the list."""
     if _REDIRECTED in said:
         return _ELSEWHERE
     named = [code for found in _CODE.findall(said) for code in found if code]
-    # A code says more than the status.
+    # A code is more specific than the status.
     for code in (*named, *_STATUS.findall(said)):
         for refusal in _REFUSALS:
             if code in refusal.codes:
@@ -109,18 +109,19 @@ def describe_failure(said: str) -> str:
 
 _Result = TypeVar("_Result")
 
+# The client's own timeout covers a whole request, and would end one that is merely slow: silence is limited here.
 _NO_DEADLINE = timedelta(days=365)
 _RETRIED_FOR = timedelta(seconds=8)
 _PATIENCE_S = 150.0
 _FIRST_PATIENCE_S = 5.0
-"""A store that never answered may have the wrong URL."""
+"""The timeout before a store's first reply is short, since its URL may be wrong."""
 _PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
 
 LEAST_PART_BYTES = 5 * 1024 * 1024
-"""The smallest part of a multipart upload that S3 takes: what is sent on a slow network before an answer comes."""
+"""The smallest part of a multipart upload that S3 accepts, and so the most that is sent at a time on a slow network."""
 _LOOK = "rowtide-look"
-"""An object that is asked for, but not there."""
+"""The name of an object that does not exist, requested to test whether the store replies."""
 _TIMED_OUT = "kind: Timeout"
 
 _users: set[int] = set()
@@ -129,7 +130,7 @@ _users: set[int] = set()
 
 @frozen
 class Patience:
-    """For how long a bucket may be silent, and how slow the slowest network is."""
+    """How long a bucket may be silent, and the rate of the slowest supported network."""
 
     silence_s: float = 30.0
     slowest_bytes_s: int = 8_000
@@ -140,7 +141,7 @@ class Patience:
         return int(self.silence_s * self.slowest_bytes_s)
 
     def wait_s(self, *, is_slow: bool) -> float:
-        """Return for how long nothing may come from the bucket; on a slow network while a part is sent, too."""
+        """Return how long the bucket may be silent, including the time that sending a part takes on a slow network."""
         return self.silence_s + (LEAST_PART_BYTES / self.slowest_bytes_s if is_slow else 0.0)
 
 
@@ -163,14 +164,14 @@ class Bucket:
 
     @property
     def is_slow(self) -> bool:
-        """Whether what was sent lately took longer than the bucket may be silent: then one part is sent at a time."""
+        """Whether a recent upload took longer than the bucket may be silent: then parts are sent one at a time."""
         return self in _slow
 
     def call(self, request: Callable[[Any], _Result], *, sends: int = 0) -> _Result:
-        """Make a request of the bucket's client; again if it failed for a reason that passes.
+        """Call the bucket's client, and repeat the call if it failed for a transient reason.
 
-        It may send this many bytes before an answer comes. The client repeats requests itself, but none that it cannot
-        know to be harmless. Raises what the client raises, `StoreForked`, `ExtraMissing`.
+        The call may send this many bytes before a reply. The client itself only repeats requests that it knows to be
+        idempotent. Raises what the client raises, `StoreForked`, `ExtraMissing`.
         """
         from obstore.exceptions import GenericError
 
@@ -250,7 +251,7 @@ def _make_client(bucket: Bucket, *, is_slow: bool) -> ObjectStore:
     }
     match bucket.url.provider:
         case Provider.S3:
-            # One request for each file: not every store has the request for many.
+            # One request for each file, since not every store supports deleting several.
             given["aws_disable_bulk_delete"] = "true"
             return S3Store(bucket.url.bucket, config=given, **options)
         case Provider.GCS:

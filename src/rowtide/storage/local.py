@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _TEMPORARY = ".tmp"
+# Older than any file that a running writer has not named yet.
 _TEMPORARY_MAX_AGE_S = 3600.0
 
 
@@ -40,7 +41,8 @@ class LocalFolder:
         with self._write_errors(path), self._temporary(write) as temporary:
             size = temporary.stat().st_size
             target = self._prepare(path)
-            # The content is synced already: after a crash the name leads to the whole file, or does not exist.
+            # The content is synced before it gets its name: after a crash the name leads to the whole file, or does not
+            # exist.
             temporary.rename(target)
             # A name is durable once its folder is.
             sync_folder(target.parent)
@@ -50,10 +52,11 @@ class LocalFolder:
         with self._write_errors(path), self._temporary(lambda file: file.write(data)) as temporary:
             target = self._prepare(path)
             try:
-                # Not rename: a link fails where the name is taken, and that decides the race.
+                # A link instead of a rename, because it fails if the name is taken, which decides the race.
                 target.hardlink_to(temporary)
             except OSError as error:
-                # A file server may make the link and lose the reply: asked again, it finds the name taken.
+                # A file server may create the link but lose the reply, and find the name taken when the request is
+                # repeated.
                 if not _is_same_file(target, temporary):
                     if isinstance(error, FileExistsError):
                         return False
@@ -68,8 +71,8 @@ class LocalFolder:
     def open(self, path: str) -> pa.NativeFile:
         import pyarrow as pa
 
-        # Into Arrow's memory: its pools' threads release that after the reader has its result, without the GIL, which
-        # an interpreter that is being finalized gives no thread.
+        # The content is read into Arrow's memory. Its threads release that after the reader has its result, without the
+        # GIL, which no thread can get while the interpreter is being finalized.
         with self._read_errors(path):
             return pa.OSFile(str(self._root / path), "rb")
 
@@ -90,10 +93,10 @@ class LocalFolder:
         with self._write_errors(""):
             if self._temporaries.is_dir():
                 _delete_old_files(self._temporaries)
-            # Their times are looked at first: a folder's changes when one within it goes.
+            # Times are read first, because deleting a folder changes the time of its parent.
             old = [folder for folder in _walk_folders(self._root) if _is_older(folder, before.timestamp())]
             for folder in old:
-                # One that is not empty stays, also if it is being written to.
+                # A folder that is not empty stays, for example if it is being written to.
                 with suppress(OSError):
                     folder.rmdir()
 
@@ -132,7 +135,7 @@ class LocalFolder:
         target = self._root / path
         if target.parent not in self._folders:
             self._make_folder(target.parent)
-            # Also those that existed: their writer may have been killed before this.
+            # Existing folders too, because their creator may have been killed before it synced them.
             for folder in target.relative_to(self._root).parents:
                 sync_folder(self._root / folder)
             self._folders.add(target.parent)
@@ -171,7 +174,7 @@ class LocalFolder:
             self._folders.add(self._temporaries)
         temporary = self._temporaries / uuid.uuid4().hex
         try:
-            # Private at first: nobody else can open it before it has the mode that its folder gives.
+            # Created private, so that nobody else can open it before it has the mode that follows from its folder.
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
             with open(descriptor, "wb") as made:
                 os.fchmod(made.fileno(), 0o666 & ~mask_of(self._root))
@@ -235,7 +238,7 @@ def _is_older(path: Path, than: float) -> bool:
 
 
 def _delete_old_files(folder: Path) -> None:
-    """Delete what killed writers left; a running writer's file is younger."""
+    """Delete the files that killed writers left; the file of a running writer is younger."""
     oldest = time.time() - _TEMPORARY_MAX_AGE_S
     for path in folder.iterdir():
         with suppress(FileNotFoundError):

@@ -1,7 +1,7 @@
-"""A store in a folder of an object store: S3 and what speaks like it, Cloud Storage, Azure.
+"""A store in a folder of an object store: S3 and compatible stores, Cloud Storage, Azure.
 
-A file is one object, and putting it is one request, or a multipart upload for a large one. What is put if absent is put
-by the store's own condition, in one request.
+A file is one object, put by one request, or by a multipart upload if it is large. Put-if-absent uses the store's own
+condition, in one request.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ATTEMPT = "rowtideattempt"
 """Metadata of an object that was put if absent: the attempt that made it. Azure takes identifiers of C# only."""
 _WHOLE_BYTES = 32 * 1024 * 1024
-"""Up to this size a file is read by one request; of larger ones, what is wanted."""
+"""Files up to this size are read by one request; of larger ones only the needed ranges."""
 _PART_BYTES = 8 * 1024 * 1024
 _LARGEST_PUT = 2 * _PART_BYTES
 _PARTS_AT_ONCE = 4
@@ -77,7 +77,7 @@ class ObjectFolder:
                     sends=len(data),
                 )
             except (AlreadyExistsError, PreconditionError):
-                # A reply may be lost: put again, the file meets its own first attempt.
+                # A reply may be lost, so that a repeated put finds the object of its own first attempt.
                 return self._read_token(path) == token
         return True
 
@@ -111,7 +111,7 @@ class ObjectFolder:
             self._bucket.call(lambda store: store.delete(self._folder + path))
 
     def sweep(self, before: datetime) -> None:
-        """Nothing is left under temporary names; the parts of an upload that was cut go by the bucket's lifecycle."""
+        """Do nothing: there are no temporary names, and the bucket's lifecycle deletes parts of interrupted uploads."""
 
     def list_folders(self, prefix: str) -> Sequence[str]:
         inner = f"{self._folder}{prefix}".rstrip("/")
@@ -129,7 +129,7 @@ class ObjectFolder:
             try:
                 store.put(self._folder + path, _noting(read(), failures), use_multipart=True, **self._parts())
             except Exception:
-                # The client would make it an error of its own, which is tried again.
+                # Kept aside, because the client would wrap it in an error of its own, which is retried.
                 if failures:
                     raise failures[0] from None
                 raise
@@ -211,7 +211,7 @@ class ObjectFolder:
             yield
         except FileNotFoundError as error:
             if find_refusal(str(error)) is not None:
-                # There is no bucket, of which nothing is known: not a bucket without the file.
+                # The bucket does not exist, which must not be mistaken for a missing file.
                 raise self._errors.read_failed(self.url(path), _reason_of(error)) from error
             raise Missing(path) from None
         except (BaseError, OSError, ValueError) as error:
@@ -268,7 +268,7 @@ def _noting(pieces: Iterator[bytes], failures: list[Exception]) -> Iterator[byte
     try:
         yield from pieces
     except Exception as error:
-        # Whatever a reader of ours raises: the client hides it behind an error of its own.
+        # Errors of the caller's reader, which the client would hide behind an error of its own.
         failures.append(error)
         raise
 

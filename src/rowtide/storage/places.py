@@ -11,8 +11,8 @@ from rowtide.core.errors import PlaceUnnamed
 from rowtide.core.values import frozen
 from rowtide.storage.errors import StorageEndpointMalformed, StorageSchemeUnsupported, StorageUrlMalformed
 
-# URLs of object stores, and what else than the URL a store is reached by: one mapping for our client and for Spark.
-# The environment's standard variables say how (`AWS_…`, `GOOGLE_…`, `AZURE_…`). Pure.
+# URLs of object stores, and the settings by which a store is reached, mapped once for rowtide's client and for Spark.
+# They come from the standard environment variables (`AWS_…`, `GOOGLE_…`, `AZURE_…`). Pure.
 
 _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[^/]*)(?:/(?P<path>.*))?", re.IGNORECASE | re.DOTALL)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -68,9 +68,10 @@ VARIABLES = {
         "AZURE_STORAGE_ENDPOINT",
     ),
 }
-"""What a process that is given a store needs to know from the one that gives it.
+"""The variables that a process needs from another one that passes it a store.
 
-What only one machine has is not among them: the paths of files, and the places where a role's credentials are fetched.
+Variables that are valid on one machine only are excluded: paths of files, and addresses from which a role's credentials
+are fetched.
 """
 
 _ENDPOINTS = frozenset({"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "GOOGLE_BASE_URL", "AZURE_STORAGE_ENDPOINT"})

@@ -1,18 +1,18 @@
-"""The few operations on files that durability needs.
+"""Stores of immutable files: the few operations that durability needs.
 
 Paths are relative, with `/`. A file never changes once it has its name: readers see all of it or nothing, after a crash
-at any point. The errors are those of the store's owner, see `StoreErrors`.
+at any point. The errors are chosen by the store's owner, see `StoreErrors`.
 
-Many files at once: an object store takes one request for each, and a request is a wait for the network.
+Many files are read or deleted concurrently, because an object store needs one request for each, and each waits for the
+network.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from rowtide.core.errors import RowtideError
@@ -129,35 +129,6 @@ def get_all(store: Store, paths: Sequence[str]) -> list[bytes | None]:
         return list(pool.map(get, paths))
 
 
-# How long a process may build on the last number that it knows of a log of numbered files. The next file is put under
-# the next number, if that is free. It is also free if another process put it meanwhile and a cleanup deleted it:
-# nobody would read a file put there. Cleanups therefore leave what is younger than `KEPT_FOR`, and a writer that knew
-# the last number at most `FRESH_FOR_S` before its put returned need not look whether it hit such a hole. A writer of
-# which each cleanup knows, or that every other one leaves more time, has longer: see `is_fresh`.
-
-FRESH_FOR_S = 60.0
-KEPT_FOR = timedelta(minutes=10)
-"""Longer than `FRESH_FOR_S`, as the clocks of machines and of the store differ."""
-
-Clock = Callable[[], float]
-"""Returns seconds since some moment, with those in which the machine was suspended."""
-
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-
-def read_clock() -> float:
-    """Return the seconds since the machine was started, with those in which it was suspended, where it counts them."""
-    return time.clock_gettime(_CLOCK)
-
-
-def is_fresh(known_at: float, clock: Clock, for_s: float | None = None) -> bool:
-    """Return whether a number that was the last one at a time of the clock can be built on; asked after the put.
-
-    `for_s`: for how long; None: as cleanups leave it to everybody, `FRESH_FOR_S`.
-    """
-    return clock() - known_at <= (FRESH_FOR_S if for_s is None else for_s)
-
-
 @frozen
 class Traffic:
     """`writes` are PUT, POST and LIST, which have one price, `reads` GET; a DELETE costs nothing and is not counted."""
@@ -171,12 +142,12 @@ class Traffic:
         return Traffic(self.writes + other.writes, self.reads + other.reads, self.transferred + other.transferred)
 
     def since(self, earlier: Traffic) -> Traffic:
-        """Return what came after."""
+        """Return the difference to an earlier count."""
         return Traffic(self.writes - earlier.writes, self.reads - earlier.reads, self.transferred - earlier.transferred)
 
 
 class _Counter:
-    """What this process has asked, counted by many threads."""
+    """The requests of this process, counted by many threads."""
 
     def __init__(self) -> None:
         self.total = Traffic()
@@ -193,5 +164,5 @@ def count(added: Traffic) -> None:
 
 
 def read_traffic() -> Traffic:
-    """Return what this process has asked since it began."""
+    """Return the requests of this process since it began."""
     return _counter.total

@@ -20,7 +20,8 @@ from rowtide.cdc.consumers import consumers
 from rowtide.cdc.definitions import read_source, require_complete
 from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.cdc.published import read_visible_publication
-from rowtide.cdc.queries.windows import LsnTimes, PublishedLake
+from rowtide.cdc.queries.lsn_times import LsnTimes
+from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.running.job_agent import SharedSpark
 from rowtide.cdc.snapshot_requests import choose_instances
 from rowtide.core.errors import RowtideError
@@ -37,10 +38,11 @@ from rowtide.lake.session import build_session, for_reading
 from rowtide.log.errors import DatabaseCopied, DatabaseNotEnabled, LeaseHeld, LeaseLost
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.storage.places import absolute_lake
-from rowtide.targets import definitions, new_columns
+from rowtide.targets import definitions, hand_over, new_columns
 from rowtide.targets.applying import SetApplier, SetTable, SetVersion
+from rowtide.targets.columns import require_fitting
 from rowtide.targets.custom import CustomSetApplier
-from rowtide.targets.definitions import TableState, Target, require_fitting
+from rowtide.targets.definitions import TableState, Target
 from rowtide.targets.errors import TargetTableUnknown
 from rowtide.targets.listing import ListedTarget, list_tables
 from rowtide.targets.options import PYTHON, NewTarget
@@ -63,7 +65,7 @@ class Targets:
         self._name = parse_url(url).name
         self._engine = open_engine(url, application_name=f"rowtide targets on {describe_holder()}")
         self._considered: dict[str, tuple[tuple[new_columns.NewColumns, ...], float, tuple[str, ...]]] = {}
-        """The new columns that were last considered for each target, when, and what was in the way."""
+        """For each target the new columns that were last considered, when, and what prevented their instance."""
 
     @takes(NewTarget)
     def add(self, target: NewTarget) -> None:
@@ -118,7 +120,7 @@ class Targets:
         Raises `TargetUnknown`, `LeaseHeld` and `LeaseLost` if another process applies to it, `ReadingDenied`, and
         errors after which a repeat may succeed. What stops one table is in its note.
         """
-        # Several tables ask for it at the same time.
+        # Locked, because the tables of a target request it concurrently.
         make_spark = SharedSpark(partial(self.make_spark, spark)).get
         wanted = self.list_definitions(name)
         applied = ((target.name, self.apply_target(target.name, make_spark)) for target in wanted)
@@ -138,7 +140,7 @@ class Targets:
                     reader.require(consumed.name)
             version = self._apply(target, lake, make_spark, lease.verifier())
             if reader.is_owner and target.options.follow_columns:
-                # Its tables have all of their instances by now, so that nothing is passed over with these.
+                # Its tables have applied their present instances up to here, so a hand-over skips nothing.
                 changed = self._follow_columns(target, lake)
                 if changed is not target:
                     version = self._apply(changed, lake, make_spark, lease.verifier()) or version
@@ -152,15 +154,16 @@ class Targets:
         spark: SparkSession | None = None,
         on_progress: Callable[[MendedTarget], None] = lambda _mended: None,
     ) -> tuple[MendedTarget, ...]:
-        """Take Delta's type widening out of the tables that targets have of an instance, or of all of a table.
+        """Remove Delta's type widening from the tables that targets have of an instance, or of all instances of a
+        table.
 
-        As `cdc.mend` does it with change table and base, also while changes are applied. `spark` is used, or a session
-        built, where a catalogue has the tables. Raises `TableNotFound`, `NotOwner`, `TargetNotMended`.
+        Like `cdc.mend` for change table and base, also while changes are applied. `spark` is used, or a session built,
+        if a catalogue has the tables. Raises `TableNotFound`, `NotOwner`, `TargetNotMended`.
         """
         return mend_tables(self._find_tables(name, spark), on_progress)
 
     def plan_mending(self, name: str, *, spark: SparkSession | None = None) -> tuple[MendedTarget, ...]:
-        """Return what `mend` would do; the ends of the tables' files are read. Raises `TableNotFound`, `NotOwner`."""
+        """Return what `mend` would do; reads the footers of the tables' files. Raises `TableNotFound`, `NotOwner`."""
         return plan_tables(self._find_tables(name, spark))
 
     def _apply(
@@ -186,8 +189,8 @@ class Targets:
     ) -> DataFrame:
         """Return the rows of a table of a set at the set's LSN, or at an earlier one that it was at.
 
-        A table that went over to other instances is found by the name of each of them.
-        Raises `TargetUnknown`, `TargetTableUnknown` also if the table has left the set.
+        A table that was handed over is found by the name of each of its instances. Raises `TargetUnknown`,
+        `TargetTableUnknown` also if the table has left the set.
         """
         lake, target, version = self._read_set(name, lsn)
         name_of = target.options.table_of
@@ -211,9 +214,9 @@ class Targets:
         return find_tables(found, instances, SharedSpark(partial(self.make_spark, spark)).get)
 
     def _follow_columns(self, target: Target, lake: str) -> Target:
-        """Let tables have the columns, and the names of columns, that the source's tables have by now.
+        """Update the tables to the present columns of the source's tables, and their names.
 
-        Return the target with the newer instances that its tables go over to.
+        Return the target with the newer instances to which its tables are handed over.
         """
         with translated(), self._engine.connect() as connection:
             new = new_columns.find_new_columns(connection, target)
@@ -229,13 +232,13 @@ class Targets:
         return changed
 
     def _hand_over(self, target: Target, lake: str) -> Target:
-        """Let tables go over to newer instances that have more columns or their new names, where that is possible."""
+        """Hand tables over to newer instances that have more columns or their new names, where that is possible."""
         recorded, version = PublishedLake(lake).get_published_instances()[1], SetTable(lake, target).read()
         at = version.lsn
         if at is None:
             return target
         found = tuple(
-            new_columns.find_hand_overs(
+            hand_over.find_hand_overs(
                 target, recorded, at, lambda one: bool(find_snapshot(lake, one.instance.member_id, at))
             )
         )
@@ -243,17 +246,17 @@ class Targets:
             table = version.tables.get(change.old.capture_instance)
             is_later = change.old.capture_instance in target.options.table_names
             if table is None or (is_later and table.snapshot == 0 and not target.is_custom):
-                # It has not yet gone over to the instance that it has now.
+                # Its last hand-over is not applied yet.
                 continue
             with translated(), self._owning() as connection:
                 old, names = change.old.capture_instance, target.consumer.instance_names
-                options = new_columns.translate(target.options, change, [name for name in names if name != old])
+                options = hand_over.translate(target.options, change, [name for name in names if name != old])
                 definitions.hand_over(connection, target, old, change.new, options)
                 target = definitions.find_target(connection, target.name)
         return target
 
     def _acknowledge(self, target: Target, version: SetVersion, lake: str) -> None:
-        """Let cleanup go up to what every table has."""
+        """Acknowledge the LSN that every table has, for cleanup."""
         lsns = [table.lsn for table in version.tables.values()]
         known = target.consumer.acknowledged_lsn
         if None in lsns or len(lsns) < len(target.consumer.instances):
@@ -320,7 +323,7 @@ class TargetsAgent:
         try:
             version = self.targets.apply_target(target.name, self.make_spark)
         except (LeaseHeld, LeaseLost, LakeUnknown):
-            # Another process applies to it now, or capture has not published anything yet.
+            # Another process is applying to it, or capture has not published anything yet.
             return False
         if version is not None:
             event = describe_version(target.name, version)

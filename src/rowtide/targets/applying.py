@@ -1,7 +1,7 @@
 """Applies what is published to a set of targets: every table its own window, then the set's new LSN.
 
-A table's window begins after what its own last commit has, so that a repeat after a crash is no repeat of rows. The
-tables of a set are worked on at the same time; one that cannot follow leaves the set, and the others continue.
+A table's window begins after the LSN of its own last commit, so that a repeat after a crash repeats no rows. The tables
+of a set are processed concurrently; one that cannot follow leaves the set, and the others continue.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from rowtide.cdc.consumers.consumers import ConsumedInstance
 from rowtide.cdc.published import ENABLED, LakePublication, RecordedInstance, arrow_schema, system_table_path
-from rowtide.cdc.queries.windows import LsnTimes, PublishedLake
-from rowtide.cdc.system_tables import SnapshotState, find_base, read_snapshots
+from rowtide.cdc.queries.lsn_times import LsnTimes
+from rowtide.cdc.queries.windows import PublishedLake
+from rowtide.cdc.recorded_snapshots import SnapshotState, find_base, read_snapshots
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
@@ -30,7 +31,8 @@ from rowtide.events.catalogue import TargetTableRestored, TargetTableStopped
 from rowtide.events.event import emit
 from rowtide.lake import tables
 from rowtide.lake.errors import SparkLost
-from rowtide.lake.tables import COMPACTION_INTERVAL, Compacted, SmallTable, append_small, compact, delete_rows
+from rowtide.lake.small_tables import SmallTable, append_small
+from rowtide.lake.tables import COMPACTION_INTERVAL, Compacted, compact, delete_rows
 from rowtide.log.errors import LeaseLost
 from rowtide.targets.definitions import TableState, Target
 from rowtide.targets.errors import TargetAhead, TargetInstanceEnded, TargetPassed, TargetRowsChanged
@@ -116,7 +118,7 @@ class SetTable:
         tables.ensure_table(self._path, COLUMNS, identity=self._identity)
         rows = pa.Table.from_pylist(list(_rows(version)), schema=_SCHEMA)
         try:
-            # The apply's number is the commit's: of two processes that apply the same, one learns that it was late.
+            # The apply's number is the commit's: if two processes apply the same window, the second one is refused.
             is_new = append_small(self._committer, rows, self._path, identity=self._identity, cycle=version.number)
         except AppendNotFound:
             return False
@@ -172,31 +174,31 @@ def _as_version(rows: Sequence[Mapping[str, Any]]) -> SetVersion:
 
 TABLES_AT_ONCE = 4
 RETRIED_AFTER = timedelta(seconds=30)
-"""A table that has stopped is tried again with the next publication, or after this time."""
+"""A stopped table is tried again at the next publication, or after this time."""
 
 
 @frozen
 class Due:
-    """What an instance's table has, and what it is to have."""
+    """The state of an instance's table, and the state that it has to reach."""
 
     recorded: RecordedInstance
     known: TableVersion | None
     to: CommitLsn
 
     def as_member(self, location: str, version: int, snapshot: int) -> TableVersion:
-        """Return the table's version once it has what it is to have, a copy of a number among it."""
+        """Return the table's entry after it reached that state; the copy of this number is in it."""
         instance = self.recorded.instance
         return TableVersion(
             instance.capture_instance, instance.member_id, location, version, self.to, snapshot, TableState.MEMBER
         )
 
     def find_position(self, found: FoundTable) -> CommitLsn | None:
-        """Return the LSN up to which a table has its source: by its own commits, or by its set, which knows of windows
-        without a change.
+        """Return the LSN up to which a table has its source: from its own commits, or from its set, which also records
+        windows without a change.
         """
         known = self.known
-        # The set's LSN counts only while the table still has the version that it belongs to: one that was restored to
-        # an earlier version has lost what came later.
+        # The set's LSN counts only while the table still has the version that it was recorded with: a table that was
+        # restored to an earlier version has lost later changes.
         by_set = known.lsn if known is not None and known.version in found.versions else None
         lsns = [lsn for lsn in (found.lsn, by_set) if lsn is not None]
         return max(lsns, default=None)
@@ -204,7 +206,7 @@ class Due:
     def needs_copy(self, found: FoundTable, snapshot: int, target: Target) -> bool:
         """Return whether a table is to be made equal to its source's newest copy, `snapshot`, 0 without one.
 
-        One whose rows another client changed is, if it has current rows. Raises `TargetRowsChanged` where that is not
+        A table of current rows whose rows another client changed is. Raises `TargetRowsChanged` if that is not
         possible.
         """
         if snapshot and (self.known_snapshot < snapshot or self.find_position(found) is None):
@@ -218,10 +220,10 @@ class Due:
         return True
 
     def require_known(self, lake: str, target: str, found: FoundTable, *, is_copied: bool) -> None:
-        """Raise `TargetAhead` where a table has changes that the lake, which was restored, does not know.
+        """Raise `TargetAhead` if a table has changes that the lake, which was restored, does not have.
 
-        Its set, which is in the lake, knows every commit but that of an apply that was killed. A copy makes the table
-        equal to its source, `is_copied`, unless the table has passed its LSN.
+        Its set, which is in the lake, has every commit except that of a killed apply. A copy (`is_copied`) makes the
+        table equal to its source, unless the table is past the copy's LSN.
         """
         known = self.known.lsn if self.known is not None else None
         if found.lsn is None or (known is not None and found.lsn <= known) or (is_copied and found.lsn < self.to):
@@ -230,9 +232,9 @@ class Due:
             raise TargetAhead(self.recorded.instance.capture_instance, target, str(found.lsn))
 
     def has_to_wait(self, found: FoundTable, target: Target) -> bool:
-        """Return whether a table that went over to this instance cannot take its copy yet.
+        """Return whether a table that was handed over to this instance cannot get its copy yet.
 
-        A commit with an LSN that the table has already counts as a repeat, and would do nothing.
+        A commit with an LSN that the table already has would count as a repeat, and do nothing.
         """
         is_handed_over = self.recorded.instance.capture_instance in target.options.table_names
         return (
@@ -255,7 +257,7 @@ class Due:
 
 
 ApplyTable = Callable[[Due], TableVersion]
-"""Brings one table up to an LSN, and returns its version then."""
+"""Applies changes to one table up to an LSN, and returns its version."""
 
 
 class SetApplier:
@@ -296,7 +298,8 @@ class SetApplier:
         version = self._conclude(known, published, tables)
         if not tables or (version.lsn == known.lsn and tables == known.tables and not _has_stopped(known)):
             return None
-        # Who has lost its lease may have found tables that were another's by then, and no longer knows their set.
+        # A process that lost its lease may have read tables that another one had already changed, so its set is
+        # outdated.
         self._verify()
         failpoint("target_set.before")
         is_recorded = self._table.append(version)
@@ -320,7 +323,7 @@ class SetApplier:
     ) -> TableVersion | None:
         """Return a table's version at an LSN, or why it stopped; None if it cannot be made yet."""
         before = known.tables.get(consumed.name) or self._find_handed_over(consumed, known)
-        # A name that was used again: the table followed another instance, of which nothing holds here.
+        # The name was reused: the table followed another instance, whose facts do not apply.
         if before is not None and before.member_id != consumed.member_id:
             before = None
         found = recorded.get(consumed.name)
@@ -344,7 +347,7 @@ class SetApplier:
             return replace(stopped, state=TableState.STOPPED, note=str(error))
 
     def _find_handed_over(self, consumed: ConsumedInstance, known: SetVersion) -> TableVersion | None:
-        """Return the version that a table had when it followed another instance: the new one's copy is not in it."""
+        """Return the version of a table from before its hand-over: it does not have the new instance's copy."""
         name_of, present = self._target.options.table_of, self._target.consumer.instance_names
         for table in known.tables.values():
             earlier = table.capture_instance
@@ -355,7 +358,9 @@ class SetApplier:
         return None
 
     def _is_copied_later(self, consumed: ConsumedInstance, at: CommitLsn) -> bool:
-        """Whether an instance's rows are being copied, or are there as of a later LSN only: a new table waits."""
+        """Whether an instance's rows are still being copied, or complete only at a later LSN: a new table has to
+        wait.
+        """
         if consumed.name in self._copied:
             return True
         snapshots = read_snapshots(self._lake).get(consumed.member_id, ())

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import ArrowChanges
 from rowtide.cdc.published import ENABLED, RecordedInstance
+from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.net_changes import WITH_MERGE
-from rowtide.cdc.queries.windows import LsnTimes, PublishedLake
+from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.failpoints import failpoint
@@ -65,14 +66,14 @@ class CustomWindow:
 
 
 class CustomTarget(Protocol):
-    """What the class of a target of kind `python:module.Class` does."""
+    """The interface of the class of a target of kind `python:module.Class`."""
 
     def find_lsn(self, target_id: str) -> int | None:
-        """Return the LSN of the last window that it has, None before the first."""
+        """Return the LSN of the last window that it has stored, None before the first."""
         ...
 
     def apply(self, window: CustomWindow) -> None:
-        """Apply a window and store its `to` under its `target_id`, both or neither."""
+        """Apply a window and store its `to` under its `target_id`, atomically."""
         ...
 
 
@@ -101,7 +102,7 @@ def guarded(target: Target, call: Callable[[], Result]) -> Result:
     except RowtideError:
         raise
     except Exception as error:
-        # Whatever a class of the user's raises.
+        # A class of the user's may raise anything.
         raise TargetFailed(target.name, f"{type(error).__name__}: {error}") from error
 
 

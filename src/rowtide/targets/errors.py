@@ -172,7 +172,7 @@ class TargetNotMended(Invalid, number=8175):
     feature: str
 
 
-class ColumnsNotFollowed(RowtideError, number=8169):
+class NewColumnsNotFollowed(RowtideError, number=8169):
     """A target that follows columns cannot have those that its source's table has got, or under their new names."""
 
     fact = _NOT_FOLLOWED
@@ -183,7 +183,7 @@ class ColumnsNotFollowed(RowtideError, number=8169):
     reason: str
 
 
-class ColumnsLeftOut(ColumnsNotFollowed, number=8166):
+class ColumnsLeftOut(NewColumnsNotFollowed, number=8166):
     """An instance was enabled with a choice of columns or without a copy: its users have to enable another one."""
 
     fact = _NOT_FOLLOWED
@@ -191,7 +191,7 @@ class ColumnsLeftOut(ColumnsNotFollowed, number=8166):
     new_name: str
 
 
-class ColumnsGated(ColumnsNotFollowed, number=8167):
+class ColumnsGated(NewColumnsNotFollowed, number=8167):
     """An instance has a gating role, whose members would read the new columns."""
 
     fact = _NOT_FOLLOWED
@@ -201,7 +201,7 @@ class ColumnsGated(ColumnsNotFollowed, number=8167):
     role: str
 
 
-class ColumnsNotCopied(ColumnsNotFollowed, number=8168):
+class ColumnsNotCopied(NewColumnsNotFollowed, number=8168):
     """The instance that has new columns has no copy of the rows."""
 
     fact = _NOT_FOLLOWED

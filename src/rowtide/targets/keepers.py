@@ -1,6 +1,7 @@
-"""What keeps a table's rows, whatever its kind, and what kinds share: literals, ranges of the key, misfits.
+"""The keepers of tables' rows: the interface, the keeper of histories, and what kinds share: literals, ranges of the
+key, misfits.
 
-The change rows of a table's next window, by what the files' statistics say of them, without Spark.
+A table's next window is described from the statistics of the change files, without Spark.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rowtide.cdc.instances import INSERT, TRUNCATE, Instance, column_type
+from rowtide.cdc.change_columns import INSERT, TRUNCATE, column_type
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import RecordedInstance, change_table_path, system_table_path
 from rowtide.cdc.queries.windows import require_key
 from rowtide.cdc.spark_changes import Changes
@@ -23,7 +25,7 @@ from rowtide.lake.sql_text import literal, quote, select_from
 from rowtide.lake.stores import locate
 from rowtide.lake.tables import read_table
 from rowtide.targets import statements
-from rowtide.targets.definitions import TargetColumns
+from rowtide.targets.columns import TargetColumns
 from rowtide.targets.errors import KeyUnfit, TargetPassed, TargetValueUnknown
 from rowtide.targets.options import Truncation
 from rowtide.targets.table_format import FoundTable, TargetTable
@@ -61,7 +63,7 @@ def open_target_window(
     low, instance = recorded.lsn, recorded.instance
     start = after.increment() if after is not None else low
     if start < low:
-        # A cleanup that removed nothing of the window moved it no further than the target allowed.
+        # The low endpoint may have moved, but not past the target's acknowledgement, so the window is complete.
         reason = recorded.note or f"and the low endpoint is {low}"
         raise TargetPassed(instance.capture_instance, target, str(after), reason)
     require_key(instance, end)
@@ -119,7 +121,8 @@ def range_columns(shape: TargetColumns) -> Iterator[str]:
 def ranges(shape: TargetColumns, facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield the ranges of the key in which all changes are: files outside are not read, none where `rows` is 0."""
     if not facts["rows"]:
-        # By their statistics no file has one. "false" would be planned away, and Iceberg's merge with it (Spark 4.1).
+        # According to statistics no file has such rows. With "false" the optimizer would remove the source, and
+        # Iceberg's merge with it (Spark 4.1).
         yield f"t.{quote(shape.keys[0].name)} is null"
         return
     for place, key in enumerate(shape.keys):
@@ -182,11 +185,11 @@ def key_misfits(instance: Instance) -> Iterator[str]:
 _CHANGE_COLUMNS = ("__$start_lsn", "__$seqval", "__$operation")
 
 FindTime = Callable[[CommitLsn], datetime | None]
-"""From an LSN to when its transaction ended."""
+"""Returns the time at which the transaction of an LSN ended."""
 
 
 class HistoryRows:
-    """A table of slices, and the changes that come to it."""
+    """A table of slices, and the changes that are applied to it."""
 
     own_columns: Sequence[tuple[str, str]] = statements.HISTORY_COLUMNS
 
@@ -230,7 +233,7 @@ class HistoryRows:
         self._carry_out(actions, (window.start, window.end), found, truncates)
 
     def match(self, copy: Copy, found: FoundTable) -> None:
-        """Close the slices that a copy's rows are not, and open those that they are, at the copy's LSN."""
+        """At the copy's LSN, close slices whose rows differ from the copy's, and open slices for the copy's rows."""
         require_fit(copy.rows, copy.instance, self._target)
         rows = select_from(
             copy.rows,

@@ -1,4 +1,4 @@
-"""What `rowtide cdc targets` lists: each table of each target, how far it is, and how far behind."""
+"""The listing of `rowtide cdc targets`: the position and lag of each table of each target."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.targets.definitions import Target, list_targets
 
-# What reads the lake is imported once there is a target.
+# Modules that read the lake are imported only if there is a target.
 if TYPE_CHECKING:
-    from rowtide.cdc.queries.windows import LsnTimes
+    from rowtide.cdc.queries.lsn_times import LsnTimes
     from rowtide.targets.applying import SetVersion
 
 NEW = "new"
@@ -51,7 +51,7 @@ def list_tables(connection: Connection, lake: str) -> tuple[ListedTarget, ...]:
     if not found:
         return ()
     from rowtide.cdc.published import read_visible_publication
-    from rowtide.cdc.queries.windows import LsnTimes
+    from rowtide.cdc.queries.lsn_times import LsnTimes
     from rowtide.targets.applying import SetTable
     from rowtide.targets.new_columns import describe_unfollowed
 

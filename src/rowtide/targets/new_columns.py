@@ -1,19 +1,19 @@
-"""Columns of a source's table that a target's table lacks: added, or handed over with a newer instance.
+"""New instances for columns that a target's table lacks because they were added to the source's table, or renamed.
 
-It is made by who applies the target and may enable tables, as `enable-table` makes one by hand: in one transaction,
-with the options of the instance that is there, and a copy. Targets then go over to it (`hand_over`). What is in the way
-is said with the command that helps.
+The process that applies the target makes the instance if it may enable tables, as `enable-table` does by hand: in one
+transaction, with the options of the existing instance, and a copy. The target is then handed over to it (`hand_over`).
+What prevents that is reported together with the command that helps.
 
-Capture knows nothing of targets; who applies knows the options, and asks the rule by which it would go over before it
-makes anything. Nobody's choice is undone: the present instance has to have been enabled with all columns, with a copy
-and without a gating role. Without a second instance for each column a third one would have no room, as a table has two.
-The price is a copy of the table for each added or renamed column, which any role that may alter the table can cause.
+Capture does not know targets. The process that applies one knows its options, and checks whether it could be handed
+over before it makes an instance. No choice of a user is undone: the existing instance must have been enabled with all
+columns, with a copy and without a gating role. A table has at most two instances, so one new instance gets all missing
+columns. The price is a copy of the table for each added or renamed column, which any role that may alter the table can
+cause.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -24,13 +24,12 @@ from rowtide.cdc.definitions import EnabledTable, list_enabled, read_captured_co
 from rowtide.cdc.enabling.instances import MAX_NAME_LENGTH, define_instance, list_superseded
 from rowtide.cdc.enabling.postgres import plan_disable_briefly, plan_enable_table, repeat_request
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.published import ENABLED, RecordedInstance, read_first_definition
+from rowtide.cdc.published import RecordedInstance, read_first_definition
 from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.requests import InstanceRequest
 from rowtide.cdc.snapshot_requests import OPEN, RequestState, SnapshotRequest, list_visible
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
-from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import LockMode
 from rowtide.databases.postgres.catalogue import find_by_id
@@ -39,160 +38,10 @@ from rowtide.databases.source_table import SourceTable
 from rowtide.events.catalogue import InstanceMade, InstanceNotEnded
 from rowtide.events.event import emit
 from rowtide.log.postgres.membership import MembershipChange, run_membership_changes
-from rowtide.targets.definitions import Target, find_target, for_instance, own_names
-from rowtide.targets.errors import ColumnsGated, ColumnsLeftOut, ColumnsNotCopied, ColumnsNotFollowed
-from rowtide.targets.options import TargetOptions
-
-# Hand-over of a table to a newer instance of its source's table, which has more columns, or their present names. A
-# column that is added to the source is not captured by the instances that are there, and a constant default makes no
-# change rows: nothing but a copy of the table has all its values. So the table goes over at an LSN at which the newer
-# instance's copy is complete, and is made equal to the source's table as of that LSN. It has all that the older
-# instance captured until then, so that a history lacks no moment. A new target follows columns where that loses
-# nothing: not with `--truncate keep`, whose rows a copy lacks, nor with a class, which names instances itself. Nobody
-# gains a right by it: only the owner takes a target over, never to an instance with another gating role. Names are
-# found by the columns' numbers. Renamed columns are renamed before the table is made equal, so that slices do not end
-# for it; a Delta table's files are written again under the new name, since column mapping would lock out readers for
-# good. SQL is not translated: where an expression has the old name, the target stays.
-
-
-@frozen
-class HandOver:
-    """An instance of a target, and the one that takes its place."""
-
-    old: Instance
-    new: Instance
-
-
-def find_hand_overs(
-    target: Target,
-    recorded: Mapping[str, RecordedInstance],
-    at: CommitLsn,
-    is_copied: Callable[[RecordedInstance], bool],
-) -> Iterator[HandOver]:
-    """Yield the instances of a target that have a newer one whose rows are copied, if the target follows columns.
-
-    The target's set is at an LSN: what was dropped up to it is null in its tables.
-    """
-    if not target.options.follow_columns:
-        return
-    taken = set(target.consumer.instance_names)
-    for consumed in target.consumer.instances:
-        old = recorded.get(consumed.name)
-        if old is None or old.instance.member_id != consumed.member_id:
-            continue
-        dropped = {
-            column.column_id
-            for column in old.instance.columns
-            if column.dropped_at is not None and column.dropped_at <= at.value
-        }
-        for new in recorded.values():
-            change = HandOver(old.instance, new.instance)
-            if new.state != ENABLED or new.instance.capture_instance in taken:
-                continue
-            if is_ahead(new.instance, old.instance, dropped) and is_copied(new):
-                if not is_expressed(target, change):
-                    taken.add(new.instance.capture_instance)
-                    yield change
-                break
-
-
-def is_ahead(new: Instance, old: Instance, dropped: Collection[int]) -> bool:
-    """Return whether an instance has all columns of another of the same table, and more, or their later names.
-
-    `dropped` are the numbers of the older one's columns that are gone. Not an instance with another gating role: who
-    may read the target's table would read what the role keeps.
-    """
-    if (new.source_id, new.role_name) != (old.source_id, old.role_name):
-        return False
-    if old.supports_net_changes and not new.supports_net_changes:
-        return False
-    before = {column.column_id: column.name for column in old.columns if column.column_id not in dropped}
-    after = {column.column_id: column.name for column in new.columns}
-    if not before.keys() <= after.keys() or find_reused(new, old, dropped):
-        return False
-    if after.keys() != before.keys():
-        return True
-    present = {column.name for column in new.seen_columns}
-    renamed = [number for number, name in before.items() if after[number] != name]
-    # Of two instances with other names the later one has those that the table has.
-    return present >= {after[number] for number in renamed} and not present >= {before[number] for number in renamed}
-
-
-def find_reused(new: Instance, old: Instance, dropped: Collection[int]) -> tuple[str, ...]:
-    """Return the names of dropped columns, which the target's table still has, that another column cannot take.
-
-    A column that was added again, with the same type, can: its values come in the place of nulls.
-    """
-    known = {column.column_id for column in old.columns}
-    names = {column.lake_name.lower(): column.type_text for column in old.columns if column.column_id in dropped}
-    return tuple(
-        column.name
-        for column in new.columns
-        if column.lake_name.lower() in names
-        and (column.column_id in known or column.type_text != names[column.lake_name.lower()])
-    )
-
-
-def is_expressed(target: Target, change: HandOver) -> bool:
-    """Return whether an expression of the table names a column that has another name in the newer instance."""
-    options, old = target.options, change.old.capture_instance
-    expressions = for_instance(options.columns, old, target.consumer.instance_names).values()
-    texts = [*expressions, *([options.apply_as_deletes] if options.apply_as_deletes is not None else [])]
-    renamed = [before for before, after in _names_by_source(change).items() if before != after]
-    return any(re.search(rf"(?i)(?<!\w){re.escape(name)}(?!\w)", text) for name in renamed for text in texts)
-
-
-def _names_by_source(change: HandOver) -> dict[str, str]:
-    """Return the names that columns of the older instance have in the newer one, as readers know them."""
-    after = {column.column_id: column for column in change.new.for_readers().columns}
-    columns = change.old.for_readers().columns
-    return {column.lake_name: after[column.column_id].lake_name for column in columns if column.column_id in after}
-
-
-def translate(options: TargetOptions, change: HandOver, others: Sequence[str]) -> TargetOptions:
-    """Return a target's options as they mean the same of the newer instance; `others` are its other instances.
-
-    An option that names a column keeps naming it under its new name: what was excluded stays excluded. A column of
-    the table that an option renamed keeps that name, others take the source's.
-    """
-    old, new = change.old.capture_instance, change.new.capture_instance
-    sources = _names_by_source(change)
-    renamed = for_instance(options.rename, old, (old, *others))
-    own = {renamed.get(before, before): renamed.get(before, after) for before, after in sources.items()}
-
-    def spell(name: str, names: Mapping[str, str]) -> list[str]:
-        if name.startswith(f"{old}."):
-            column = name.removeprefix(f"{old}.")
-            return [f"{new}.{names.get(column, column)}"]
-        if names.get(name, name) == name:
-            return [name]
-        # The other tables may have a column of the old name.
-        return [f"{new}.{names[name]}", *(f"{other}.{name}" for other in others)] if others else [names[name]]
-
-    def spell_all(listed: Sequence[str], names: Mapping[str, str]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(each for name in listed for each in spell(name, names)))
-
-    def spell_keys(given: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
-        return {each: value for name, value in given.items() for each in spell(name, names)}
-
-    wanted, tracked = options.column_list, options.track_history_column_list
-    changed = {before: after for before, after in own.items() if before != after}
-    kept = {name: columns for name, columns in options.renamed_columns.items() if name != old}
-    return replace(
-        options,
-        column_list=spell_all(wanted, sources) if wanted is not None else None,
-        except_column_list=spell_all(options.except_column_list, sources),
-        rename=spell_keys(options.rename, sources),
-        columns=spell_keys(options.columns, own),
-        track_history_column_list=spell_all(tracked, own) if tracked is not None else None,
-        track_history_except_column_list=spell_all(options.track_history_except_column_list, own),
-        cluster_by=spell_all(options.cluster_by, own),
-        partition_by=spell_all(options.partition_by, own),
-        # As of earlier LSNs the table is known under the names of earlier instances.
-        table_names={**options.table_names, new: options.table_of(old)},
-        renamed_columns={**kept, **({new: changed} if changed else {})},
-    )
-
+from rowtide.targets.columns import own_names
+from rowtide.targets.definitions import Target, find_target
+from rowtide.targets.errors import ColumnsGated, ColumnsLeftOut, ColumnsNotCopied, NewColumnsNotFollowed
+from rowtide.targets.hand_over import HandOver, find_reused, is_ahead, is_expressed
 
 _WAIT_S = 1.0
 _ANY = "any"
@@ -207,7 +56,7 @@ class NewColumns:
 
 
 def find_new_columns(connection: Connection, target: Target) -> tuple[NewColumns, ...]:
-    """Return what the source's tables have and the instances of a target have not; it may be what was excluded."""
+    """Return the columns of the source's tables that the instances of a target lack, excluded ones included."""
     if not target.options.follow_columns:
         return ()
     found: dict[str, dict[int, str]] = {}
@@ -217,14 +66,14 @@ def find_new_columns(connection: Connection, target: Target) -> tuple[NewColumns
 
 
 def describe_unfollowed(connection: Connection, lake: str, target: Target) -> dict[str, str]:
-    """Return why tables of a target have not all columns, by instance; none of those that are being copied."""
+    """Return why tables of a target lack columns, by instance; instances that are being copied are omitted."""
     notes: dict[str, str] = {}
     found = find_new_columns(connection, target)
     recorded = PublishedLake(lake).get_published_instances()[1] if found else {}
     for new in found:
         try:
             planned = _plan(connection, lake, target, recorded, new)
-        except ColumnsNotFollowed as error:
+        except NewColumnsNotFollowed as error:
             notes[new.instance] = str(error)
         else:
             if planned is not None:
@@ -236,7 +85,7 @@ def describe_unfollowed(connection: Connection, lake: str, target: Target) -> di
 def make_instances(
     engine: Engine, database: str, lake: str, target: Target, recorded: Mapping[str, RecordedInstance]
 ) -> tuple[str, ...]:
-    """Enable an instance for each table whose new columns a target is to follow; return what is in the way."""
+    """Enable an instance for each table whose new columns a target has to follow; return what prevents it."""
     with translated(), engine.connect() as connection:
         names = [new.instance for new in find_new_columns(connection, target) if new.instance in recorded]
     errors = [_make(engine, database, lake, target, recorded, name) for name in names]
@@ -244,7 +93,7 @@ def make_instances(
 
 
 def end_superseded(engine: Engine, database: str) -> None:
-    """Disable the instances that were made for targets, and that no consumer has since another took their place."""
+    """Disable instances that were made for targets, and that no consumer reads any more since they were superseded."""
     with translated(), engine.connect() as connection:
         found = list_superseded(connection)
     for one in found:
@@ -252,7 +101,7 @@ def end_superseded(engine: Engine, database: str) -> None:
         def plan(connection: Connection, ended: EnabledTable = one) -> Sequence[Executable]:
             source = access.own_source(connection, database)
             if ended not in list_superseded(connection):
-                # A consumer has got it, or another process has disabled it.
+                # A consumer reads it by now, or another process has disabled it.
                 return ()
             failpoint("superseded_instance.before")
             return plan_disable_briefly(connection, source, ended)
@@ -271,7 +120,7 @@ def _make(
     def plan(connection: Connection) -> Sequence[Executable]:
         source = access.own_source(connection, database)
         require_complete(connection)
-        # Members change one transaction after the other: what another process made is there now.
+        # Changes of members are serialized, so an instance that another process made is visible here.
         present = find_target(connection, target.name)
         new = next((one for one in find_new_columns(connection, present) if one.instance == name), None)
         planned = _plan(connection, lake, present, recorded, new) if new is not None else None
@@ -293,7 +142,9 @@ def _make(
 def _change(
     engine: Engine, source_id: int, name: str, plan: Callable[[Connection], Sequence[Executable]]
 ) -> RowtideError | None:
-    """Change the members of a table; return what is in the way: applying does not depend on it."""
+    """Change the members of a table; return an error instead of raising it, because applying does not depend on
+    this.
+    """
     change = MembershipChange(source_id, name, LockMode.SHARE_ROW_EXCLUSIVE, plan)
     try:
         return run_membership_changes(engine, [change], _WAIT_S, lambda _rounds: None)[source_id]
@@ -304,11 +155,11 @@ def _change(
 def _plan(
     connection: Connection, lake: str, target: Target, recorded: Mapping[str, RecordedInstance], new: NewColumns
 ) -> tuple[SourceTable, InstanceRequest] | None:
-    """Return the instance that is to be made; None if none is, or one is there. Raises `ColumnsNotFollowed`."""
+    """Return the instance to be made; None if none is needed, or it exists. Raises `NewColumnsNotFollowed`."""
     enabled = {one.capture_instance: one for one in list_enabled(connection)}
     known, own = recorded.get(new.instance), enabled.get(new.instance)
     if known is None or own is None or known.instance.member_id != own.member_id:
-        # Its definition is published first.
+        # Its definition has to be published first.
         return None
     table, old = find_by_id(connection, own.source_id), known.instance
     wanted = _find_wanted(target, new, old)
@@ -322,7 +173,7 @@ def _plan(
         if one.source_id != own.source_id or one is own:
             continue
         if one.capture_instance in target.consumer.instance_names:
-            raise ColumnsNotFollowed(*facts, f"it has both {new.instance} and {one.capture_instance}")
+            raise NewColumnsNotFollowed(*facts, f"it has both {new.instance} and {one.capture_instance}")
         if _is_later(connection, one, own, {column.column_id for column in old.columns} - dropped, new.names):
             if not _is_copied(requests, one):
                 raise ColumnsNotCopied(*facts, f"{one.capture_instance} has no copy", one.capture_instance)
@@ -338,12 +189,12 @@ def _plan(
     try:
         instance = define_instance(table, request, _ANY)
     except RowtideError as error:
-        raise ColumnsNotFollowed(*facts, error.filled_fact) from error
+        raise NewColumnsNotFollowed(*facts, error.filled_fact) from error
     reused = find_reused(instance, old, dropped)
     if reused:
-        raise ColumnsNotFollowed(*facts, f"its table has dropped columns of the same names ({', '.join(reused)})")
+        raise NewColumnsNotFollowed(*facts, f"its table has dropped columns of the same names ({', '.join(reused)})")
     if is_expressed(target, HandOver(old, instance)):
-        raise ColumnsNotFollowed(*facts, "an expression or a condition of it names a renamed column")
+        raise NewColumnsNotFollowed(*facts, "an expression or a condition of it names a renamed column")
     # Columns that swapped their names keep them.
     return (table, request) if is_ahead(instance, old, dropped) else None
 

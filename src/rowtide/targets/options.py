@@ -104,7 +104,7 @@ class GivenOptions(WordsRead):
             show_default="follow, but with --truncate keep",
         ),
     ] = None
-    """None stays only until the target is added: a class does not follow, either."""
+    """None only until the target is added; a class never follows."""
     schedule: Annotated[
         str | None, Option(help="When `agent run` applies changes, as in a crontab; default: at once.")
     ] = None
@@ -115,12 +115,12 @@ class GivenOptions(WordsRead):
 
 @frozen(kw_only=True)
 class TargetOptions(GivenOptions):
-    """The options of a target as they are stored: those that were given, and what became of its tables since."""
+    """The options of a target as they are stored: as given, and the present names of its tables and columns."""
 
     table_names: Mapping[str, str] = field(default_factory=dict)
     """The names of tables that are not their instances': an earlier instance made them."""
     renamed_columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By instance, the columns that its table had under other names before it went over to the instance."""
+    """By instance, the columns that its table had under other names before it was handed over to the instance."""
 
     def table_of(self, instance: str) -> str:
         """Return the name of an instance's table."""
@@ -158,6 +158,6 @@ class NewTarget(GivenOptions):
 def follows_by_default(kind: str, truncate: Truncation) -> bool:
     """Return whether a new target follows columns unless an option says otherwise: where that loses nothing.
 
-    What a class makes of its windows is its own, and rows that were kept over a truncate are in no copy.
+    The result of a class is unknown, and rows that were kept over a truncate are in no copy.
     """
     return not kind.startswith(PYTHON) and truncate is Truncation.APPLY

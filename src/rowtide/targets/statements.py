@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from rowtide.cdc.instances import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Instance
+from rowtide.cdc.change_columns import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.queries.table_functions import mark_condition
 from rowtide.core.values import frozen
 from rowtide.lake.sql_text import quote
-from rowtide.targets.definitions import HISTORY_NAMES, TargetColumn, TargetColumns
+from rowtide.targets.columns import HISTORY_NAMES, TargetColumn, TargetColumns
 
 # The statements that apply changes to a table of current rows (SCD type 1). Pure. The rows to be merged have the
 # table's columns, and which of them are deleted. All that a window does is one statement, so that it is one commit.
@@ -371,7 +372,7 @@ def date_actions(actions: str, times: str) -> str:
 
 @frozen
 class SlicesMerged:
-    """What is to be carried out.
+    """The changes of slices in one statement.
 
     `ranges` are conditions on the table's key that all actions meet; `truncated` are LSN and time of the window's first
     truncate, as literals, which ends every slice that no action closes.

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from rowtide.cdc.change_columns import INSERT, TRUNCATE
 from rowtide.cdc.errors.querying import BeforeSnapshot, ChangesMissingSinceSnapshot, NeverCopied, RewrittenSinceSnapshot
-from rowtide.cdc.instances import INSERT, TRUNCATE, Instance
+from rowtide.cdc.instances import Instance
+from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.net_changes import WITH_MERGE
-from rowtide.cdc.queries.windows import LsnTimes
+from rowtide.cdc.recorded_snapshots import find_base, read_snapshots
 from rowtide.cdc.spark_changes import Changes, reduce_changes
-from rowtide.cdc.system_tables import find_base, read_snapshots
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.errors import LakeWriteFailed
 from rowtide.events.catalogue import DroppedValuesStay
@@ -22,7 +23,8 @@ from rowtide.lake.session import for_reading, spark_watched
 from rowtide.lake.sql_text import select_from
 from rowtide.targets import errors, keepers, statements
 from rowtide.targets.applying import Due, TableVersion
-from rowtide.targets.definitions import Target, TargetColumns, require_partitionable, shape_table
+from rowtide.targets.columns import TargetColumns, require_partitionable, shape_table
+from rowtide.targets.definitions import Target
 from rowtide.targets.direct.applying import DirectApplier
 from rowtide.targets.options import HISTORY, Truncation
 from rowtide.targets.table_format import FoundTable, NewTable, TargetTable, Verify, module_of, order_renames

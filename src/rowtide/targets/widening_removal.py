@@ -1,6 +1,6 @@
-"""Removes type widening from the tables of targets, beside the process that applies changes to them.
+"""Removes type widening from the tables of targets, concurrently with the process that applies changes to them.
 
-No lease is taken: rows stay as they are, and an apply and a removal that conflict both repeat what they did.
+No lease is taken: rows do not change, and if an apply and a removal conflict, each is repeated.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rowtide.core.values import frozen
 from rowtide.delta.errors import TableUnreadable, TableUnwritable
 from rowtide.delta.features import OWNER
 from rowtide.delta.snapshot import Snapshot, open_snapshot
-from rowtide.delta.writing.rewriting import Mended, mend, plan_mending
+from rowtide.delta.writing.widening_removal import Mended, mend, plan_mending
 from rowtide.lake.stores import locate
 from rowtide.targets.definitions import Target
 from rowtide.targets.errors import TargetNotMended
@@ -30,8 +30,8 @@ _NOTHING = Mended(was_marked=False)
 
 @frozen
 class MendedTarget:
-    """A table of a target, and what mending it does. Nothing is to be done with one of a format whose files may
-    have narrower types for all its readers.
+    """A table of a target, and the work of mending it. There is none for a format whose files may have narrower types
+    for all readers.
     """
 
     target: str
@@ -40,7 +40,7 @@ class MendedTarget:
 
     @classmethod
     def of(cls, found: FoundTarget, mended: Mended) -> MendedTarget:
-        """Return a table with what is done to it."""
+        """Return a table with the work on it."""
         table = MendedTable.of(found.instance, found.place, mended)
         return cls(found.target.name, found.target.options.format, table)
 

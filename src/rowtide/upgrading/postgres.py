@@ -30,23 +30,24 @@ from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.location import open_store, require_own
 from rowtide.log.store.manifest import LOG_STORE, Manifest
 from rowtide.merge import definitions as merge_definitions
-from rowtide.merge.nodes.postgres.metadata import completing as merge
+from rowtide.merge.nodes.postgres.metadata import node_form as merge
 from rowtide.merge.progress import SELECT_SUBSCRIBERS
 from rowtide.replication.distributor import definitions as distribution
+from rowtide.replication.distributor.location import SCHEMA as DISTRIBUTION_SCHEMA, distributor, find_place
 from rowtide.replication.targets.postgres import progress as delivery
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.targets.definitions import Target, list_targets
 from rowtide.tracking.postgres import system_tables as tracking
-from rowtide.upgrading.present import FoundStores
+from rowtide.upgrading.upgrade import FoundStores
 
 _UPGRADE = "upgrade"
 _PATIENCE_S = 600.0
-"""Another process may be migrating the same stores: once it has, nothing is left to do."""
+"""Another process may be migrating the same stores, after which nothing is left to do."""
 
 
 @contextmanager
 def migrating_alone(url: str) -> Iterator[None]:
-    """Let no other process migrate what the database has, also elsewhere; wait ten minutes for one that does.
+    """Let no other process migrate the database's stores, wherever they are; wait up to ten minutes for one that does.
 
     Raises `LeaseHeld`.
     """
@@ -81,7 +82,7 @@ def _find_subscribers(url: str, stores: Collection[PresentStore]) -> Iterator[st
     with open_engine(url).connect() as connection:
         if distribution.FORMAT in known:
             query = select(distribution.agents.c.subscriber).distinct().order_by(distribution.agents.c.subscriber)
-            yield from distribution.distributor(connection).execute(query).scalars()
+            yield from distributor(connection).execute(query).scalars()
         if merge.FORMAT in known:
             placed = connection.execution_options(schema_translate_map={None: merge_definitions.SCHEMA})
             yield from placed.execute(SELECT_SUBSCRIBERS).scalars()
@@ -101,7 +102,7 @@ def _find_outside(url: str) -> Iterator[PresentStore]:
 
 
 def _attempt(own: StoreFormat, place: str, find: Callable[[], Iterator[PresentStore]]) -> Iterator[PresentStore]:
-    """Yield what is found, and at last, with the error, what cannot be read."""
+    """Yield the stores that are found, then the one that cannot be read, with the error."""
     try:
         yield from find()
     except RowtideError as error:
@@ -123,9 +124,9 @@ def _find_schemas(url: str) -> Iterator[_Schema]:
     for schema, own in _OWN.items():
         yield _find_schema(engine, schema, own)
     with engine.connect() as connection:
-        place = distribution.find_place(connection)
+        place = find_place(connection)
     if place is None:
-        yield _find_schema(engine, distribution.SCHEMA, _DISTRIBUTION)
+        yield _find_schema(engine, DISTRIBUTION_SCHEMA, _DISTRIBUTION)
     else:
         yield _find_schema(open_engine(place.url), place.schema, _DISTRIBUTION)
 
@@ -142,13 +143,15 @@ _OWN: Mapping[str, _Own] = {
 _FENCES: Mapping[str, str] = {
     procedures.SCHEMA: 'update rowtide_subscriber."MSreplication_subscriptions" set epoch = epoch + 1',
 }
-"""The statements after which a delivery of an earlier version that runs writes nothing more: it finds another epoch."""
+"""Statements after which a running delivery of an earlier version writes nothing more, because it finds another
+epoch.
+"""
 _OF_SUBSCRIBERS = procedures.SCHEMA, merge_definitions.SCHEMA
 _DISTRIBUTION = distribution.FORMAT, (distribution.publications.name, distribution.agents.name)
 
 
 def _find_schema(engine: Engine, schema: str, own: _Own) -> _Schema:
-    """Return what a schema of one of rowtide's names is; steps begin transactions of the engine."""
+    """Inspect a schema that has one of rowtide's names; steps begin transactions of the engine."""
     known, tables = own
     with engine.connect() as connection:
         statement = text(_STATE.format(recorded_definition(schema)))
@@ -185,7 +188,9 @@ def _find_log_store(source: SourceDefinition) -> Iterator[PresentStore]:
 
 
 def _find_lake_tables(lake: str) -> Iterator[PresentStore]:
-    """The table by which readers find a lake's others comes first: what is not migrated yet is refused there."""
+    """The table by which readers find the others comes first, so that a lake which is not migrated yet is refused
+    there.
+    """
     names = [name.rstrip("/") for name in open_folder(lake).list_folders("cdc/")]
     first = system_table_path(lake, "lsn_time_mapping")
     paths = [first, *(path for name in names if (path := system_table_path(lake, name)) != first)]

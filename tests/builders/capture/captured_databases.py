@@ -19,13 +19,13 @@ from rowtide.cdc.capture.appends import Widening
 from rowtide.cdc.capture.capture import Capture, CycleOptions
 from rowtide.cdc.lake_lease import LakeLease, SharedLease
 from rowtide.cdc.published import list_table_paths
-from rowtide.cdc.queries.windows import Bound
+from rowtide.cdc.queries.lsn_times import Bound
 from rowtide.cdc.running.capture_run import find_widened
 from rowtide.cdc.scans.pace import EngineSetting
 from rowtide.cdc.snapshots.chunk_copies import USUAL_LIMITS, CopyLimits
-from rowtide.cdc.snapshots.copies import SnapshotProgress
-from rowtide.cdc.snapshots.planning import SnapshotsTable
+from rowtide.cdc.snapshots.recording import SnapshotsTable
 from rowtide.cdc.snapshots.runner import SnapshotRunner
+from rowtide.cdc.snapshots.table_copy import SnapshotProgress
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import NO_TABLE, Operation
@@ -36,7 +36,7 @@ from rowtide.handle import connect
 from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseLost
 from rowtide.log.opening import open_log_reader
-from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.control_table import mark_log
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest

@@ -38,9 +38,9 @@ from rowtide.cdc.errors.querying import (
     RewrittenSinceSnapshot,
 )
 from rowtide.cdc.published import RecordedInstance, read_instances, read_publication, system_table_path
+from rowtide.cdc.recorded_snapshots import SnapshotState
 from rowtide.cdc.requests import CleanupOrder
 from rowtide.cdc.snapshots.chunk_copies import CopyLimits
-from rowtide.cdc.system_tables import SnapshotState
 from rowtide.core import failpoints
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import Widened

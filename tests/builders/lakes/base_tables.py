@@ -14,7 +14,7 @@ from rowtide.cdc.published import (
     read_publication,
     system_table_path,
 )
-from rowtide.cdc.system_tables import RecordedSnapshot, excluded_begins, find_base, read_snapshots
+from rowtide.cdc.recorded_snapshots import RecordedSnapshot, excluded_begins, find_base, read_snapshots
 from rowtide.copying.chunks import parse_snapshot
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.snapshot import open_snapshot

@@ -11,15 +11,13 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from rowtide.cdc.instances import (
+from rowtide.cdc.change_columns import (
     DELETE,
     INSERT,
     NO_INDEX,
     TRUNCATE,
     UPDATE_AFTER,
     UPDATE_BEFORE,
-    CapturedColumn,
-    Instance,
     column_indexes,
     column_type,
     find_indexes,
@@ -27,6 +25,7 @@ from rowtide.cdc.instances import (
     key_indexes,
     mask_length,
 )
+from rowtide.cdc.instances import CapturedColumn, Instance
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
 from rowtide.lake.sql_text import quote, select_from

@@ -18,8 +18,9 @@ from rowtide.delta.replay import AddFile
 from rowtide.delta.snapshot import Location, Snapshot, Tail, open_snapshot
 from rowtide.delta.writing.appends import write_rows
 from rowtide.delta.writing.commits import Committer, PriorVersion, create_table
+from rowtide.storage.freshness import KEPT_FOR
 from rowtide.storage.local import LocalFolder
-from rowtide.storage.store import KEPT_FOR, StoreErrors
+from rowtide.storage.store import StoreErrors
 
 ERRORS = StoreErrors(LakeReadFailed, LakeWriteFailed)
 SCHEMA: dict[str, Any] = {

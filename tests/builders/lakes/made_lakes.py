@@ -13,7 +13,8 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowtide.cdc.instances import Instance, change_columns
+from rowtide.cdc.change_columns import change_columns
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import (
     DDL_HISTORY,
     ENABLED,
@@ -24,8 +25,9 @@ from rowtide.cdc.published import (
     change_table_path,
     system_table_path,
 )
+from rowtide.cdc.recorded_snapshots import SnapshotState
 from rowtide.cdc.rows.conversion import change_schema
-from rowtide.cdc.system_tables import InstanceEvent, SnapshotState, instance_row, rows_of
+from rowtide.cdc.system_tables import InstanceEvent, instance_row, rows_of
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.features import FORMAT, IDENTITY, LAKE_TABLE
 from rowtide.delta.replay import AddFile

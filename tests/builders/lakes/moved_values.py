@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rowtide.cdc.instances import DELETE, INSERT, UPDATE_AFTER, Instance, is_bit_set, pack_mask
+from rowtide.cdc.change_columns import DELETE, INSERT, UPDATE_AFTER, is_bit_set, pack_mask
+from rowtide.cdc.instances import Instance
 
 _ORDER = ("__$start_lsn", "__$seqval", "__$operation")
 _ABSENT, _EXACT = "__$absent_mask", "__$exact"

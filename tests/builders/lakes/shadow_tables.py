@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from builders.capture.capture_instances import instance, source_table
 from builders.lakes.shadows import AGAIN, Shadow
-from rowtide.cdc.instances import pack_mask
+from rowtide.cdc.change_columns import pack_mask
 from rowtide.core.tables import BeforeImages
 
 TABLE = source_table([("id", "bigint"), ("name", "text"), ("note", "text")])

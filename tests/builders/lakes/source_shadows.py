@@ -89,14 +89,18 @@ class SourceShadow:
         with suppress(LockNotAvailable):
             with self.session.transaction():
                 for table in touched:
-                    for _ in range(self._chosen.randint(1, most)):
-                        self._execute(self._statement(table))
+                    self._change(table, self._chosen.randint(1, most))
             self._record(touched, above)
+
+    def _change(self, table: ShadowedTable, times: int) -> None:
+        for _ in range(times):
+            self._execute(self._statement(table))
 
     def alter(self, *, widens: bool = False) -> str:
         """Add, drop or widen a column of a table, or have its values computed again, unless a copy holds the table.
 
-        Return the statement. With `widens` it gives a column another type, if one is left to be widened.
+        In a transaction with changes before it, perhaps. Return the statement. With `widens` it gives a column another
+        type, if one is left to be widened.
         """
         table, number = self._chosen.choice(self.tables), len(self.tables[0].states)
         kinds = [f"add column {EXTRA}{number} int default {number}"]
@@ -110,12 +114,16 @@ class SourceShadow:
         wider = {"numeric(8,2)": "numeric(12,2)", "numeric(12,2)": "numeric(20,2)"}.get(table.types["amount"])
         if wider is not None:
             kinds.append(f"alter amount type {wider}")
+        if table.types["ratio"] == "real":
+            kinds.append("alter ratio type double precision")
         if table.types["total"] == "int":
             kinds += ["alter total type bigint", "alter total type bigint using total"]
         chosen = self._chosen.choice([kind for kind in kinds if not widens or kind.startswith("alter")] or kinds)
         above = self._log_end()
         try:
-            self._execute(f"alter table public.{table.name} {chosen}")
+            with self.session.transaction():
+                self._change(table, self._chosen.randrange(3))
+                self._execute(f"alter table public.{table.name} {chosen}")
         except LockNotAvailable:
             return f"{table.name}: it is held"
         match chosen.split():
@@ -178,7 +186,7 @@ class SourceShadow:
     def _create(self, name: str, key: tuple[str, ...], odd_columns: int, images: BeforeImages) -> ShadowedTable:
         odd = {f"odd{place}": self._chosen.choice(_SAMPLES) for place in range(odd_columns)}
         types = {"id": "int", "part": "text", "total": "int", "code": "varchar(20)", "amount": "numeric(8,2)"}
-        types |= {"document": "text"} | {column: samples.type_text for column, samples in odd.items()}
+        types |= {"ratio": "real", "document": "text"} | {column: samples.type_text for column, samples in odd.items()}
         columns = ", ".join(f"{column} {kind}" for column, kind in types.items())
         primary = f", primary key ({', '.join(key)})" if key else ""
         self._execute(f"create table public.{name} ({columns}{primary})")
@@ -247,6 +255,8 @@ class SourceShadow:
                 return str(chance.randint(-2, 2))
             case "code":
                 return chance.choice(["null", "''", "'code'", "'NaN'"])
+            case "ratio":
+                return chance.choice(["null", "0.1", "1.1", "-2.7"])
             case "amount":
                 return f"{chance.randint(-999, 999)}.{chance.randint(10, 99)}"
         return f"repeat('{chance.choice('xyz')}', {chance.choice([3, 3000])})"

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rowtide.cdc.instances import Instance, column_type
+from rowtide.cdc.change_columns import column_type
+from rowtide.cdc.instances import Instance
 from rowtide.lake.sql_text import quote
 
 if TYPE_CHECKING:

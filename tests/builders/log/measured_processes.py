@@ -24,7 +24,7 @@ import sys
 from pathlib import Path
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.distributor import subscription_records
-from rowtide.replication.distribution.watchers import DeliveryContext
+from rowtide.replication.distribution.run_context import DeliveryContext
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
 engine = open_engine(sys.argv[1])
 with engine.connect() as connection:

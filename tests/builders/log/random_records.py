@@ -12,7 +12,8 @@ from builders.capture.capture_instances import instance, source_table
 from builders.log.log_records import Change, Image, insert, log_records
 from builders.values.odd_texts import ODD_TEXTS
 from builders.values.random_values import MAKERS
-from rowtide.cdc.instances import Instance, key_indexes
+from rowtide.cdc.change_columns import key_indexes
+from rowtide.cdc.instances import Instance
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape
 from rowtide.databases.source_table import TableKind

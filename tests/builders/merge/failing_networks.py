@@ -13,9 +13,9 @@ import psycopg
 from builders.faults.slow_network import SlowNetwork, slow_network
 from builders.merge.merged_databases import Merge, ServerMember
 from rowtide.core.errors import Retryable
-from rowtide.databases.postgres.silence import MERGE, end_silent
+from rowtide.databases.postgres.silent_sessions import MERGE, end_silent
 from rowtide.merge.nodes.connecting import address, open_node
-from rowtide.merge.publishing.following import synchronise_following
+from rowtide.merge.publishing.schema_following import synchronise_following
 
 SILENCE_S = 2
 MOST_BYTES = 160_000

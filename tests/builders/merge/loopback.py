@@ -14,7 +14,15 @@ from rowtide.merge.articles import DEFAULT_LIMITS, ExchangeType, Progress
 from rowtide.merge.errors.subscribing import DownloadLost
 from rowtide.merge.nodes.connecting import address, open_node, open_synchronised
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.publishing.device_requests import serve_device, serve_schema, synchronise_device
+from rowtide.merge.publishing.device_requests import (
+    recover_device,
+    serve_comparison,
+    serve_device,
+    serve_schema,
+    synchronise_device,
+)
+from rowtide.merge.publishing.exchange_requests import Recovered
+from rowtide.merge.publishing.rows_at_hub import RowsAnswer, RowsRequest
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncAnswer, SyncRequest
@@ -84,6 +92,13 @@ class Loopback:
         self.after("follow")
         return carried(step)
 
+    def compare(self, request: RowsRequest) -> tuple[RowsAnswer, Sequence[RowBatch]]:
+        self._begin("compare")
+        with self.opening() as hub:
+            answer = serve_comparison(hub, carried(request))
+        self.after("compare")
+        return carried(answer)
+
     def lose_downloads(self) -> None:
         """Do as a gateway that was restarted."""
         self.close()
@@ -128,3 +143,22 @@ def follow_by_requests(
     with closing(Loopback(lambda: nullcontext(hub), publication)) as loopback:
         wanted = RequestedExchange(exchange)
         return synchronise_device(loopback, subscriber, publication, subscriber_name, on_progress, wanted)
+
+
+def upload_all_by_requests(
+    hub: Node,
+    subscriber: Node,
+    publication: str,
+    subscriber_name: str,
+    on_upload: Progress,
+    on_recovered: Callable[[Recovered], None],
+    *,
+    absent_is_delete: bool = False,
+) -> Summary:
+    """Stand in for `upload_all`, by requests."""
+    with closing(Loopback(lambda: nullcontext(hub), publication)) as loopback:
+        names = publication, subscriber_name
+        for recovered in recover_device(loopback, subscriber, *names, absent_is_delete=absent_is_delete):
+            on_recovered(recovered)
+        wanted = RequestedExchange(ExchangeType.UPLOAD, reinitializes=True)
+        return synchronise_device(loopback, subscriber, *names, on_upload, wanted)

@@ -16,7 +16,7 @@ from builders.merge.merge_interruptions import Beside, Cut, Cutter, Interruption
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import SubscriberType
 from rowtide.merge.nodes.connecting import address, open_node
-from rowtide.merge.publishing.following import synchronise_following
+from rowtide.merge.publishing.schema_following import synchronise_following
 from rowtide.merge.session.history import Summary
 
 PUBLICATION = "shop"

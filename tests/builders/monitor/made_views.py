@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 from rowtide.core.lsn import CommitLsn
 from rowtide.diagnosis import State
+from rowtide.monitor.counters import DatabaseCounters
 from rowtide.monitor.exposition import Polled
 from rowtide.monitor.polling import Readiness
 from rowtide.monitor.snapshot import Cycle, PolledCopy
-from rowtide.monitor.tallies import Tallies
 from rowtide.monitor.views import (
     MERGE_STATES,
     CaptureView,
@@ -31,8 +31,8 @@ from rowtide.monitor.views import (
     SubscriptionView,
     TargetView,
 )
+from rowtide.monitor.views.hops import list_hops
 from rowtide.monitor.views.subscriptions import group_publications
-from rowtide.monitor.views.way import find_way
 
 NOW = datetime.now(UTC)
 LONG_WORD = "ä" * 31
@@ -61,7 +61,7 @@ class MadePolls:
         self._names = [*self._views, *self._not_polled]
 
     def list_polled(self) -> Sequence[Polled]:
-        return [Polled(view, Tallies()) for view in self._views.values()]
+        return [Polled(view, DatabaseCounters()) for view in self._views.values()]
 
     def list_readiness(self) -> dict[str, Readiness]:
         return {name: Readiness(name, 1.0 if name in self._views else None, None) for name in self._names}
@@ -100,7 +100,7 @@ def make_database(
         merges=tuple(merges),
         checks=tuple(make_check(one) for one in judgements),
         errors=tuple(errors),
-        way=find_way(judgements, log, capture, targets, subscriptions, merges),
+        way=list_hops(judgements, log, capture, targets, subscriptions, merges),
         publications=tuple(group_publications(["unsubscribed"] if subscriptions else [], subscriptions)),
         delivered_here=tuple(delivered_here),
         table_changes=dict.fromkeys(table_changes, 1000),

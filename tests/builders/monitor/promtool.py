@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rowtide.monitor.provided import read_alerts
+from rowtide.monitor.provided_files import read_alerts
 
 PROMTOOL = Path(sys.executable).with_name("promtool")
 Value = float | str

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rowtide.monitor.provided import read_alerts, read_dashboard
+from rowtide.monitor.provided_files import read_alerts, read_dashboard
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from builders.replication.published_tables import TYPES, PublishedTable, Session, change_rows, small_table
+from builders.replication.published_tables import DOMAINS, TYPES, PublishedTable, Session, change_rows, small_table
 
 
 class PublishedSchema(Protocol):
@@ -40,11 +40,16 @@ class SmallTables:
 
     chosen: random.Random
     tables: list[PublishedTable] = field(
-        default_factory=lambda: [small_table("t1"), small_table("t2", c1="int"), small_table("t0", c2="text")]
+        default_factory=lambda: [
+            small_table("t1", c0="label"),
+            small_table("t2", c1="int"),
+            small_table("t0", c2="amount"),
+        ]
     )
 
     def definitions(self) -> Sequence[str]:
-        return [table.creation() for table in self.tables]
+        domains = [f"create domain {name} as {definition}" for name, definition in DOMAINS.items()]
+        return [*domains, *(table.creation() for table in self.tables)]
 
     def begin(self, connection: Session) -> None:
         """They begin empty."""

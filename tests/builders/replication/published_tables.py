@@ -12,13 +12,20 @@ import psycopg
 
 KEYS = 12
 """Rows of a table have keys up to this, so that they meet."""
-TYPES = ("int", "bigint", "text", "varchar(20)", "numeric(12,3)")
+DOMAINS = {"amount": "int check (value >= 0)", "label": "varchar(20)"}
+TYPES = ("int", "bigint", "text", "varchar(20)", "numeric(12,3)", *DOMAINS)
 """Of columns that are added."""
-_WIDER = {"int": "bigint", "smallint": "int", "varchar(20)": "text", "numeric(12,3)": "numeric(20,5)"}
-_RETYPED = {"int": "text", "bigint": "numeric(20,5)", "numeric(12,3)": "numeric(12,4)"}
+_WIDER = {"int": "bigint", "smallint": "int", "varchar(20)": "text", "numeric(12,3)": "numeric(20,5)", "label": "text"}
+_RETYPED = {
+    "int": "text",
+    "bigint": "numeric(20,5)",
+    "numeric(12,3)": "numeric(12,4)",
+    "amount": "bigint",
+    "varchar(20)": "label",
+}
 """With other texts, for which a file's table is copied again."""
-_BASE = {"id": "int", "u": "int", "parent": "int"}
-_DEFINITION = "id int primary key, u int unique deferrable, parent int"
+_BASE = {"id": "int", "u": "int", "parent": "int", "w": "int"}
+_DEFINITION = "id int primary key, u int unique deferrable, parent int, w int unique"
 
 Rows = Sequence[tuple[Any, ...]]
 Session = psycopg.Connection[tuple[Any, ...]]
@@ -95,7 +102,7 @@ def random_value(chosen: random.Random, type_text: str, *, or_null: bool = True)
     number = chosen.randint(0, 9)
     if or_null and number == 0:
         return "null"
-    is_text = type_text in {"text", "varchar(20)"}
+    is_text = type_text in {"text", "varchar(20)", "label"}
     return f"'text {number} ''{'x' * chosen.choice([1, 9])}'" if is_text else str(number)
 
 
@@ -112,7 +119,7 @@ def change_rows(chosen: random.Random, table: PublishedTable) -> str:
     """Return a random change of rows of one of `small_table`."""
     number, other = chosen.randint(1, KEYS), chosen.randint(1, KEYS)
     names = list(table.columns)
-    values = [str(number), str(100 + chosen.randint(1, KEYS)), str(other)]
+    values = [str(number), str(100 + chosen.randint(1, KEYS)), str(other), "null"]
     values += [random_value(chosen, table.columns[name]) for name in names[len(values) :]]
     name, first = table.name, str(1000 * number + 1)
     statements = [
@@ -120,6 +127,11 @@ def change_rows(chosen: random.Random, table: PublishedTable) -> str:
         f"insert into {name} (id) select generate_series(1, 60) + {1000 * number} where {_without(name, [first])}",
         f"update {name} set parent = {other} where id = {number}",
         f"update {name} set u = {2 * 100 + number + other} - u where u in ({100 + number}, {100 + other})",
+        (
+            f"update {name} set w = {number} where id = {other} and {number} <> all (select w from {name} where w > 0);"
+            f" update {name} set w = -w where w in ({number}, {other}); "
+            f"update {name} set w = {number + other} + w where w in (-{number}, -{other})"
+        ),
         f"update {name} set id = {other} where id = {number} and {_without(name, [str(other)])}",
         f"delete from {name} where id = {number}",
         f"delete from {name} where id > {500 + 1000 * other}",
@@ -200,7 +212,7 @@ class SchemaChanges:
 
     def _give(self, connection: Session, table: PublishedTable, name: str, type_text: str) -> None:
         _run(connection, f"alter table {table.name} alter column {name} type {type_text}")
-        if type_text not in {"int", "bigint"} and table.columns[name] != "varchar(20)":
+        if (table.columns[name], type_text) not in {("smallint", "int"), ("int", "bigint"), ("varchar(20)", "text")}:
             table.is_whole = False
         table.columns[name] = type_text
 

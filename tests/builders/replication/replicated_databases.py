@@ -15,17 +15,17 @@ from builders.capture.captured_databases import LoggedDatabase
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.handle import connect
+from rowtide.log.store.maintenance import truncate
 from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.segments import truncate
 from rowtide.replication.api import TransactionalReplication
 from rowtide.replication.articles.articles import OmittedColumn
-from rowtide.replication.distribution.calls.ordered import BatchLimits
-from rowtide.replication.distribution.watchers import DeliveryContext, DeliveryReport, Watchers
+from rowtide.replication.distribution.calls.batch_limits import BatchLimits
+from rowtide.replication.distribution.run_context import DeliveryContext, DeliveryReport, Watchers
 from rowtide.replication.distributor import subscription_records
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.publishing.publisher_log import advance_placeholder
+from rowtide.replication.running.joining_agent import JoiningAgent
 from rowtide.replication.running.subscription_agent import Look, SubscriptionAgent
-from rowtide.replication.running.subscription_runs import JoiningAgent
 from rowtide.replication.subscription_settings import SettingsChanges, SyncType
 
 PUBLICATION = "shop"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from builders.capture.captured_databases import wait_until
 from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
 from rowtide.core.errors import RowtideError
-from rowtide.replication.distribution.watchers import DeliveredElsewhere, Trouble, Watchers
+from rowtide.replication.distribution.run_context import DeliveredElsewhere, Trouble, Watchers
 
 ORDERS = "create table orders (id int primary key, qty int)"
 

@@ -21,8 +21,8 @@ from rowtide.delta.writing.alteration import raise_format
 from rowtide.log.catalogue import SCHEMA
 from rowtide.log.source_definition import FORMAT as PUBLISHER
 from rowtide.log.store.manifest import LOG_STORE, Manifest
-from rowtide.merge.nodes.postgres.metadata import completing as merge
-from rowtide.merge.nodes.sqlite.metadata import completing as merge_of_files
+from rowtide.merge.nodes.postgres.metadata import node_form as merge
+from rowtide.merge.nodes.sqlite.metadata import node_form as merge_of_files
 from rowtide.replication.distributor import definitions as distribution
 from rowtide.replication.targets.postgres import progress as delivery
 from rowtide.replication.targets.sqlite import progress as delivery_to_files

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,6 +15,7 @@ from sqlalchemy import select, update
 from builders.gateway.served_hubs import HUB, Gateway, serving_hub
 from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.core.addresses import Address
+from rowtide.gateway import app
 from rowtide.gateway.client import GatewayClient, make_request_key, send_plain
 from rowtide.gateway.errors import PublicationNotServed
 from rowtide.gateway.hubs import Hub
@@ -185,7 +187,7 @@ def test_strangers_and_pages_elsewhere_are_refused(gateway: Gateway) -> None:
     assert (status, json.loads(body)["code"]) == (404, "RT-8417")
     status, _, body = gateway.send("GET", f"/{HUB}/register")
     assert (status, json.loads(body)["code"]) == (405, "RT-8433")
-    status, _, body = gateway.send("POST", f"/{HUB}/sync", b"x" * 70_000)
+    status, _, body = gateway.send("POST", f"/{HUB}/register", b"x" * 70_000)
     assert (status, json.loads(body)["code"]) == (413, "RT-8412")
 
 
@@ -257,6 +259,45 @@ def test_an_address_with_many_wrong_tokens_is_told_to_wait(merged: Merge) -> Non
         assert [status for status, _, _ in answers] == [401, 401, 429]
         assert int(answers[-1][1]["retry-after"]) >= 1
         assert served.send("POST", f"/{HUB}/logout", b"{}", wrong | {"X-Forwarded-For": "203.0.113.5"})[0] == 401
+        assert is_known(known)
+
+
+def test_a_device_learns_why_its_large_request_is_refused(gateway: Gateway) -> None:
+    """A connection that is closed with bytes unread loses its answer."""
+    body = bytes(20_000_000)
+    headers = {"Authorization": "Bearer rtd_0123456789_" + "A" * 43}
+    assert gateway.send("POST", f"/{HUB}/sync", body, headers)[0] == 401
+    known = {"Authorization": f"Bearer {gateway.add('tablet', host_name='north').token}"}
+    with serving_hub(gateway.merged, limits=GatewayLimits(body_bytes=10_000)) as small:
+        assert small.send("POST", f"/{HUB}/sync", body, known)[0] == 413
+
+
+def begin_slowly(gateway: Gateway, step: str, token: str = "") -> socket.socket:
+    """Send the head of a request, and a byte of its body."""
+    opened = socket.create_connection((gateway.address.host, gateway.address.port), timeout=20)
+    said = f"Authorization: Bearer {token}\r\n" if token else ""
+    opened.sendall(f"POST /{HUB}/{step} HTTP/1.1\r\nHost: x\r\n{said}Content-Length: 1000\r\n\r\n{{".encode())
+    return opened
+
+
+def test_strangers_that_send_slowly_keep_no_device_waiting(merged: Merge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "REST_S", 0.1)
+    merged.hub.execute(TABLE)
+    merged.merge.add_publication(PUBLICATION)
+    merged.merge.add_article(PUBLICATION, "item")
+    places = 4
+    with serving_hub(merged, limits=GatewayLimits(sessions=1)) as served, ExitStack() as opened:
+        known = served.add("tablet")
+        assert is_known(known)
+        for number in range(2 * places):
+            made_up = f"rtd_{number:010}_" + "A" * 43
+            for step in ("sync", "wait"):
+                answer = opened.enter_context(begin_slowly(served, step, made_up)).recv(12)
+                assert answer == b"HTTP/1.1 401"
+        for _ in range(2 * places):
+            opened.enter_context(begin_slowly(served, "register"))
+        while served.send("POST", f"/{HUB}/register", b"{}")[0] != 503:
+            pass
         assert is_known(known)
 
 

@@ -30,7 +30,7 @@ from rowtide.merge.errors.devices import DeviceRevoked
 from rowtide.merge.errors.nodes import NodeRestored, SessionReplaced
 from rowtide.merge.errors.subscribing import MergeSubscriptionUnknown, SubscriptionExpired
 from rowtide.merge.nodes.connecting import open_node
-from rowtide.merge.session import history
+from rowtide.merge.session import purge
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def test_a_clock_that_is_wrong_by_years_loses_nothing(
     with gateway_process(work.merged.hub.url, tmp_path / "files") as gateway:
         made, code = work.add_device(gateway.port)
         with monkeypatch.context() as patched, made.device:
-            patched.setattr(history, "datetime", OtherClock)
+            patched.setattr(purge, "datetime", OtherClock)
             made.device.register(code)
             for key in range(10_001, 10_004):
                 work.write_at_hub([made.region])

@@ -11,11 +11,13 @@ import pytest
 
 from builders.gateway.served_hubs import Gateway, run_at, serving_hub
 from builders.merge.merged_databases import PUBLICATION, Merge
+from rowtide.gateway import device_files
 from rowtide.gateway.client import GatewayClient
 from rowtide.gateway.device import Device
 from rowtide.gateway.errors import BodyTooLarge, GatewayNotReached
 from rowtide.gateway.limits import GatewayLimits
 from rowtide.merge.articles import FilterType
+from rowtide.merge.errors.rows import UploadTooLarge
 
 TABLES = (
     "create table part (id integer primary key, name text not null unique, above integer references part (id))",
@@ -251,3 +253,16 @@ def test_records_whose_last_answer_was_lost_are_there_once(ordered: Gateway, tmp
         assert tablet.client.requests <= 3
         assert orders_at_hub(ordered) == orders_of(path)
     assert not ordered.merged.merge.list_conflicts(PUBLICATION)
+
+
+def test_kept_parts_are_counted_as_they_are_unpacked(
+    ordered: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever sends one letter again and again keeps little on the disk, and would take all memory at the end."""
+    path = tmp_path / "field.db"
+    monkeypatch.setattr(device_files, "MOST_KEPT_BYTES", 200_000)
+    with device_of(ordered, path) as tablet:
+        run_at(path, *(f"insert into orders (id, note) values ({key}, '{'x' * 10_000}')" for key in range(100)))
+        with pytest.raises(UploadTooLarge, match="200,000 bytes of logical records"):
+            tablet.sync()
+    assert orders_at_hub(ordered) == ([], [])

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from builders.gateway.served_hubs import Gateway, serving_hub
+from builders.gateway.served_hubs import Gateway, run_at, serving_hub
 from builders.gateway.signed_tokens import TokenIssuer
 from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.gateway.client import make_request_key, send_plain
@@ -132,6 +132,32 @@ def test_a_device_without_a_users_token_downloads_nothing(
         unsigned = Device(tablet.path, gateway.url, tablet.client.token)
         with unsigned, pytest.raises(JwtRefused, match="none was sent"):
             unsigned.sync()
+
+
+def test_values_of_rows_need_a_users_token_in_any_way(gateway: Gateway, signing: TokenIssuer, tmp_path: Path) -> None:
+    """An upload needs none: what the hub has made of it would tell what the rows are now, as its schema would."""
+    with tablet_of(gateway, tmp_path / "field.db", [signing.sign()]) as tablet:
+        tablet.sync()
+        unsigned = Device(tablet.path, gateway.url, tablet.client.token)
+        rows(tablet.path, "update item set name = 'mine' where id = 1")
+        gateway.merged.hub.execute("update item set name = 'theirs' where id = 1")
+        with unsigned:
+            unsigned.sync(exchange=ExchangeType.UPLOAD)
+            with pytest.raises(JwtRefused, match="none was sent"):
+                unsigned.list_conflicts()
+            assert [one.article for one in tablet.list_conflicts()] == ["item"]
+            with pytest.raises(JwtRefused, match="none was sent"):
+                unsigned.validate(checksum=True)
+            run_at(tablet.path, "drop table item")
+            with pytest.raises(JwtRefused, match="none was sent"):
+                unsigned.reinitialize(upload_first=True)
+        tablet.reinitialize(upload_first=True)
+        gateway.merged.hub.execute("alter table item add column secret varchar(20) default 'new'")
+        with Device(tablet.path, gateway.url, tablet.client.token) as again:
+            rows(tablet.path, "update item set name = 'last' where id = 1")
+            with pytest.raises(JwtRefused, match="none was sent"):
+                again.sync(exchange=ExchangeType.UPLOAD)
+        assert (1, "last", "north") in at_hub(gateway)
 
 
 def begin(plain: Gateway, path: Path, name: str = "tablet") -> Device:

@@ -136,6 +136,8 @@ def test_lost_triggers_are_noticed_and_all_begin_again(merged: Merge) -> None:
             merged.sync(number)
     merged.merge.reinitialize(PUBLICATION, merged.subscribers[0].url)
     with pytest.raises(NodeRestored):
+        merged.merge.list_pending(PUBLICATION, merged.subscribers[1].url)
+    with pytest.raises(NodeRestored):
         merged.sync(1)
     merged.merge.reinitialize(PUBLICATION, merged.subscribers[1].url)
     merged.hub.execute("update customer set name = 'tracked'")

@@ -124,7 +124,7 @@ def test_each_child_lost_is_recorded_where_that_is_wanted(merged: Merge, action:
     )
     merged.sync(1)
     device.execute("delete from customer where id = 1")
-    merged.sync(0)
+    assert merged.sync(0).upload.total.conflicts == len(lost(merged))
 
     require_rest(merged)
     assert [key for (key,) in rows(merged.hub, "customer")] == [2, 9]

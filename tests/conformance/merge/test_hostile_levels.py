@@ -12,7 +12,7 @@ from builders.merge_machines.kept_writes import read_nickname_of
 from fixtures.merged import live_if_a_server, open_members
 from rowtide.merge.errors.nodes import GenerationRefused
 from rowtide.merge.nodes.connecting import open_node
-from rowtide.merge.session.history import purge
+from rowtide.merge.session.purge import purge
 
 DEFINITION = "create table item (id integer primary key, note varchar(20), amount integer)"
 ROWS = "insert into item values (1, 'a', 1), (2, 'b', 2), (3, 'c', 3)"

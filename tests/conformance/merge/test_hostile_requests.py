@@ -14,15 +14,17 @@ from sqlalchemy import select
 from builders.merge.loopback import Loopback
 from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.merge.articles import DEFAULT_LIMITS, FilterType
-from rowtide.merge.catalogue import list_merged
+from rowtide.merge.catalogue import list_merged, read_nickname
 from rowtide.merge.conflicts.records import ConflictType
+from rowtide.merge.conflicts.resolvers import Winner
 from rowtide.merge.definitions import partition_mappings
 from rowtide.merge.errors.rows import IdentityRangeDoubtful
 from rowtide.merge.errors.subscribing import UploadMalformed
 from rowtide.merge.identity_range_policy import IdentityRange
 from rowtide.merge.nodes.connecting import address, open_node, open_synchronised
 from rowtide.merge.partitions.candidates import STAYED
-from rowtide.merge.publishing.device_requests import synchronise_device
+from rowtide.merge.publishing.device_requests import serve_comparison, synchronise_device
+from rowtide.merge.publishing.rows_at_hub import RowsAnswer, RowsRequest, UntrackedRow
 from rowtide.merge.session.messages import (
     Acknowledgement,
     DeviceNumbering,
@@ -32,8 +34,9 @@ from rowtide.merge.session.messages import (
     SyncAnswer,
     SyncRequest,
 )
-from rowtide.merge.session.over_transport import RequestedExchange
+from rowtide.merge.session.over_transport import RequestedExchange, find_device
 from rowtide.merge.versions.changes import RowChange
+from rowtide.merge.versions.comparison import MOST_VERSIONS, Lineage, NodeChange
 
 ITEM = "create table item (id integer primary key, name varchar(40))"
 VISIT = "create table visit (id integer primary key, technician varchar(20), note varchar(40))"
@@ -116,7 +119,7 @@ def test_a_device_settles_no_refusal_of_the_hub(merged: Merge) -> None:
 def forged(merged: Merge, rowguid: str, kind: ConflictType, *, width: int = 3) -> RefusedDownload:
     row = tuple(str(number) for number in range(width))
     of_article = nickname(merged)
-    return RefusedDownload(of_article, rowguid, "0" * 32, int(kind), "x", "made up", row, None, b"lineage")
+    return RefusedDownload(of_article, rowguid, "0" * 32, int(kind), "x", "made up", row, None, b"")
 
 
 def test_a_device_makes_up_no_conflict(merged: Merge) -> None:
@@ -134,6 +137,58 @@ def test_a_device_makes_up_no_conflict(merged: Merge) -> None:
     true = [forged(merged, own, ConflictType.DOWNLOAD_UPDATE_FAILED)]
     sync(merged, bend_said=lambda said: replace(said, refused=true))
     assert open_conflicts(merged) == ["download update failed"]
+
+
+def compare(merged: Merge, **asked: Any) -> tuple[RowsAnswer, Sequence[RowBatch]]:
+    """Ask of rows as the first device."""
+    device = merged.subscribers[0]
+    with open_synchronised(device.url, DEFAULT_LIMITS) as node:
+        known = find_device(node, PUBLICATION, address(device.url))
+        state = replace(known.describe(), definitions=known.known)
+    with open_node(merged.hub.url) as hub:
+        return serve_comparison(hub, RowsRequest(state, **asked))
+
+
+def test_a_lost_version_includes_nothing_to_come(merged: Merge) -> None:
+    """Whoever settles the conflict joins its version to the row's: every node would believe that it has that change."""
+    merged.begin(ITEM, "insert into item (id, name) values (1, 'first')", item={})
+    merged.settle(1)
+    of_item, rowguid = nickname(merged), merged.hub.rowguid("item", 1)
+    nodes = []
+    for member in (merged.hub, merged.subscribers[1]):
+        with open_node(member.url) as node:
+            nodes.append(read_nickname(node.connection))
+    to_come = Lineage.of(NodeChange(each, MOST_VERSIONS - 1) for each in nodes)
+    with pytest.raises(UploadMalformed, match="its lineage has 7 bytes"):
+        compare(merged, untracked=[UntrackedRow(of_item, rowguid, ("1", "lost"), b"lineage")])
+    compare(merged, untracked=[UntrackedRow(of_item, rowguid, ("1", "lost"), to_come.encode())])
+    (conflict,) = merged.merge.list_conflicts(PUBLICATION)
+    merged.merge.resolve(conflict.conflict_id, Winner.SUBSCRIBER)
+
+    merged.settle()
+    assert merged.hub.rows("item", "id, name") == [(1, "lost")]
+    merged.subscribers[1].execute("update item set name = 'true' where id = 1")
+    merged.settle()
+    assert merged.hub.rows("item", "id, name") == [(1, "true")]
+    merged.require_equal("item", columns="id, name")
+
+
+def test_a_device_compares_no_row_of_others(merged: Merge) -> None:
+    merged.begin(VISIT, VISITS, visit={"where": "technician = host_name()"}, subscriber_options=OWNERS)
+    device, of_visit = merged.subscribers[0], nickname(merged)
+    own, of_ben = (merged.hub.rowguid("visit", number) for number in (1, 2))
+    # It writes to a row that it does not have, so that the hub notes it as one that is to be put right.
+    device.execute("update visit set note = 'mine' where id = 1")
+    sync(merged, bend=lambda batch: replace(batch, changes=[one._replace(rowguid=of_ben) for one in batch.changes]))
+    untracked = [UntrackedRow(of_visit, rowguid, ("1", "ann", "x"), b"") for rowguid in (own, of_ben)]
+    rows, keys = {of_visit: [own, of_ben, "none"]}, {of_visit: [("1",), ("2",), ()]}
+    answer, batches = compare(merged, rows=rows, keys=keys, untracked=untracked)
+    assert answer.keys == {of_visit: [own, None, None]}
+    assert [change.rowguid for batch in batches for change in batch.changes] == [own]
+    kept = [one for one in merged.merge.list_conflicts(PUBLICATION) if one.reason_code == "untracked"]
+    assert [one.rowguid for one in kept] == [own]
+    with pytest.raises(UploadMalformed, match="has other columns"):
+        compare(merged, untracked=[replace(untracked[0], row=("1",))])
 
 
 def test_a_device_is_sent_no_row_of_others(merged: Merge) -> None:

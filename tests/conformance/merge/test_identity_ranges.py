@@ -210,3 +210,5 @@ def test_a_republisher_gives_numbers_from_its_own_range(server: EmbeddedServer, 
         assert rows == middle.rows("thing", "id, made_by") == leaf.rows("thing", "id, made_by")
         assert len(rows) == 18
         assert above.conflicts() == []
+        given = [one for one in above.merge.list_identity_ranges("shop") if one.node is not None]
+        assert [(one.is_pub_range, one.range_end - one.range_begin) for one in given] == [(False, 9), (True, 99)]

@@ -15,7 +15,7 @@ from rowtide.merge.errors.nodes import SessionReplaced
 from rowtide.merge.errors.publishing import MergePublicationUnknown
 from rowtide.merge.errors.subscribing import PartitionUnused, PartitionValueMissing
 from rowtide.merge.nodes.connecting import address, open_node
-from rowtide.merge.publishing.following import move
+from rowtide.merge.publishing.partition_moves import move
 from rowtide.merge.session.pairing import pair
 
 CUSTOMER = "create table customer (id integer primary key, region varchar(10), name varchar(20))"

@@ -17,12 +17,12 @@ from rowtide.merge.articles import DEFAULT_LIMITS, ExchangeType
 from rowtide.merge.catalogue import list_merged
 from rowtide.merge.errors.nodes import GenerationRefused, NodeRestored
 from rowtide.merge.errors.publishing import MergedTableAltered
-from rowtide.merge.errors.subscribing import UploadMalformed
+from rowtide.merge.errors.subscribing import MergeSubscriptionUnknown, UploadMalformed
 from rowtide.merge.nodes.connecting import address, open_node, open_synchronised
 from rowtide.merge.publishing.device_requests import synchronise_device
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.messages import Acknowledgement, MembershipMoves
-from rowtide.merge.session.over_transport import RequestedExchange
+from rowtide.merge.session.over_transport import RequestedExchange, find_device
 
 ITEM = "create table item (id integer primary key, name varchar(40), qty integer)"
 NUMBERS = "with recursive s (n) as (select 1 union all select n + 1 from s where n < {rows})"
@@ -49,6 +49,15 @@ def begin(merged: Merge) -> None:
 def test_an_empty_session_is_one_request(merged: Merge) -> None:
     begin(merged)
     assert [ask(merged)[1] for _ in range(3)] == [["sync"]] * 3
+
+
+def test_a_device_only_asks_for_what_it_subscribes_to(merged: Merge) -> None:
+    begin(merged)
+    with (
+        open_node(merged.subscribers[0].url) as node,
+        pytest.raises(MergeSubscriptionUnknown, match="field does not subscribe to other"),
+    ):
+        find_device(node, "other", "field")
 
 
 def test_rows_go_both_ways_in_one_request(merged: Merge) -> None:

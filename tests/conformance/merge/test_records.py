@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import uuid4
 
 import pytest
 
 from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge, ServerMember
 from rowtide.merge.articles import FilterType, PartitionOptions
 from rowtide.merge.errors.publishing import RecordLinkRefused, RecordOptionsRefused
+from rowtide.merge.nodes.connecting import open_node
+from rowtide.merge.nodes.node import transact_at
+from rowtide.merge.progress import list_retries
+from rowtide.merge.session.history import Summary
+from rowtide.merge.session.hub.records import HubRecords
 
 ORDERS = "create table orders (id integer primary key, note varchar(20), region varchar(10))"
 LINES = (
@@ -87,6 +94,30 @@ def test_changes_of_different_rows_merge_without_options(merged: Merge) -> None:
     require_rest(merged)
 
 
+def test_without_options_rows_of_a_record_conflict_singly(merged: Merge) -> None:
+    begin(merged)
+    merged.hub.execute("update line set qty = 12 where order_id = 1 and number = 1")
+    merged.subscribers[0].execute(
+        "update line set qty = 11 where order_id = 1 and number = 1", "update orders set note = 'sub' where id = 1"
+    )
+    merged.settle()
+
+    assert (note(merged.hub), lines(merged.hub)) == ("sub", [(1, 12), (2, 20)])
+    assert types(merged) == [1]
+    require_rest(merged)
+
+
+def test_rows_that_are_still_wanted_are_requested_again(merged: Merge) -> None:
+    begin(merged)
+    rowguid = str(uuid4())
+    with open_node(merged.hub.url) as hub:
+        receiver = SimpleNamespace(asking=set(), source=9, node=hub)
+        records = HubRecords(cast(Any, receiver), 0, wanted={(7, rowguid)})
+        transact_at(hub, records.request_later)
+        assert list_retries(hub.connection, 9) == {7: [rowguid]}
+    assert receiver.asking == {(7, rowguid)}
+
+
 @pytest.mark.exhaustive
 def test_any_change_of_a_record_conflicts_if_detected(merged: Merge) -> None:
     begin(merged, **ANY)
@@ -157,8 +188,8 @@ def test_a_deleted_order_wins_with_its_lines(merged: Merge) -> None:
     require_rest(merged)
 
 
-def insert_two_orders(merged: Merge) -> None:
-    """The hub and a subscriber insert an order with one key, each with a line."""
+def insert_two_orders(merged: Merge) -> list[Summary]:
+    """The hub and a subscriber insert an order with one key, each with a line; return what was synchronised then."""
     merged.hub.execute(
         "insert into orders (id, note, region) values (7, 'hub', 'n')",
         "insert into line (order_id, number, qty) values (7, 1, 1)",
@@ -167,7 +198,7 @@ def insert_two_orders(merged: Merge) -> None:
         "insert into orders (id, note, region) values (7, 'sub', 'n')",
         "insert into line (order_id, number, qty) values (7, 2, 2)",
     )
-    merged.settle()
+    return merged.settle()
 
 
 def test_orders_with_one_key_do_not_mix_their_lines(merged: Merge) -> None:
@@ -182,10 +213,11 @@ def test_orders_with_one_key_do_not_mix_their_lines(merged: Merge) -> None:
 @pytest.mark.exhaustive
 def test_an_order_that_wins_a_key_brings_its_own_lines(merged: Merge) -> None:
     begin(merged, **ANY, **SUBSCRIBER_WINS)
-    insert_two_orders(merged)
+    uploads = [summary.upload.total for summary in insert_two_orders(merged)]
 
     assert (note(merged.hub, 7), lines(merged.hub, 7)) == ("sub", [(2, 2)])
     assert types(merged) == [5, 12]
+    assert (sum(each.conflicts for each in uploads), sum(each.deletes for each in uploads)) == (2, 2)
     require_rest(merged)
 
 

@@ -12,8 +12,9 @@ from builders.commands.command_lines import rowtide
 from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.conflicts import InboxState
 from rowtide.handle import connect
-from rowtide.merge.conflicts.records import ConflictType, MergeConflict
+from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.conflicts.resolvers import Winner
+from rowtide.merge.conflicts.stored_conflicts import MergeConflict
 from rowtide.merge.errors.rows import ChangedSince, StillReferenced
 
 ITEM = "create table item (id integer primary key, name varchar(20), qty integer, note varchar(20))"
@@ -248,6 +249,21 @@ def test_the_inbox_decides_once_unless_told_again(merged: Merge) -> None:
     (back,) = inbox.decide(listed.conflict_id, "keep", again=True)
     assert back.failure is None
     assert [row[1] for row in everywhere(merged)] == ["hub"]
+
+
+def test_comments_and_deciders_are_listed_by_conflict(merged: Merge) -> None:
+    begin(merged)
+    conflict = of_names(merged)
+    assert merged.merge.list_conflict_notes() == {}
+    merged.merge.comment_on_conflicts([conflict.conflict_id], "ask the shop", "anna")
+    merged.merge.resolve(conflict.conflict_id, Winner.SUBSCRIBER, decided_by="bert")
+
+    (noted,) = merged.merge.list_conflict_notes().values()
+    assert [(each.noted_by, each.note, each.winner) for each in noted] == [
+        ("anna", "ask the shop", None),
+        ("bert", None, "subscriber"),
+    ]
+    assert merged.merge.list_conflict_notes("none") == {}
 
 
 def test_who_wrote_which_version_is_known(merged: Merge) -> None:

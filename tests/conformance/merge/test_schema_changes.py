@@ -74,6 +74,18 @@ def test_columns_are_dropped_renamed_and_retyped(merged: Merge, tracked: bool) -
         both(merged, "id, amount")
 
 
+def test_letters_beyond_ascii_differ_in_case(merged: Merge) -> None:
+    table = 'create table item (id integer primary key, "ä" integer unique, "Ä" integer unique)'
+    merged.begin(table, 'insert into item (id, "ä", "Ä") values (1, 1, 2)', item={})
+    merged.settle(1)
+    if isinstance(merged.hub, ServerMember):
+        merged.hub.execute('alter table item alter column "Ä" type varchar(10)', "update item set \"Ä\" = '007'")
+        merged.settle(1)
+        merged.hub.execute('alter table item drop column "Ä"')
+    merged.hub.execute('update item set "ä" = 3')
+    both(merged, 'id, "ä"')
+
+
 def test_filters_follow_renamed_columns(merged: Merge) -> None:
     merge, device = merged.merge, merged.subscribers[0]
     merged.hub.execute(

@@ -100,6 +100,8 @@ def test_other_upload_options_need_a_reinitialisation(
 
     for number, subscriber in enumerate(merged.subscribers):
         with pytest.raises(DirectionsChanged, match="price"):
+            merged.merge.list_pending(PUBLICATION, subscriber.url)
+        with pytest.raises(DirectionsChanged, match="price"):
             merged.sync(number)
         merged.merge.reinitialize(PUBLICATION, subscriber.url, upload_first=True)
     qty = 2 if earlier is UploadOptions.ALLOWED else 1

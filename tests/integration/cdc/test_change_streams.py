@@ -13,6 +13,7 @@ import pytest
 
 from builders.capture.capture_instances import instance, source_table
 from builders.lakes.made_lakes import MadeLake, make_rows
+from rowtide.cdc.change_columns import full_mask, pack_mask
 from rowtide.cdc.errors.querying import (
     InstanceUnknown,
     LsnOutOfRange,
@@ -25,7 +26,7 @@ from rowtide.cdc.errors.querying import (
     StreamOffsetUnknown,
     StreamOvertaken,
 )
-from rowtide.cdc.instances import Instance, full_mask, pack_mask
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED
 from rowtide.cdc.spark_source import options, streams
 from rowtide.cdc.spark_source.options import Planned, parse_options, read_slices

@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from builders.lakes.made_lakes import BEGIN, SECONDS_PER_CYCLE, MadeLake
-from rowtide.cdc.queries.windows import LsnTimes
+from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.core.lsn import CommitLsn
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builders.capture.capture_instances import instance, source_table
-from rowtide.cdc.instances import Instance, change_columns, full_mask, pack_mask
+from rowtide.cdc.change_columns import change_columns, full_mask, pack_mask
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS
 from rowtide.cdc.spark_changes import reduce_changes
 from rowtide.core.tables import BeforeImages

@@ -10,7 +10,7 @@ import pytest
 import rowtide
 from builders.capture.capture_instances import instance, source_table
 from builders.lakes.made_lakes import MadeLake, make_rows
-from rowtide.cdc.instances import full_mask, pack_mask
+from rowtide.cdc.change_columns import full_mask, pack_mask
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages

@@ -12,8 +12,8 @@ from pyspark.errors import PySparkException
 import rowtide
 from builders.capture.capture_instances import instance, source_table
 from builders.lakes.made_lakes import MadeLake, make_rows
+from rowtide.cdc.change_columns import full_mask, pack_mask
 from rowtide.cdc.errors.querying import InstanceUnknown, LsnOutOfRange, UnknownRowFilter
-from rowtide.cdc.instances import full_mask, pack_mask
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 import rowtide
 from builders.capture.capture_instances import instance, source_table
 from builders.lakes.made_lakes import MadeLake, make_rows
-from rowtide.cdc.instances import full_mask
+from rowtide.cdc.change_columns import full_mask
 from rowtide.cdc.published import ENABLED
 from rowtide.cdc.system_tables import InstanceEvent
 from rowtide.core.lsn import CommitLsn

@@ -13,6 +13,7 @@ import pytest
 import rowtide
 from builders.capture.capture_instances import instance, source_table
 from builders.lakes.made_lakes import MadeLake, make_rows
+from rowtide.cdc.change_columns import pack_mask
 from rowtide.cdc.errors.querying import (
     BeforeSnapshot,
     ChangesMissingSinceSnapshot,
@@ -20,7 +21,7 @@ from rowtide.cdc.errors.querying import (
     NeverCopied,
     OutsideInterval,
 )
-from rowtide.cdc.instances import Instance, pack_mask
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.as_of import latest_rows
 from rowtide.cdc.published import ALTERED, ENABLED, SKIPPED, SUSPENDED, base_table_path, change_table_path
 from rowtide.cdc.spark_changes import Changes

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rowtide.cdc.introspection import ListedInstance
-from rowtide.cli.output.rows import known_names, remember
+from rowtide.cli.output.completion_names import known_names, remember
 
 DB = "postgresql://me:secret@nowhere.invalid/shop"
 _COMPLETE = """

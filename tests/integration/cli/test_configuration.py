@@ -13,7 +13,7 @@ import pytest
 from builders.commands.command_lines import Ended, rowtide, rowtide_process
 from builders.commands.configuration_files import write_file
 from builders.tracking.tracked_databases import TrackedFile
-from rowtide.cli.configured import ChangingFile, _read, configuration, configure
+from rowtide.cli.active_configuration import ChangingFile, _read, configuration, configure
 from rowtide.cli.option_names import OPTION_NAMES
 from rowtide.configuration.errors import ConfigurationNotRead
 from rowtide.databases.passwords import list_accesses, register_accesses

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from builders.tracking.tracked_databases import TrackedFile
-from rowtide.cli.main import CLOSED_PIPE
+from rowtide.cli.process import CLOSED_PIPE
 
 READS_WHILE_IT_ENDS = """
 import sys, threading, time
 import pyarrow.parquet as pq
-from rowtide.cli.main import run_as_process
+from rowtide.cli.process import run_as_process
 
 started = threading.Event()
 
@@ -43,7 +43,7 @@ run_as_process(command)
 LEAVES_THINGS_TO_DO = """
 import atexit, tempfile
 from pathlib import Path
-from rowtide.cli.main import run_as_process
+from rowtide.cli.process import run_as_process
 
 def command():
     folder = tempfile.TemporaryDirectory()
@@ -54,9 +54,11 @@ def command():
 
 run_as_process(command)
 """
-PRINTS = "from rowtide.cli.main import run_as_process; run_as_process(lambda: print('\\u6771\\u4eac B\\xfccher') or 0)"
+PRINTS = (
+    "from rowtide.cli.process import run_as_process; run_as_process(lambda: print('\\u6771\\u4eac B\\xfccher') or 0)"
+)
 ASCII = {"PYTHONUTF8": "0", "LC_ALL": "C"}
-FAILS = "from rowtide.cli.main import run_as_process; run_as_process(lambda: 1 / 0)"
+FAILS = "from rowtide.cli.process import run_as_process; run_as_process(lambda: 1 / 0)"
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:

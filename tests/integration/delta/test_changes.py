@@ -25,7 +25,7 @@ from rowtide.delta.errors import LakeWriteFailed, TableUnreadable, TableUnwritab
 from rowtide.delta.features import with_features
 from rowtide.delta.replay import Protocol, commit_path
 from rowtide.delta.snapshot import Location, Snapshot
-from rowtide.delta.writing import rewriting
+from rowtide.delta.writing import compaction
 from rowtide.delta.writing.alteration import (
     empty_table,
     name_mapping,
@@ -37,8 +37,8 @@ from rowtide.delta.writing.alteration import (
 )
 from rowtide.delta.writing.changes import Below, CommitChange, commit_change, delete_below, vacuum
 from rowtide.delta.writing.commits import Committer, create_table
-from rowtide.delta.writing.rewriting import compact
-from rowtide.storage import store
+from rowtide.delta.writing.compaction import compact
+from rowtide.storage import freshness
 from rowtide.storage.local import LocalFolder
 
 DAY_S = 24 * 3600
@@ -92,8 +92,8 @@ def test_merged_files_are_no_larger_than_allowed(tmp_path: Path, monkeypatch: py
     path = create(tmp_path / "table")
     fill(path, range(1, 8))
     [size] = {file.size for file in own(path).files.values()}
-    monkeypatch.setattr(rewriting, "MERGED_BYTES", 3 * size)
-    monkeypatch.setattr(rewriting, "SMALL_BYTES", size + 1)
+    monkeypatch.setattr(compaction, "MERGED_BYTES", 3 * size)
+    monkeypatch.setattr(compaction, "SMALL_BYTES", size + 1)
     assert compact(locate(path), "id") == 6
     groups = [file.statistics["numRecords"] for file in own(path).files.values()]
     assert sorted(groups) == [1, 3, 3]
@@ -310,17 +310,17 @@ def test_a_change_is_known_by_its_id_where_the_reply_was_lost(tmp_path: Path) ->
     assert (own(path).version, ids(path)) == (3, [1, 2])
 
 
-@pytest.mark.parametrize("small", [1, 2_000, rewriting.SMALL_BYTES])
+@pytest.mark.parametrize("small", [1, 2_000, compaction.SMALL_BYTES])
 def test_files_read_at_once_stay_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int) -> None:
     path = create(tmp_path / "table")
     fill(path, range(1, 41))
-    monkeypatch.setattr(rewriting, "_MOST_READ_BYTES", small)
+    monkeypatch.setattr(compaction, "_MOST_READ_BYTES", small)
     assert compact(locate(path), "id") == 40
     assert own(path).read()["id"].to_pylist() == list(range(1, 41))
 
 
 def test_a_change_in_a_hole_of_the_log_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "FRESH_FOR_S", -1.0)
+    monkeypatch.setattr(freshness, "FRESH_FOR_S", -1.0)
     path = create(tmp_path / "table")
     fill(path, [1, 2])
 
@@ -519,7 +519,7 @@ import pyarrow as pa
 from builders.lakes.delta_tables import ERRORS, SCHEMA, append, create, locate
 from rowtide.delta.writing.alteration import renew_table, retire_table, rewrite, widen_columns
 from rowtide.delta.writing.commits import Committer
-from rowtide.delta.writing.rewriting import compact
+from rowtide.delta.writing.compaction import compact
 from rowtide.delta.writing.changes import Below, delete_below
 import json
 path = Path(sys.argv[1])
@@ -586,7 +586,7 @@ def test_appends_race_other_changes_and_none_vanishes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cycles: int
 ) -> None:
     """Two threads append, one compacts, one deletes all but the last rows, and the log is cut all the time."""
-    monkeypatch.setattr(store, "FRESH_FOR_S", 0.1)
+    monkeypatch.setattr(freshness, "FRESH_FOR_S", 0.1)
     monkeypatch.setattr(checkpoints, "KEPT_FOR", timedelta(seconds=1))
     short = {
         "delta.logRetentionDuration": "interval 1 second",

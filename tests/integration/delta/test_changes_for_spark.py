@@ -22,7 +22,8 @@ from rowtide.delta.writing.alteration import (
 )
 from rowtide.delta.writing.changes import Below, delete_below
 from rowtide.delta.writing.commits import Committer, create_table
-from rowtide.delta.writing.rewriting import compact, is_marked, mend
+from rowtide.delta.writing.compaction import compact
+from rowtide.delta.writing.widening_removal import is_marked, mend
 from rowtide.lake.session import pinned
 from rowtide.lake.sql_text import column_types, schema_text
 

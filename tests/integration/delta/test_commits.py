@@ -39,7 +39,7 @@ from rowtide.delta.snapshot import Location, Tail, open_snapshot
 from rowtide.delta.writing.alteration import set_properties
 from rowtide.delta.writing.appends import write_rows
 from rowtide.delta.writing.commits import Committer, create_table
-from rowtide.delta.writing.rewriting import compact
+from rowtide.delta.writing.compaction import compact
 from rowtide.storage.local import LocalFolder
 
 SPAWN = multiprocessing.get_context("spawn")

@@ -16,7 +16,8 @@ from rowtide.delta.data_files import Between
 from rowtide.delta.errors import EditOutdated
 from rowtide.delta.replay import AddFile
 from rowtide.delta.writing.commits import Committer
-from rowtide.delta.writing.rewriting import MOST_SMALL, Indexes, Stamp, compact, edit_rows, replace_rows
+from rowtide.delta.writing.compaction import compact
+from rowtide.delta.writing.row_edits import MOST_SMALL, Indexes, Stamp, edit_rows, replace_rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from builders.lakes.delta_tables import locate, own
 from rowtide.delta.errors import LakeFenced, LakeReadFailed
 from rowtide.delta.replay import commit_path
 from rowtide.delta.writing.alteration import set_properties
-from rowtide.delta.writing.commit_race import fence_all, hold
+from rowtide.delta.writing.commit_race import hold
 from rowtide.delta.writing.commits import create_table
+from rowtide.delta.writing.fences import fence_all
 
 SCHEMA = '{"type": "struct", "fields": [{"name": "id", "type": "integer", "nullable": true, "metadata": {}}]}'
 OLD, NEW = 100, 200

@@ -18,11 +18,11 @@ from builders.lakes.delta_tables import SCHEMA, append, locate, own
 from builders.threads import in_thread
 from rowtide.delta.features import WIDENINGS, without_features
 from rowtide.delta.replay import AddFile, Protocol, commit_path, read_commit
-from rowtide.delta.writing import rewriting
+from rowtide.delta.writing import widening_removal
 from rowtide.delta.writing.alteration import rewrite, widen_columns
 from rowtide.delta.writing.appends import write_rows
 from rowtide.delta.writing.commits import Committer, PriorVersion, create_table
-from rowtide.delta.writing.rewriting import Mended, is_marked, mend, plan_mending
+from rowtide.delta.writing.widening_removal import Mended, is_marked, mend, plan_mending
 
 TYPES: dict[str, pa.DataType] = {
     "short": pa.int16(),
@@ -147,7 +147,7 @@ def test_appends_and_widenings_in_between_are_kept(tmp_path: Path, step: int) ->
 
 def test_large_files_are_committed_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make_marked(tmp_path / "table")
-    monkeypatch.setattr(rewriting, "fill_groups", lambda files, _size: [[file] for file in files])
+    monkeypatch.setattr(widening_removal, "fill_groups", lambda files, _size: [[file] for file in files])
     done: list[int] = []
     mend(locate(path), on_progress=lambda mended: done.append(mended.files))
     assert (done, own(path).version) == ([1, 2, 2], 7)
@@ -168,7 +168,7 @@ MENDS = """
 import sys
 from pathlib import Path
 from builders.lakes.delta_tables import locate
-from rowtide.delta.writing.rewriting import mend
+from rowtide.delta.writing.widening_removal import mend
 mend(locate(Path(sys.argv[1])))
 """
 

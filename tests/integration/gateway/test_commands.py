@@ -11,9 +11,9 @@ import pytest
 
 import rowtide
 from builders.commands.command_lines import Ended, rowtide as run_command
-from rowtide.cli.gateway import record_deed
+from rowtide.cli.gateway import record_step
 from rowtide.core.addresses import Address
-from rowtide.gateway.answering import DeviceDeed
+from rowtide.gateway.answering import AuditedStep
 from rowtide.gateway.hubs import Hub, name_hubs
 from rowtide.gateway.serving import serving_gateway
 from rowtide.gateway.tls import TlsOptions
@@ -40,7 +40,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     code = merge.add_device("tablet", publication="shop")
     hubs = name_hubs([f"sqlite:///{hub}"], lambda text: text)
     options = TlsOptions(files=str(tmp_path / "files"))
-    with serving_gateway(hubs, Address("127.0.0.1", 0), options, record=record_deed) as address:
+    with serving_gateway(hubs, Address("127.0.0.1", 0), options, record=record_step) as address:
         device = ["--url", f"http://{address}/shop", "--subscriber", f"sqlite:///{file}"]
 
         def run(*words: str, exit_code: int = 0) -> Ended:
@@ -97,7 +97,7 @@ def test_the_audit_has_what_is_done_for_devices(run: Run, tmp_path: Path) -> Non
     assert {one.actor for one in of_gateway} == {"device tablet"}
     assert [one.arguments for one in of_gateway] == ["{}", "{}", '{"replaces": true}']
     # A repeated request has one entry.
-    deed = DeviceDeed(Hub("shop", hub), "register", "0" * 10, "tablet", "k" * 16)
+    step = AuditedStep(Hub("shop", hub), "register", "0" * 10, "tablet", "k" * 16)
     for _ in range(2):
-        record_deed(deed)
+        record_step(step)
     assert len(rowtide.connect(hub).actions.list_entries()) == len(entries) + 1

@@ -5,11 +5,13 @@ from __future__ import annotations
 import socket
 import sqlite3
 from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 
 import rowtide
+from rowtide import listening
 from rowtide.core.addresses import Address
 from rowtide.core.formats import FormatNewer, FormatUnnumbered, StoredFormat, format_row
 from rowtide.gateway.client import GatewayClient, make_request_key, send_plain
@@ -45,7 +47,7 @@ def test_a_hub_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 def test_a_request_that_comes_slowly_is_refused(tmp_path: Path) -> None:
     hubs = {"shop": Hub("shop", f"sqlite:///{tmp_path / 'shop.db'}")}
     limits = GatewayLimits(body_s=0.1)
-    head = b"POST /shop/logout HTTP/1.1\r\nHost: gateway\r\nContent-Length: 100\r\n\r\n{"
+    head = b"POST /shop/register HTTP/1.1\r\nHost: gateway\r\nContent-Length: 100\r\n\r\n{"
     with (
         serving_gateway(hubs, Address("127.0.0.1", 0), TlsOptions(), limits=limits) as address,
         socket.create_connection((address.host, address.port), timeout=60) as device,
@@ -58,3 +60,23 @@ def test_a_request_that_comes_slowly_is_refused(tmp_path: Path) -> None:
             more = answer.read1()
             assert more, said
             said += more
+
+
+@pytest.mark.parametrize(
+    "begun", [b"", b"POST /shop/sync HTTP/1.1\r\nHost: x\r\nX-", b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /he"]
+)
+def test_who_never_sends_a_request_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
+    """As many connections as a process may have would keep all others out."""
+    monkeypatch.setattr(listening, "HEAD_S", 0.2)
+    hubs = {"shop": Hub("shop", f"sqlite:///{tmp_path / 'shop.db'}")}
+    with (
+        serving_gateway(hubs, Address("127.0.0.1", 0), TlsOptions()) as address,
+        socket.create_connection((address.host, address.port), timeout=60) as device,
+    ):
+        device.sendall(begun)
+        while device.recv(1000):
+            pass
+        status = HTTPConnection(address.host, address.port, timeout=60)
+        with closing(status):
+            status.request("GET", "/healthz")
+            assert status.getresponse().status == 200

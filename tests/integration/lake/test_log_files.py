@@ -13,7 +13,8 @@ import pytest
 
 from rowtide.delta.writing.commits import Committer
 from rowtide.lake import tables
-from rowtide.lake.tables import Compacted, SmallTable, append_small, compact
+from rowtide.lake.small_tables import SmallTable, append_small
+from rowtide.lake.tables import Compacted, compact
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rowtide.lake.jvm import zip_package
+from rowtide.lake.application import zip_package
 
 _IMPORTS = """
 import sys

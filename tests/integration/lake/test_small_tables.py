@@ -13,7 +13,7 @@ from rowtide.delta.errors import LakeReadFailed
 from rowtide.delta.writing.commits import Committer
 from rowtide.lake import tables
 from rowtide.lake.session import pinned
-from rowtide.lake.tables import SmallTable, append_small
+from rowtide.lake.small_tables import SmallTable, append_small
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,8 +18,8 @@ from rowtide.delta.features import FORMAT, LAKE_TABLE
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.delta.writing.alteration import set_properties
 from rowtide.lake import tables
+from rowtide.lake.small_tables import SmallTable
 from rowtide.lake.stores import locate
-from rowtide.lake.tables import SmallTable
 
 NAMES = ("cycles", "instances", "ddl_history", "lsn_time_mapping")
 FIRST = RecordedCycle(1, Position(100), Position(200))

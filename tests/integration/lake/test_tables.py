@@ -14,7 +14,7 @@ from rowtide.delta.errors import AppendNotFound, LakeWriteFailed
 from rowtide.delta.features import IDENTITY
 from rowtide.delta.writing.commits import Committer
 from rowtide.lake import tables
-from rowtide.lake.tables import append_small
+from rowtide.lake.small_tables import append_small
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

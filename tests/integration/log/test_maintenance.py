@@ -13,17 +13,22 @@ from rowtide.core.lsn import Position
 from rowtide.log.errors import LeaseLost
 from rowtide.log.store.entries import ReaderAdvanced
 from rowtide.log.store.location import LocalStore
-from rowtide.log.store.manifest import Manifest
-from rowtide.log.store.segments import (
+from rowtide.log.store.maintenance import (
     DELETE_GRACE,
+    MANY_FILES,
+    advance_placeholder,
     delete_orphans,
+    ensure_placeholder,
+    is_overdue,
+    is_placeholder_behind,
     maintain,
     merge_segments,
     plan_merge,
-    read_segment,
+    remove_placeholder,
     truncate,
-    write_segment,
 )
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.segments import read_segment, write_segment
 
 NOW = datetime.now(UTC) + timedelta(hours=12)
 
@@ -132,8 +137,38 @@ def test_holder_that_lost_its_lease_deletes_no_live_segment(store: LocalStore) -
     with pytest.raises(LeaseLost):
         merge_segments(store, manifest, token, run, NOW)
     assert live < set(store.list("segments/"))
+    with pytest.raises(LeaseLost):
+        delete_orphans(store, manifest, token)
+    assert live < set(store.list("segments/"))
     assert len(delete_orphans(store, manifest, manifest.state.leases["log"].token)) == 1
     assert live == set(store.list("segments/"))
+
+
+def test_many_files_are_overdue_live_or_replaced(store: LocalStore) -> None:
+    manifest, token = open_manifest(store)
+    fill(store, manifest, MANY_FILES - 1)
+    assert not is_overdue(manifest.state)
+    fill(store, manifest, 1)
+    assert is_overdue(manifest.state)
+
+    merge_segments(store, manifest, token, plan_merge(manifest.state, NOW), NOW)
+    assert len(manifest.state.segments) < MANY_FILES
+    assert is_overdue(manifest.state)
+
+
+def test_the_placeholder_stands_where_no_reader_does(store: LocalStore) -> None:
+    manifest, _ = open_manifest(store)
+    assert not is_placeholder_behind(manifest)
+    ensure_placeholder(manifest)
+    assert not is_placeholder_behind(manifest)
+    fill(store, manifest, 1)
+    assert is_placeholder_behind(manifest)
+
+    advance_placeholder(manifest)
+    assert [reader.position for reader in manifest.state.readers.values()] == [manifest.state.position]
+    remove_placeholder(manifest)
+    assert not manifest.refresh().readers
+    assert not is_placeholder_behind(manifest)
 
 
 def test_orphans_are_what_no_entry_names(store: LocalStore) -> None:

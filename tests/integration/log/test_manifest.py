@@ -21,7 +21,7 @@ from rowtide.log.errors import (
 )
 from rowtide.log.store.entries import EntryExchange, EntryWritten, ReaderAdvanced, TableGiven
 from rowtide.log.store.location import LocalStore, find_oldest_waiting
-from rowtide.log.store.manifest import ENTRIES_PER_CHECKPOINT, KEPT_FOR, Manifest
+from rowtide.log.store.manifest import ENTRIES_KEPT_FOR, ENTRIES_PER_CHECKPOINT, Manifest
 
 
 @pytest.fixture
@@ -183,14 +183,14 @@ def test_entries_are_deleted_an_hour_after_two_checkpoints(aging: AgingStore) ->
         return [Path(path).stem for path in aging.list("manifest/")]
 
     assert go_on_to(2 * ENTRIES_PER_CHECKPOINT + 50)[0] == f"{1:020}"
-    aging.pass_time(KEPT_FOR - timedelta(minutes=1))
+    aging.pass_time(ENTRIES_KEPT_FOR - timedelta(minutes=1))
     assert go_on_to(3 * ENTRIES_PER_CHECKPOINT)[0] == f"{1:020}", "they are younger"
     aging.pass_time(timedelta(minutes=2))
     names = go_on_to(4 * ENTRIES_PER_CHECKPOINT + 50)
     assert names[0] == f"{201:020}"
     assert names[-3:] == [f"checkpoint-{version:020}" for version in (200, 300, 400)]
     assert len(names) == 250 + 3
-    aging.pass_time(2 * KEPT_FOR)
+    aging.pass_time(2 * ENTRIES_KEPT_FOR)
     names = go_on_to(5 * ENTRIES_PER_CHECKPOINT)
     assert (names[0], names[-2:]) == (f"{401:020}", [f"checkpoint-{version:020}" for version in (400, 500)])
 
@@ -264,7 +264,7 @@ def test_of_entries_that_a_crash_left_none_stays(aging: AgingStore) -> None:
         advance(writer, end * ENTRIES_PER_CHECKPOINT - writer.state.version)
         for number in gone:
             aging.delete(f"manifest/{number:020}.json")
-        aging.pass_time(2 * KEPT_FOR)
+        aging.pass_time(2 * ENTRIES_KEPT_FOR)
     advance(writer, ENTRIES_PER_CHECKPOINT)
 
     assert Path(aging.list("manifest/")[0]).stem == f"{401:020}"
@@ -284,7 +284,7 @@ def test_a_follower_whose_next_entry_was_deleted_reloads(aging: AgingStore) -> N
 def delete_entries(store: AgingStore, writer: Manifest) -> None:
     """Let hours pass, and the entries before them be deleted."""
     advance(writer, 2 * ENTRIES_PER_CHECKPOINT)
-    store.pass_time(2 * KEPT_FOR)
+    store.pass_time(2 * ENTRIES_KEPT_FOR)
     advance(writer, ENTRIES_PER_CHECKPOINT)
 
 
@@ -396,7 +396,7 @@ def test_of_entries_before_the_oldest_checkpoint_those_left_go(aging: AgingStore
     """They are there where a crash came between a checkpoint and the first deletion, and those that follow stay."""
     writer, _ = open_manifest(aging)
     advance(writer, 2 * ENTRIES_PER_CHECKPOINT - writer.state.version)
-    aging.pass_time(2 * KEPT_FOR)
+    aging.pass_time(2 * ENTRIES_KEPT_FOR)
     advance(writer, ENTRIES_PER_CHECKPOINT + 50)
     names = [Path(path).stem for path in aging.list("manifest/")]
     assert names == [*(f"{number:020}" for number in range(201, 351)), f"checkpoint-{200:020}", f"checkpoint-{300:020}"]
@@ -420,6 +420,27 @@ def test_a_lease_is_given_up_by_its_holder_alone(store: LocalStore) -> None:
     manifest.give_up_lease("log", token, "nobody")
     given_up = Manifest.open(store).state.leases["log"]
     assert (given_up.holder, given_up.token > token) == ("nobody", True)
+
+
+def test_a_lease_is_taken_only_by_a_process_that_may(store: LocalStore) -> None:
+    manifest, _ = open_manifest(store)
+    version = manifest.state.version
+
+    def refuse() -> None:
+        raise LeaseLost("log", "the session that holds it")
+
+    with pytest.raises(LeaseLost, match="the session that holds it"):
+        manifest.take_lease("log", "another", verify=refuse)
+    assert Manifest.open(store).state.version == version
+
+
+def test_the_last_entry_shows_that_a_store_was_replaced(store: LocalStore) -> None:
+    manifest, _ = open_manifest(store)
+    last = f"manifest/{manifest.state.version:020}.json"
+
+    assert manifest.read_last_entry() == store.get(last)
+    store.delete(last)
+    assert manifest.read_last_entry() is None
 
 
 def test_the_oldest_change_that_waits_is_behind_a_position(store: LocalStore) -> None:

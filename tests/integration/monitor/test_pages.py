@@ -26,7 +26,7 @@ from builders.monitor.made_views import (
 from builders.monitor.page_servers import PageServer, serving_pages
 from rowtide.events import Emitted, listening
 from rowtide.events.catalogue import TokensNotRead
-from rowtide.monitor.tallies import Tallies
+from rowtide.monitor.counters import DatabaseCounters
 from rowtide.monitor.web.access import COOKIE, Access, AccessOptions, make_access
 
 TOKEN = "anna-token-0123456789"
@@ -52,7 +52,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
                 lag = 2 + math.sin(minute / 60)
                 found = {"rowtide_capture_lag_seconds": lag, "rowtide_log_read_lag_seconds": lag / 2}
                 found |= {f"table_changes\n{name}": 1440 - minute for name in ("public.item", *HOSTILE_NAMES)}
-                server.ring.save("shop", "system", Tallies(), NOW - timedelta(minutes=minute), found)
+                server.ring.save("shop", "system", DatabaseCounters(), NOW - timedelta(minutes=minute), found)
         yield server
 
 

@@ -13,10 +13,10 @@ import pytest
 from rowtide.core.errors import FileNotWritable
 from rowtide.diagnosis import State
 from rowtide.monitor import ring as rings
+from rowtide.monitor.counters import DatabaseCounters, Total
 from rowtide.monitor.errors import MonitorRuns, SamplesForeign, SamplesNewer, StateFolderUnknown
 from rowtide.monitor.ring import Ring, state_folder
 from rowtide.monitor.series import GaugeSeries
-from rowtide.monitor.tallies import Tallies, Total
 from rowtide.monitor.views import StateChange
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -34,10 +34,10 @@ def ring(folder: Path) -> Iterator[Ring]:
         yield opened
 
 
-def tallied(value: float) -> Tallies:
-    tallies = Tallies()
-    tallies.take([Total(*ROWS, value)], timeline=1)
-    return tallies
+def tallied(value: float) -> DatabaseCounters:
+    counted = DatabaseCounters()
+    counted.take([Total(*ROWS, value)], timeline=1)
+    return counted
 
 
 def test_file_and_folder_are_the_users_alone(ring: Ring, folder: Path) -> None:
@@ -51,7 +51,7 @@ def test_file_and_folder_are_the_users_alone(ring: Ring, folder: Path) -> None:
 def test_counters_are_those_of_the_server(ring: Ring) -> None:
     ring.save("shop", "1", tallied(5), NOW, {})
     ring.save("shop", "2", tallied(1), NOW, {})
-    found = [ring.load_tallies(database, system) for database, system in (("shop", "1"), ("shop", "2"), ("x", "1"))]
+    found = [ring.load_counters(database, system) for database, system in (("shop", "1"), ("shop", "2"), ("x", "1"))]
     assert [one.counters for one in found] == [{ROWS: 5}, {ROWS: 1}, {}]
 
 
@@ -59,7 +59,7 @@ def test_what_a_file_has_survives_its_monitor(folder: Path) -> None:
     with Ring.open(folder) as ring:
         ring.save("shop", "1", tallied(5), NOW, {"lag": 2.5})
     with Ring.open(folder) as ring:
-        assert ring.load_tallies("shop", "1") == tallied(5)
+        assert ring.load_counters("shop", "1") == tallied(5)
         (sample,) = ring.list_samples("shop", NOW - timedelta(hours=1))
     assert (sample.at, sample.values) == (NOW, {"lag": 2.5})
 
@@ -68,7 +68,9 @@ def test_a_day_of_samples_is_kept_and_thinned(ring: Ring) -> None:
     begin = NOW - timedelta(hours=26)
     for minute in (*range(0, 25 * 60, 20), *range(25 * 60, 26 * 60)):
         for second in (0, 15, 30, 45):
-            ring.save("shop", "1", Tallies(), begin + timedelta(minutes=minute, seconds=second), {"lag": minute})
+            ring.save(
+                "shop", "1", DatabaseCounters(), begin + timedelta(minutes=minute, seconds=second), {"lag": minute}
+            )
     last = NOW - timedelta(seconds=15)
     kept = ring.list_samples("shop", begin)
     assert kept[0].at >= last - timedelta(hours=24)
@@ -112,7 +114,7 @@ def test_a_file_without_changes_gets_them(folder: Path) -> None:
     with closing(sqlite3.connect(folder / "monitor.db")) as earlier:
         earlier.execute("drop table changes")
     with Ring.open(folder) as ring:
-        assert ring.load_tallies("shop", "1") == tallied(5)
+        assert ring.load_counters("shop", "1") == tallied(5)
         ring.add_changes("shop", [changed(NOW)])
         assert ring.list_changes("shop", NOW) == [changed(NOW)]
 
@@ -133,7 +135,7 @@ def test_a_damaged_file_is_moved_aside(folder: Path, damage: bytes | None, caplo
     found = path.read_bytes()
     path.write_bytes(damage if damage is not None else found[: len(found) // 2])
     with Ring.open(folder) as ring:
-        assert ring.load_tallies("shop", "1") == Tallies()
+        assert ring.load_counters("shop", "1") == DatabaseCounters()
         ring.save("shop", "1", tallied(1), NOW, {})
     assert "samples_replaced" in caplog.text
     assert (folder / "monitor.db.damaged").exists()
@@ -184,8 +186,8 @@ def test_points_of_a_day_are_thinned_evenly(ring: Ring) -> None:
     begin = datetime.now(UTC) - timedelta(minutes=50)
     for second in range(0, 3000, 15):
         values = {lag.key: float(second), **({size.key: 7.0} if second >= 1500 else {})}
-        ring.save("shop", "1", Tallies(), begin + timedelta(seconds=second), values)
-    ring.save("other", "1", Tallies(), begin, {lag.key: -1.0})
+        ring.save("shop", "1", DatabaseCounters(), begin + timedelta(seconds=second), values)
+    ring.save("other", "1", DatabaseCounters(), begin, {lag.key: -1.0})
     found = ring.list_points("shop", [lag, size], begin, most=10)
     assert 10 <= len(found[lag]) <= 11
     lags = [point.value or 0.0 for point in found[lag]]

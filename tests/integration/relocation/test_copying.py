@@ -14,9 +14,9 @@ from builders.faults.failpoints import COPY_FAILPOINTS
 from builders.faults.killed_programs import KILLED, run_program
 from builders.lakes.relocated_lakes import NAME, FilledLake, describe, read_ids, read_position
 from rowtide.delta.writing.changes import vacuum
-from rowtide.delta.writing.rewriting import compact
+from rowtide.delta.writing.compaction import compact
 from rowtide.lake.stores import locate, open_folder
-from rowtide.log.store.segments import merge_segments
+from rowtide.log.store.maintenance import merge_segments
 from rowtide.relocation.copying import Copied, CopyProgress
 from rowtide.relocation.errors import CopyDiverged, CopyOvertaken, NothingToCopy
 from rowtide.relocation.survey import CopyStep

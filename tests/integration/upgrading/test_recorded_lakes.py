@@ -59,7 +59,7 @@ def test_what_a_lake_publishes_is_read_without_pyspark(shared_recording: Recordi
 import sys
 sys.modules["pyspark"] = sys.modules["py4j"] = None
 from rowtide.cdc import PublishedLake
-from rowtide.cdc.queries.windows import LsnTimes
+from rowtide.cdc.queries.lsn_times import LsnTimes
 lake = PublishedLake(sys.argv[1])
 for recorded in lake.list_recorded_instances():
     print(recorded.instance.capture_instance, LsnTimes(lake.lake).find_time(lake.get_max_lsn()) is not None)

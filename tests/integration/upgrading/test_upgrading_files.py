@@ -20,7 +20,7 @@ from builders.upgrading.next_formats import STEPS, be_of_format_1, be_of_format_
 from rowtide.core.formats import MIGRATIONS, FormatNewer, FormatOutdated
 from rowtide.databases.urls import parse_url
 from rowtide.handle import connect
-from rowtide.merge.nodes.sqlite.metadata.completing import FORMAT, FORMAT_VIEW
+from rowtide.merge.nodes.sqlite.metadata.node_form import FORMAT, FORMAT_VIEW
 
 BUILD_OF_FORMAT_2 = """
 import sys

@@ -16,8 +16,8 @@ from builders.replication.replicated_databases import ReplicatedDatabase
 from builders.servers.standbys import standby_of
 from builders.values.typed_tables import COLUMNS, TABLE, create_typed_table, input_of, read_texts
 from fixtures.servers import SETTINGS
+from rowtide.cdc.change_columns import pack_mask
 from rowtide.cdc.errors.capturing import DifferenceImpossible
-from rowtide.cdc.instances import pack_mask
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect, open_lake

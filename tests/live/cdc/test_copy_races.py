@@ -24,8 +24,8 @@ from rowtide.cdc.ddl import retyping
 from rowtide.cdc.published import BASE_SUFFIX
 from rowtide.cdc.snapshots import chunk_copies
 from rowtide.cdc.snapshots.chunk_copies import CopyLimits
-from rowtide.cdc.snapshots.copies import TableCopy
 from rowtide.cdc.snapshots.runner import SnapshotRunner
+from rowtide.cdc.snapshots.table_copy import TableCopy
 from rowtide.copying import source
 from rowtide.copying.chunks import locking_name
 from rowtide.core.tables import BeforeImages

@@ -9,6 +9,7 @@ import pytest
 from builders.capture.applied_targets import AppliedTargets
 from builders.commands.command_lines import rowtide as run
 from rowtide.cdc.enabling.joining import LostKeys
+from rowtide.cdc.errors.enabling import IndexNotUsable
 from rowtide.cdc.errors.querying import KeyLost
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.core.lsn import CommitLsn
@@ -16,7 +17,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.targets.options import ApplyEngine
 
 if TYPE_CHECKING:
-    from builders.capture.captured_databases import CapturedDatabase
+    from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase
 
 TABLES = (
     "create table plain (id int primary key, name text)",
@@ -37,6 +38,18 @@ LOSSES = {
 def rows_of(captured: CapturedDatabase, instance: str, at: CommitLsn | None = None) -> list[tuple[object, ...]]:
     found = Lake(str(captured.lake)).get_table_as_of(instance, at, ["id", "name"]).to_arrow().read_all()
     return sorted((row["id"], row["name"]) for row in found.to_pylist())
+
+
+def test_an_index_over_nulls_is_no_key(logged: LoggedDatabase) -> None:
+    logged.execute(
+        "create table item (id int, name text)",
+        "insert into item values (null, 'a'), (null, 'b')",
+        "alter table item add constraint numbered not null id not valid",
+        "create unique index by_id on item (id)",
+    )
+    logged.enable()
+    with pytest.raises(IndexNotUsable, match="index by_id of table public.item cannot identify rows: .*id"):
+        logged.cdc.enable_table("item", index_name="by_id")
 
 
 def test_a_deferrable_key_is_no_key(captured: CapturedDatabase) -> None:

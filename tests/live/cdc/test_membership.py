@@ -28,7 +28,7 @@ from rowtide.databases.postgres.errors import LockNotObtained
 from rowtide.delta.writing.commits import Committer
 from rowtide.handle import connect
 from rowtide.lake import tables
-from rowtide.lake.tables import append_small
+from rowtide.lake.small_tables import append_small
 from rowtide.log.errors import DatabaseNotEnabled, LeaseLost, LogStoreNotWritable, SchemaTaken
 
 ROWS_PER_TRANSACTION = 7

@@ -32,7 +32,7 @@ from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.delta.checkpoints import maintain_log
 from rowtide.delta.writing.alteration import set_properties
 from rowtide.delta.writing.changes import vacuum
-from rowtide.delta.writing.rewriting import compact
+from rowtide.delta.writing.compaction import compact
 from rowtide.storage.local import LocalFolder
 
 ODD = '''"a, b" text, "A, B" int, "it's ""q""" text, "ünï" text, "100%25" text, "select" text'''

@@ -10,8 +10,8 @@ from builders.capture.captured_databases import CapturedDatabase
 from builders.lakes.base_tables import base_rows, snapshots_of
 from builders.servers.unsendable_changes import TABLES, open_western, unsendable
 from fixtures.captured import open_copied
+from rowtide.cdc.recorded_snapshots import SnapshotState
 from rowtide.cdc.snapshots.chunk_copies import CopyLimits
-from rowtide.cdc.system_tables import SnapshotState
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.embedded import EmbeddedServer
 

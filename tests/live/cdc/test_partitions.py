@@ -180,6 +180,44 @@ def test_a_table_with_a_partition_that_is_not_logged_is_refused(logged: LoggedDa
         logged.cdc.enable_table("measure")
 
 
+def test_a_partition_that_is_no_longer_logged_is_named(logged: LoggedDatabase) -> None:
+    make_measures(logged)
+    logged.enable("measure")
+    assert matching(connect(logged.url).check(), "not in the log") == []
+    logged.execute("create unlogged table far partition of measure for values from (80) to (90)")
+
+    finding = only(connect(logged.url).check(), "partition public.far of public.measure is unlogged")
+    assert (finding.state, finding.subject) == (State.FAILING, "instance public_measure")
+    assert ("instance public_measure", State.FAILING) in {
+        (judgement.subject, judgement.state) for judgement in connect(logged.url).health()
+    }
+    run_mend(finding, logged.url)
+    assert matching(connect(logged.url).check(), "not in the log") == []
+
+
+def test_changes_while_a_partition_is_unlogged_are_missed_aloud(captured: CapturedDatabase) -> None:
+    captured.execute(
+        "create table measure (id int primary key, name text) partition by range (id)",
+        "create table upper partition of measure for values from (0) to (100) partition by range (id)",
+        "create table low partition of upper for values from (0) to (10)",
+        "insert into measure values (1, 'a')",
+    )
+    captured.enable("measure", snapshot=True)
+    captured.copy_tables()
+    captured.execute("alter table low set (fillfactor = 50)", "insert into measure values (2, 'b')")
+    captured.capture()
+    lake = open_lake(str(captured.lake))
+    assert lake.get_table_as_of("public_measure").to_arrow().read_all().num_rows == 2
+    captured.execute("alter table low set unlogged", "insert into measure values (3, 'c')")
+    captured.capture()
+    with pytest.raises(RewrittenSinceSnapshot, match="alter table low set unlogged"):
+        lake.get_table_as_of("public_measure")
+    captured.execute("alter table low set logged")
+    captured.cdc.resnapshot("public_measure")
+    captured.copy_tables()
+    assert lake.get_table_as_of("public_measure").to_arrow().read_all().num_rows == 3
+
+
 def test_rows_of_an_attached_partition_are_missed_aloud(captured: CapturedDatabase) -> None:
     captured.execute(
         "create table measure (id int primary key, name text) partition by range (id)",

@@ -20,10 +20,10 @@ from fixtures.captured import open_copied
 from fixtures.servers import fresh_database
 from rowtide.cdc.errors.capturing import SnapshotConditionInvalid, SnapshotNeedsKey, SnapshotNotOpen, SnapshotOpen
 from rowtide.cdc.published import base_table_path, change_table_path, system_table_path
+from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotState
 from rowtide.cdc.rows.conversion import BaseRows
 from rowtide.cdc.snapshots.chunk_copies import CopyLimits
 from rowtide.cdc.snapshots.runner import SnapshotRunner
-from rowtide.cdc.system_tables import RecordedSnapshot, SnapshotState
 from rowtide.core import failpoints
 
 if TYPE_CHECKING:

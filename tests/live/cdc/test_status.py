@@ -14,8 +14,8 @@ from builders.capture.captured_databases import LoggedDatabase, wait_until
 from builders.commands.command_lines import rowtide
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log.opening import open_log_reader
+from rowtide.log.postgres.backlog import MISSING
 from rowtide.log.postgres.lease import describe_holder
-from rowtide.log.postgres.slot import MISSING
 
 
 @pytest.fixture

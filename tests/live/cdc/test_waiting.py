@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from builders.capture.captured_databases import LoggedDatabase
-from rowtide.log.postgres import slot
+from rowtide.log.postgres import backlog
 
 
 @pytest.fixture(autouse=True)
 def told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Report waits sooner than to users."""
-    monkeypatch.setattr(slot, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(backlog, "PATIENCE_S", 0.05)
 
 
 def test_enabling_reports_the_transaction_it_waits_for(logged: LoggedDatabase) -> None:

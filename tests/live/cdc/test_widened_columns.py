@@ -23,9 +23,9 @@ from rowtide.cdc.ddl import retyping
 from rowtide.core.tables import Widened
 from rowtide.delta.replay import AddFile
 from rowtide.delta.snapshot import open_snapshot
-from rowtide.delta.writing import rewriting
+from rowtide.delta.writing import widening_removal
 from rowtide.delta.writing.alteration import set_properties, widen_columns
-from rowtide.delta.writing.rewriting import is_marked
+from rowtide.delta.writing.widening_removal import is_marked
 from rowtide.lake import stores as lake_stores
 from rowtide.targets.options import TargetFormat
 
@@ -53,6 +53,24 @@ def present(logged: LoggedDatabase, instance: str = ITEM) -> list[tuple[Any, ...
     """Return id and number of the rows of the table now."""
     found = rowtide_module.open_lake(str(logged.lake)).get_table_as_of(instance).to_arrow().read_all()
     return sorted((row["id"], int(row["n"])) for row in found.to_pylist())
+
+
+def test_real_numbers_are_cast_as_the_server_casts_them(logged: LoggedDatabase) -> None:
+    logged.execute("create table item (id int primary key, n real)", "insert into item values (1, 0.1), (2, 0.1)")
+    logged.enable("public.item", snapshot=True)
+    run(logged)
+    with logged.transaction() as connection:
+        for statement in (
+            "insert into item values (3, 0.1)",
+            "update item set n = 1.1 where id = 2",
+            "alter table item alter n type double precision",
+            "insert into item values (4, 0.1)",
+        ):
+            connection.execute(statement)
+    run(logged)
+
+    found = rowtide_module.open_lake(str(logged.lake)).get_table_as_of(ITEM).to_arrow().read_all().to_pylist()
+    assert sorted((row["id"], row["n"]) for row in found) == logged.execute("select id, n from item order by id")
 
 
 def make_marked(logged: LoggedDatabase) -> None:
@@ -267,7 +285,7 @@ def test_targets_are_mended_beside_a_running_apply(copied: CapturedDatabase, mon
         applied.follow_directly()
         return [[file] for file in files]
 
-    monkeypatch.setattr(rewriting, "fill_groups", apply_between)
+    monkeypatch.setattr(widening_removal, "fill_groups", apply_between)
     mended = applied.targets.mend("item")
     assert [one.table.was_marked for one in mended] == [True, True]
     require_followed(applied)

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 import rowtide
 from builders.capture.captured_databases import CapturedDatabase
 from rowtide.cdc.errors.querying import LsnOutOfRange, TimeOutOfRange
-from rowtide.cdc.queries.windows import Bound
+from rowtide.cdc.queries.lsn_times import Bound
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.session import pinned
 

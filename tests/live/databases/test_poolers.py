@@ -18,7 +18,7 @@ from fixtures.servers import fresh_database
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import TransactionsPooled
-from rowtide.databases.postgres.silence import WatchedConnection
+from rowtide.databases.postgres.silent_sessions import WatchedConnection
 from rowtide.log.postgres.lease import AdvisoryLease
 
 MORE = {"default configuration": (), "options ignored": (IGNORING,), "round robin": ("server_round_robin = 1",)}

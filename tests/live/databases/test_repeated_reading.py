@@ -13,8 +13,8 @@ from builders.capture.captured_databases import LoggedDatabase
 from rowtide.databases.postgres import repeated_reading
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.databases.postgres.kept_answers import made_once, make_once
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
+from rowtide.databases.postgres.query_memo import made_once, make_once
 from rowtide.databases.postgres.repeated_reading import RepeatedReading
 
 TYPES = text(

@@ -137,8 +137,8 @@ def test_printed_statements_grant_the_rights_a_role_lacks(logged: LoggedDatabase
     assert [finding.message.partition(":")[0].partition(",")[0] for finding in findings] == [
         "it has no replication right",
         f"it may not create schemas and publications in database {logged.session.info.dbname}",
-        f"it has not the rights of {owner}",
-        "it has not the rights of postgres",
+        f"it lacks the rights of {owner}",
+        "it lacks the rights of postgres",
     ]
     for finding in findings:
         run_mend(finding, logged.url)

@@ -101,14 +101,14 @@ def test_renamed_key_column_stops_writes_until_tracking_resumes(
     program.execute('alter table t rename id to "the ""key"""')
     with pytest.raises(psycopg.errors.UndefinedColumn):
         program.execute("delete from t")
-    finding = mend(database, "its triggers go by id, which it has not any more")
+    finding = mend(database, "its triggers use id, which no longer exist")
     assert (finding.state, finding.message.partition(" of it")[0]) == (State.FAILING, failing)
     assert program.execute("delete from t").rowcount == 1000
 
     program.execute("alter table t drop constraint t_pkey")
     assert isinstance(only(check(database), "it has no primary-key any more").remediation, Advice)
     program.execute('alter table t drop column "the ""key""" cascade')
-    assert isinstance(only(check(database), 'its triggers go by the "key", which').remediation, Advice)
+    assert isinstance(only(check(database), 'its triggers use the "key", which').remediation, Advice)
 
 
 def test_a_table_that_was_dropped_or_renamed_is_found(
@@ -306,11 +306,11 @@ def test_printed_statements_grant_the_rights_tracking_needs(
 
     program.execute(f'grant usage on schema rowtide_tracking to "{role}"'.encode())
     program.execute(f'grant select on all tables in schema rowtide_tracking to "{role}"'.encode())
-    assert only(check(url), "has not the rights of postgres").state is State.WARNING
+    assert only(check(url), "lacks the rights of postgres").state is State.WARNING
     findings = stopping(check(url, "mine"))
     assert [finding.message.partition(",")[0] for finding in findings] == [
         f"it may not create in database {program.info.dbname}",
-        f"it has not the rights of {owner}",
+        f"it lacks the rights of {owner}",
     ]
     for finding in findings:
         run_mend(finding, database)

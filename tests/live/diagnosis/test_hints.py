@@ -1,6 +1,6 @@
 """Statements and commands in hints of errors, run as they are printed by the role that they name: the error is gone.
 
-They are those that anybody can run at once. `tests/unit/findings/test_hints_are_run.py` says why others are not run.
+They are those that anybody can run at once. `tests/unit/diagnosis/test_hints_are_run.py` says why others are not run.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from rowtide.log.store.entries import ReaderAdvanced
 
 
 def test_what_is_not_needed_goes_once_it_is_much(logged: LoggedDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rowtide.log.store.segments.MANY_FILES", 3)
+    monkeypatch.setattr("rowtide.log.store.maintenance.MANY_FILES", 3)
     logged.execute("create table orders (id int primary key)")
     logged.enable("orders")
     for number in range(3):

@@ -21,12 +21,12 @@ from fixtures.servers import SETTINGS, fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.diagnosis import State
 from rowtide.handle import connect
+from rowtide.monitor.counters import Series
 from rowtide.monitor.databases import NamedUrl
 from rowtide.monitor.exposition import Polled
 from rowtide.monitor.polling import DatabasePoller
 from rowtide.monitor.postgres import reading
 from rowtide.monitor.ring import Ring
-from rowtide.monitor.tallies import Series
 from rowtide.replication.subscription_settings import SyncType
 
 OF_THE_TEST = 2
@@ -126,7 +126,7 @@ class Crowd:
 
 def count_all(polled: Polled) -> dict[Series, float]:
     """Return the counters, and of histograms how much they have counted."""
-    return {**polled.tallies.counters, **{key: sum(one.counts) for key, one in polled.tallies.histograms.items()}}
+    return {**polled.counted.counters, **{key: sum(one.counts) for key, one in polled.counted.histograms.items()}}
 
 
 def test_counters_stay_over_a_failover_that_loses_rows(
@@ -288,7 +288,7 @@ def test_a_subscriber_of_another_name_has_new_series(replicated: ReplicatedDatab
     def series(polled: Polled) -> dict[str, float]:
         return {
             dict(labels)["subscriber"]: value
-            for (name, labels), value in polled.tallies.counters.items()
+            for (name, labels), value in polled.counted.counters.items()
             if name == "rowtide_subscription_commands_total"
         }
 

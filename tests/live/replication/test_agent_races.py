@@ -11,7 +11,7 @@ from builders.faults.cuts import acting_at
 from builders.replication.replicated_databases import ReplicatedDatabase, join_level, list_subscriptions
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import ConnectionFailed
-from rowtide.replication.distribution.watchers import DeliveryContext
+from rowtide.replication.distribution.run_context import DeliveryContext
 from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
 from rowtide.replication.subscribing import joining

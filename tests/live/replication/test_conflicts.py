@@ -9,7 +9,8 @@ import pytest
 from builders.commands.hints import run_printed
 from builders.replication.peers import PUBLICATION, Peer, deliver_until_quiet
 from rowtide.handle import connect
-from rowtide.replication.conflicts import KeptConflict, Resolver
+from rowtide.replication.conflict_decisions import KeptConflict
+from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.conflicts import (
     ConflictFound,
     ConflictsFixed,

@@ -15,7 +15,7 @@ from builders.replication.replicated_databases import (
 )
 from builders.replication.replicated_files import ReplicatedFile
 from builders.replication.replication_runs import running
-from rowtide.replication.distribution.watchers import DroppedTable, Watchers
+from rowtide.replication.distribution.run_context import DroppedTable, Watchers
 from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.errors.delivery import ArticleCopiedAgain, SubscriptionsFailed
 from rowtide.replication.errors.publishing import PublishedTableAltered

@@ -12,8 +12,8 @@ from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.replication.articles.call_formats import CallFormat, Command, KeyUpdates
-from rowtide.replication.distribution.calls.ordered import BatchLimits
-from rowtide.replication.distribution.watchers import Watchers
+from rowtide.replication.distribution.calls.batch_limits import BatchLimits
+from rowtide.replication.distribution.run_context import Watchers
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, CommandRefused, RowNotFound
 from rowtide.replication.errors.publishing import ImagesNeeded
 from rowtide.replication.targets.postgres.delivery.streams.several_connections import open_delivery

@@ -28,7 +28,8 @@ from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlErr
 from rowtide.handle import connect
 from rowtide.replication.articles.articles import FEATURE
 from rowtide.replication.distributor import subscription_records
-from rowtide.replication.distributor.definitions import agents, distributor, is_elsewhere, noticing_moves
+from rowtide.replication.distributor.definitions import agents
+from rowtide.replication.distributor.location import distributor, is_elsewhere, noticing_moves
 from rowtide.replication.errors.delivery import (
     DistributionElsewhere,
     DistributionMissing,

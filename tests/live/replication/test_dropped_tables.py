@@ -6,7 +6,7 @@ import pytest
 
 from builders.commands.command_lines import rowtide
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
-from rowtide.replication.distribution.watchers import DroppedTable, Watchers
+from rowtide.replication.distribution.run_context import DroppedTable, Watchers
 from rowtide.replication.errors.delivery import PublishedTableDropped
 
 KEPT = "create table kept (id int primary key)"

@@ -15,7 +15,7 @@ from rowtide.log.opening import open_log_reader
 from rowtide.log.reader import LogReader
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution import early_delivery
-from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
+from rowtide.replication.distribution.run_context import DeliveryReport, Watchers
 from rowtide.replication.errors.delivery import CommandRefused
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
 from rowtide.replication.subscription_settings import SubscriptionSettings

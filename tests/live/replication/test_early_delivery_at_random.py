@@ -13,7 +13,7 @@ from builders.capture.captured_databases import wait_until
 from builders.replication.replicated_databases import ReplicatedDatabase, is_open
 from rowtide.log import reader
 from rowtide.log.opening import open_log_reader
-from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
+from rowtide.replication.distribution.run_context import DeliveryReport, Watchers
 from rowtide.replication.subscription_settings import SubscriptionSettings
 
 TABLES = (

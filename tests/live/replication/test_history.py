@@ -17,7 +17,7 @@ from rowtide.core.lsn import Position
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import ConnectionFailed
 from rowtide.log.errors import SlotMissing
-from rowtide.replication.distribution.watchers import DeliveryReport
+from rowtide.replication.distribution.run_context import DeliveryReport
 from rowtide.replication.distributor import history, subscription_records
 from rowtide.replication.errors.delivery import CommandRefused
 from rowtide.replication.errors.publishing import PublicationUnknown

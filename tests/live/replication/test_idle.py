@@ -12,8 +12,8 @@ from builders.replication.replicated_databases import (
     publish_alone,
 )
 from builders.replication.replicated_files import ReplicatedFile
-from rowtide.replication.distribution.calls.ordered import BatchLimits
-from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
+from rowtide.replication.distribution.calls.batch_limits import BatchLimits
+from rowtide.replication.distribution.run_context import DeliveryReport, Watchers
 from rowtide.replication.errors.delivery import SubscriberBehind
 
 ITEMS = "create table items (id int primary key, n int)"

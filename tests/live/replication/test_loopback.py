@@ -12,7 +12,7 @@ from builders.replication.peers import PUBLICATION, Peer, deliver_until_quiet
 from fixtures.replicated import open_peers
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
-from rowtide.log.membership import is_marked
+from rowtide.log.origin_marks import is_marked
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.conflicts import (
     ForwardingUndecided,

@@ -14,7 +14,7 @@ from builders.servers.ddl import forget_triggers
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.articles.requests import MovedPartitions
-from rowtide.replication.distribution.watchers import DroppedTable, Watchers
+from rowtide.replication.distribution.run_context import DroppedTable, Watchers
 
 PARTS = (
     "create table parts (id int primary key, v int) partition by range (id)",
@@ -34,6 +34,12 @@ MOVES = {
     "dropped": ("drop table low",),
     "tree dropped": ("drop table high",),
     "later one dropped": (*LATER, "drop table last"),
+    "set unlogged": ("alter table low set unlogged",),
+    "set logged": (
+        "create unlogged table last partition of high for values from (80) to (90)",
+        "insert into parts values (81, 81)",
+        "alter table last set logged",
+    ),
 }
 UNTOLD = {
     "attached": MOVES["attached"],
@@ -95,6 +101,30 @@ def test_partitions_without_rows_come_and_go(replicated: ReplicatedDatabase) -> 
         "drop table other",
     )
     assert list_told(replicated) == []
+    replicated.require_equal("parts")
+
+
+def test_rows_of_a_partition_that_is_created_are_delivered(replicated: ReplicatedDatabase) -> None:
+    begin(replicated)
+    with replicated.publisher.transaction() as connection:
+        for statement in (*LATER, "alter table last set (fillfactor = 50)", "alter table parts add note text"):
+            connection.execute(statement.encode())
+    assert list_told(replicated) == []
+    replicated.publisher.execute("update parts set note = 'more' where id = 81")
+    replicated.deliver()
+    replicated.require_equal("parts")
+
+
+def test_a_partition_that_was_away_for_a_statement_brings_rows(replicated: ReplicatedDatabase) -> None:
+    begin(replicated)
+    away = ("alter table high detach partition last", "insert into last values (82, 82)")
+    back = "alter table high attach partition last for values from (80) to (90)"
+    with replicated.publisher.transaction() as connection:
+        for statement in (*LATER, *away, back):
+            connection.execute(statement.encode())
+    (told,) = list_told(replicated)
+    assert "RT-7202: published table public.parts is copied again" in told
+    replicated.deliver()
     replicated.require_equal("parts")
 
 

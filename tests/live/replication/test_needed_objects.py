@@ -20,6 +20,20 @@ TYPES = (
     "create domain at as kinds.place",
     "create type kinds.span as range (subtype = float8, subtype_diff = float8mi)",
 )
+OF_OTHERS = (
+    "create schema kinds",
+    "create type kinds.mood as enum ('sad', 'glad')",
+    "set search_path = kinds",
+    "create domain kinds.usual as mood default 'sad' check (value <> 'glad')",
+    "reset search_path",
+    "create collation kinds.\"bytes\" (provider = libc, locale = 'C')",
+    (
+        "create type kinds.words as range (subtype = text, subtype_opclass = text_pattern_ops, "
+        'collation = kinds."bytes", multirange_type_name = kinds."many words")'
+    ),
+    'create type kinds.named as (name text collate kinds."bytes", feels kinds.usual)',
+    "create type kinds.spans as range (subtype = float8, subtype_diff = float8mi)",
+)
 PEOPLE = (
     'create table people (id int primary key, feels kinds."it\'s"[], mail kinds.email, lives at, at kinds.span, '
     "name text collate kinds.plain)"
@@ -38,6 +52,60 @@ def test_types_that_a_subscriber_lacks_are_created(replicated: ReplicatedDatabas
     assert ("kinds.plain",) in replicated.subscriber.execute(collated)
     described = "select pg_get_constraintdef(oid) from pg_constraint where contypid = 'kinds.email'::regtype order by 1"
     assert replicated.subscriber.execute(described) == replicated.publisher.execute(described)
+
+
+def test_created_types_are_as_they_are_at_the_publisher(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(
+        *OF_OTHERS,
+        'create table said (id int primary key, at kinds.words, ats kinds."many words", by kinds.named, '
+        "feels kinds.usual, of kinds.spans)",
+        "insert into said values (1, '[a,b)', '{[B,a)}', '(Ann,sad)', 'sad', '[1,2)')",
+        said={},
+    )
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.deliver()
+
+    replicated.require_equal("said")
+    for described in (
+        (
+            "select rngtypid::regtype, rngsubopc, rngcollation::regcollation, rngmultitypid::regtype, "
+            "rngsubdiff::text from pg_range where rngtypid >= 16384 order by 1"
+        ),
+        (
+            "select attname, attcollation::regcollation::text from pg_attribute "
+            "where attrelid = (select typrelid from pg_type where typname = 'named') order by 1"
+        ),
+        "select pg_get_expr(typdefaultbin, 0) from pg_type where typname = 'usual'",
+    ):
+        assert replicated.subscriber.execute(described) == replicated.publisher.execute(described)
+
+
+def test_values_may_violate_a_constraint_that_is_not_valid(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(
+        "create domain amount as int constraint small check (value < 100)",
+        "create table stock (id int primary key, of amount)",
+        "insert into stock values (1, -5)",
+        "alter domain amount add constraint positive check (value > 0) not valid",
+        stock={},
+    )
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.publisher.execute("insert into stock values (2, 5)")
+    replicated.deliver()
+
+    replicated.require_equal("stock")
+    checked = "select conname from pg_constraint where contypid = 'amount'::regtype and contype = 'c'"
+    assert replicated.subscriber.execute(checked) == [("small",)]
+
+
+def test_functions_of_a_range_type_are_listed(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(
+        "create function apart(text, text) returns float8 language sql immutable as 'select length($1) - length($2)'",
+        "create type words as range (subtype = text, subtype_diff = apart)",
+        "create table said (id int primary key, at words)",
+        said={},
+    )
+    with pytest.raises(SubscriberLacks, match=r"function public\.apart\(text,text\)"):
+        replicated.subscribe(SyncType.AUTOMATIC)
 
 
 def test_all_that_a_subscriber_must_be_given_is_listed(replicated: ReplicatedDatabase) -> None:

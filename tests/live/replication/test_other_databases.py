@@ -20,7 +20,7 @@ from rowtide.replication.api import TransactionalReplication
 from rowtide.replication.distributor.subscription_records import list_subscribed, list_subscriptions as list_all
 from rowtide.replication.errors.conflicts import TableDeliveredAlready, TableDeliveredBack
 from rowtide.replication.errors.subscribing import SubscriberIsPublisher, SubscriberKnownOtherwise, SubscriptionExists
-from rowtide.replication.subscribing.resolvers import Ends, plan_originators
+from rowtide.replication.subscribing.originators import Ends, plan_originators
 from rowtide.replication.subscription_settings import IfExists, SyncType
 
 ITEMS = "create table items (id int primary key, n int)"

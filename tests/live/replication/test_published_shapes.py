@@ -27,6 +27,27 @@ def test_a_table_with_a_generated_column_is_delivered(replicated: ReplicatedData
     replicated.require_equal("sums")
 
 
+def test_rows_may_violate_constraints_that_are_not_valid(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(
+        "create table people (id int primary key)",
+        "insert into people values (1)",
+        "create table pets (id int primary key, name text, of int, by int references people not enforced)",
+        "insert into pets values (1, null, 7, 8)",
+        "alter table pets add constraint named not null name not valid",
+        "alter table pets add foreign key (of) references people not valid",
+        people={},
+        pets={},
+    )
+    replicated.publisher.execute("insert into pets values (2, 'Rex', 1, 9)", "update pets set by = 3, name = 'Tom'")
+    replicated.deliver()
+
+    replicated.require_equal("people")
+    replicated.require_equal("pets")
+    replicated.publisher.execute("alter table pets validate constraint named", "insert into pets values (3, 'Ben', 1)")
+    replicated.deliver()
+    replicated.require_equal("pets")
+
+
 def test_whole_row_calls_stop_once_the_identity_is_not_full(replicated: ReplicatedDatabase) -> None:
     table = "create table documents (id int primary key, body text, seen int)"
     replicated.begin(table, documents={"commands": commands(update="CALL")})

@@ -18,7 +18,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
 from rowtide.replication.distributor import subscription_records
 from rowtide.replication.distributor.publication_records import Thresholds
-from rowtide.replication.distributor.subscription_records import deactivate_expired
+from rowtide.replication.distributor.retention import deactivate_expired
 from rowtide.replication.errors.delivery import (
     CommandRefused,
     DistributionRetentionInvalid,

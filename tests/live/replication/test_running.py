@@ -17,7 +17,7 @@ from builders.replication.replicated_databases import ReplicatedDatabase, Subscr
 from builders.replication.replication_runs import ORDERS, running, wait_rows
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import ConnectionFailed
-from rowtide.log.postgres.control import mark_target
+from rowtide.log.postgres.control_table import mark_target
 from rowtide.replication.errors.delivery import CommandRefused, RowNotFound, SubscriptionsFailed
 
 

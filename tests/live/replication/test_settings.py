@@ -8,7 +8,7 @@ import pytest
 
 from builders.commands.command_lines import rowtide
 from builders.replication.replicated_databases import ReplicatedDatabase, list_subscriptions
-from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
+from rowtide.replication.distribution.run_context import DeliveryReport, Watchers
 from rowtide.replication.errors.delivery import CommandRefused
 from rowtide.replication.errors.subscribing import SettingOutOfRange, SkipErrorsInvalid
 from rowtide.replication.subscription_settings import IfExists, SettingsChanges, SubscriptionSettings

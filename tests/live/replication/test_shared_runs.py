@@ -18,7 +18,10 @@ from builders.commands.command_lines import rowtide
 from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
 from builders.replication.replication_runs import ORDERS, running, wait_rows
 from fixtures.servers import fresh_database
+from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.replication.distributor.claims import list_claims
+from rowtide.replication.distributor.publication_records import begin_dropping
 
 
 @pytest.fixture
@@ -93,6 +96,17 @@ def test_second_run_takes_over_when_the_first_ends(
     # Two agents, one after the other, at the first; one at the second.
     assert read_epoch(first) == 2 * read_epoch(second_subscriber)
     assert all(row["delivered_by"] is None for row in statuses(replicated).values())
+
+
+def test_a_publication_that_is_dropped_is_no_claim(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    engine = open_engine(replicated.publisher.url)
+
+    with begin_dropping(engine, "shop"), engine.connect() as connection:
+        claims = list_claims(connection)
+    engine.dispose()
+
+    assert claims == {}
 
 
 @pytest.mark.exhaustive

@@ -7,7 +7,7 @@ import pytest
 from builders.commands.command_lines import rowtide_process
 from builders.replication.replicated_databases import ReplicatedDatabase
 from builders.replication.replicated_files import ReplicatedFile
-from rowtide.replication.distribution.watchers import SkippedCommand, Watchers
+from rowtide.replication.distribution.run_context import SkippedCommand, Watchers
 from rowtide.replication.errors.delivery import BatchRefused, CommandRefused, RowNotFound
 
 ORDERS = "create table orders (id int primary key, qty int not null)"

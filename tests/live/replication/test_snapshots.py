@@ -24,7 +24,7 @@ from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import RowsHidden
 from rowtide.log.opening import open_log_reader
 from rowtide.replication.articles.call_formats import CallFormat, Command
-from rowtide.replication.distribution.watchers import Watchers
+from rowtide.replication.distribution.run_context import Watchers
 from rowtide.replication.errors.delivery import CopyRefused
 from rowtide.replication.errors.subscribing import (
     ArticleTableMissing,

@@ -63,6 +63,44 @@ def test_a_copied_table_is_altered_with_its_keys(replicated_file: ReplicatedFile
     assert replicated_file.subscriber.execute(made) == wanted
 
 
+def test_a_column_that_differs_in_case_alone_is_left_out(replicated_file: ReplicatedFile) -> None:
+    replicated_file.publish("create table t (id int primary key, a int)", t={})
+    replicated_file.publisher.execute("insert into t values (1, 1)")
+    replicated_file.subscribe(SyncType.AUTOMATIC)
+    replicated_file.deliver()
+    replicated_file.publisher.execute(
+        'alter table t add "A" int default 7',
+        "insert into t values (2, 2, 3)",
+        "alter table t rename a to b",
+        'alter table t add "B" int default 8',
+        "insert into t values (3, 3, 4, 5)",
+    )
+    replicated_file.deliver()
+
+    (validated,) = replicated_file.replication.validate(PUBLICATION, checksum=True)
+    assert (validated.result, validated.left_out) == ("passed", ("A", "B"))
+    assert replicated_file.subscriber.execute("select * from t order by id") == [(1, 1), (2, 2), (3, 3)]
+
+
+def test_letters_beyond_ascii_differ_in_case(replicated_file: ReplicatedFile) -> None:
+    replicated_file.publish('create table t (id int primary key, "ä" numeric(5,2) unique, "Ä" int unique)', t={})
+    replicated_file.publisher.execute("insert into t values (1, 1.5, 2)")
+    replicated_file.subscribe(SyncType.AUTOMATIC)
+    replicated_file.deliver()
+    replicated_file.publisher.execute(
+        'alter table t alter "Ä" type text',
+        "insert into t values (2, 2.5, '007')",
+        'alter table t add "Ö" int default 3',
+        'alter table t add "ö" int default 4',
+        'alter table t drop "Ä"',
+        "insert into t values (4, 4.5, 5, 6)",
+    )
+    replicated_file.deliver()
+
+    replicated_file.require_equal("t")
+    assert replicated_file.subscriber.execute('select "ä", "Ö", "ö" from t where id = 2') == [("2.50", 3, 4)]
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("change", ALTERED)
 def test_an_own_table_is_altered_and_keeps_what_is_its_own(replicated_file: ReplicatedFile, change: str) -> None:

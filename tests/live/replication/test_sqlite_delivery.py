@@ -14,7 +14,8 @@ from builders.replication.replicated_files import ReplicatedFile, declare
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.replication.distribution.calls.ordered import BatchLimits, ProcedureCall
+from rowtide.replication.distribution.calls.batch_limits import BatchLimits
+from rowtide.replication.distribution.calls.ordered import ProcedureCall
 from rowtide.replication.distributor.subscription_records import list_subscribed, list_subscriptions
 from rowtide.replication.errors.delivery import CommandRefused, RowNotFound
 from rowtide.replication.targets.sqlite.delivery import SqliteDelivery

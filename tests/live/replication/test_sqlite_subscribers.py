@@ -24,7 +24,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.sqlite.errors import FileBusy, FileNotOpened
 from rowtide.databases.urls import DatabaseKindUnknown, UrlNotRead
 from rowtide.replication.distribution.agent import DistributionAgent
-from rowtide.replication.distribution.watchers import Trouble, Watchers
+from rowtide.replication.distribution.run_context import Trouble, Watchers
 from rowtide.replication.distributor.subscription_records import Subscription, list_subscriptions
 from rowtide.replication.errors.delivery import AgentReplaced
 from rowtide.replication.errors.subscribing import (

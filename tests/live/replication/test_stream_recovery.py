@@ -21,7 +21,7 @@ _DELIVERS = """
 import sys
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.distributor import subscription_records
-from rowtide.replication.distribution.watchers import DeliveryContext
+from rowtide.replication.distribution.run_context import DeliveryContext
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
 url = sys.argv[1]
 engine = open_engine(url)

@@ -16,7 +16,7 @@ from builders.replication.articles import commands
 from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber, list_subscriptions
 from builders.replication.replicated_files import ReplicatedFile
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.replication.distribution.watchers import SkippedCommand, Watchers
+from rowtide.replication.distribution.run_context import SkippedCommand, Watchers
 from rowtide.replication.distributor.subscription_records import list_subscribed
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, RowNotFound
 from rowtide.replication.errors.subscribing import PreparedTransactionsLacking, StreamsUnsupported

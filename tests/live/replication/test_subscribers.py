@@ -13,7 +13,7 @@ from builders.commands.hints import run_printed
 from builders.replication.replicated_databases import ReplicatedDatabase
 from rowtide.log.errors import LogStillRead
 from rowtide.log.store.entries import ReaderAdvanced
-from rowtide.log.store.segments import truncate
+from rowtide.log.store.maintenance import truncate
 from rowtide.replication.errors.delivery import SubscriberAhead, SubscriberBehind
 from rowtide.replication.errors.subscribing import SubscriberUnprepared
 

@@ -8,7 +8,7 @@ from builders.replication.altered_orders import CHANGES, ORDERS, ROWS
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase, open_only_agent
 from builders.replication.replicated_files import ReplicatedFile
 from builders.servers.ddl import forget_triggers
-from rowtide.replication.distribution.watchers import DroppedTable, Watchers
+from rowtide.replication.distribution.run_context import DroppedTable, Watchers
 from rowtide.replication.errors.delivery import CommandRefused
 
 COLUMNS = """

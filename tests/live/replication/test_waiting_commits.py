@@ -13,7 +13,7 @@ from builders.faults.waiting_commits import waiting_commit
 from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.replication.distribution.watchers import Watchers
+from rowtide.replication.distribution.run_context import Watchers
 from rowtide.replication.snapshot.agent import SnapshotReport
 from rowtide.replication.subscription_settings import SyncType
 

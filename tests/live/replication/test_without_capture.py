@@ -33,9 +33,9 @@ from rowtide.log.errors import (
     SlotMissing,
     TransactionReadable,
 )
-from rowtide.log.postgres import slot
+from rowtide.log.postgres import backlog
 from rowtide.log.postgres.lease import AdvisoryLease
-from rowtide.log.store import segments
+from rowtide.log.store import maintenance
 from rowtide.log.store.entries import ReaderAdvanced
 from rowtide.replication.errors.delivery import ChangesLost
 from rowtide.replication.errors.publishing import CaptureReadsLog, LogStoreElsewhere, NothingReadsLog, PublicationExists
@@ -115,7 +115,7 @@ def test_a_publication_beside_capture_shares_its_log(replicated: ReplicatedDatab
 def test_it_says_which_transaction_it_waits_for(
     replicated: ReplicatedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slot, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(backlog, "PATIENCE_S", 0.05)
     replicated.publisher.execute(ORDERS)
     lake, is_told = str(replicated.publisher.lake), threading.Event()
     told: list[str] = []
@@ -201,7 +201,7 @@ def test_interrupted_publication_is_completed_by_a_repeat(replicated: Replicated
     replicated.replication.run(once=True)
 
     replicated.require_equal("orders")
-    assert segments.PLACEHOLDER in replicated.publisher.manifest().state.readers
+    assert maintenance.PLACEHOLDER in replicated.publisher.manifest().state.readers
 
 
 @pytest.mark.parametrize("failpoint", SOURCE_REMOVAL_FAILPOINTS)
@@ -291,12 +291,12 @@ def test_the_log_store_lets_go_of_what_no_subscription_needs(replicated: Replica
 @pytest.mark.exhaustive
 def test_a_run_lets_go_by_itself(replicated: ReplicatedDatabase) -> None:
     replicated.publish_alone(ORDERS)
-    opened = replicated.publisher.manifest().state.readers[segments.PLACEHOLDER].position
+    opened = replicated.publisher.manifest().state.readers[maintenance.PLACEHOLDER].position
     replicated.publisher.execute("insert into orders values (1, 1)")
     replicated.publisher.read_log()
     replicated.replication.run(once=True)
 
-    assert replicated.publisher.manifest().state.readers[segments.PLACEHOLDER].position > opened
+    assert replicated.publisher.manifest().state.readers[maintenance.PLACEHOLDER].position > opened
 
 
 def test_a_run_adds_no_placeholder_reader_beside_capture(replicated: ReplicatedDatabase) -> None:
@@ -334,7 +334,7 @@ def test_log_is_kept_while_a_subscriber_is_prepared(replicated: ReplicatedDataba
             # As if the subscription that is known had been delivered.
             replicated.publisher.manifest().append(ReaderAdvanced(known.reader, state.position))
             state = let_go(replicated.publisher).state
-            assert state.readers[segments.PLACEHOLDER].position == state.position
+            assert state.readers[maintenance.PLACEHOLDER].position == state.position
             assert state.segments
             replicated.publisher.execute("insert into items values (2)")
         subscribing.result(30)
@@ -349,13 +349,13 @@ def test_reader_of_a_failed_subscription_keeps_no_log(replicated: ReplicatedData
     # The tables are not there: nothing can be prepared.
     with pytest.raises(RowtideError, match=r"has no table public\.orders"):
         replicated.subscribe()
-    assert list(replicated.publisher.manifest().state.readers) == [segments.PLACEHOLDER]
+    assert list(replicated.publisher.manifest().state.readers) == [maintenance.PLACEHOLDER]
     words = ("replication", "add-subscription", PUBLICATION, "--subscriber", replicated.subscriber.url)
     assert killed_at(replicated, "subscription_reader.after", *words) == -9
     assert len(replicated.publisher.manifest().state.readers) == 2
     replicated.replication.run(once=True)
 
-    assert list(replicated.publisher.manifest().state.readers) == [segments.PLACEHOLDER]
+    assert list(replicated.publisher.manifest().state.readers) == [maintenance.PLACEHOLDER]
 
 
 def test_reader_of_a_subscription_being_added_is_not_removed(
@@ -383,7 +383,7 @@ def test_changes_that_the_log_store_let_go_cannot_be_begun_with(replicated: Repl
 
     with pytest.raises(LsnNotKept):
         replicated.subscribe(SyncType.FROM_LSN, lsn=first)
-    assert list(replicated.publisher.manifest().state.readers) == [segments.PLACEHOLDER]
+    assert list(replicated.publisher.manifest().state.readers) == [maintenance.PLACEHOLDER]
 
 
 def test_check_looks_at_the_log_and_not_at_capture(replicated: ReplicatedDatabase) -> None:
@@ -442,8 +442,8 @@ def test_behind_a_gap_nothing_is_kept_that_no_subscription_needs(replicated: Rep
     replicated.replication.run(once=True)
 
     state = replicated.publisher.manifest().state
-    assert list(state.readers) == [segments.PLACEHOLDER]
-    assert state.readers[segments.PLACEHOLDER].position.epoch == 1
+    assert list(state.readers) == [maintenance.PLACEHOLDER]
+    assert state.readers[maintenance.PLACEHOLDER].position.epoch == 1
 
 
 @pytest.mark.exhaustive

@@ -30,7 +30,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import RowsHidden
 from rowtide.databases.urls import parse_url
-from rowtide.log.postgres.unreported_changes import attach_partitions
+from rowtide.log.postgres.missed_ddl import attach_partitions
 from rowtide.merge.api import MergeReplication
 from rowtide.replication.api import TransactionalReplication
 from rowtide.replication.targets.compared_rows import BY_HASH

@@ -15,7 +15,7 @@ from builders.lakes.delta_tables import own
 from builders.lakes.slice_models import found_slices, slices_of, states_by_change
 from builders.servers.rest_catalogues import running_rest_catalogue
 from rowtide.cdc.errors.jobs import ConsumerOwned
-from rowtide.delta.writing.rewriting import is_marked
+from rowtide.delta.writing.widening_removal import is_marked
 from rowtide.targets import CustomWindow, TargetFormat, Truncation
 from rowtide.targets.definitions import TableState
 from rowtide.targets.errors import TargetExists, TargetInvalid, TargetTableUnknown, TargetUnknown

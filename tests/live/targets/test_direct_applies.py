@@ -15,7 +15,7 @@ from builders.lakes.delta_tables import write_commit
 from builders.lakes.slice_models import found_slices, slices_of, states_by_change
 from builders.values.random_rows import write_randomly
 from rowtide.cdc.queries.windows import PublishedLake
-from rowtide.cdc.system_tables import read_snapshots
+from rowtide.cdc.recorded_snapshots import read_snapshots
 from rowtide.delta.features import FORMAT
 from rowtide.delta.replay import RemoveFile
 from rowtide.delta.snapshot import Snapshot, open_snapshot

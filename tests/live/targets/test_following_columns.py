@@ -20,7 +20,7 @@ from rowtide.core.tables import BeforeImages
 from rowtide.diagnosis import Code
 from rowtide.diagnosis.result import ShellCommand
 from rowtide.handle import connect
-from rowtide.targets.errors import ColumnsGated, ColumnsLeftOut, ColumnsNotCopied, ColumnsNotFollowed
+from rowtide.targets.errors import ColumnsGated, ColumnsLeftOut, ColumnsNotCopied, NewColumnsNotFollowed
 from rowtide.targets.options import TargetFormat
 
 
@@ -165,8 +165,8 @@ def test_columns_are_dropped_renamed_and_added_again(applied: AppliedTargets) ->
 
 @pytest.mark.exhaustive
 def test_what_is_not_followed_is_said_with_the_command(captured: CapturedDatabase) -> None:
-    tables: dict[str, type[ColumnsNotFollowed] | None] = {"listed": ColumnsLeftOut, "plain": ColumnsLeftOut}
-    tables |= {"gated": ColumnsGated, "later": ColumnsNotCopied, "named": ColumnsNotFollowed}
+    tables: dict[str, type[NewColumnsNotFollowed] | None] = {"listed": ColumnsLeftOut, "plain": ColumnsLeftOut}
+    tables |= {"gated": ColumnsGated, "later": ColumnsNotCopied, "named": NewColumnsNotFollowed}
     tables |= {"less": None, "known": None}
     captured.execute(*(f"create table {name} (id int primary key, a int, b int)" for name in tables))
     captured.cdc.enable_db(str(captured.lake))

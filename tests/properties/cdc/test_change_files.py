@@ -24,8 +24,8 @@ from rowtide.cdc.capture.change_files import (
     select_records,
 )
 from rowtide.cdc.capture.planning import CyclePlan, InstanceWork, VersionRows
+from rowtide.cdc.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.cdc.ddl.schema_changes import InstanceLifetime
-from rowtide.cdc.instances import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.cdc.rows.conversion import LsnRange, convert_records
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import LoggedTable

@@ -17,7 +17,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, LoggedTable
 from rowtide.databases.lake_values.casting import Column
-from rowtide.log.postgres.restarting import ReconciliationPoint
+from rowtide.log.postgres.log_restart import ReconciliationPoint
 
 TABLE = source_table((("id", "integer"), ("name", "text"), ("qty", "bigint")))
 INSTANCE = instance(table=TABLE)

@@ -16,8 +16,9 @@ from builders.lakes.made_lakes import MadeLake
 from builders.lakes.spark_presentation import present_by_spark
 from builders.log.random_records import random_records, random_table
 from builders.values.arrow_rows import assert_same_rows
+from rowtide.cdc.change_columns import ROW_FILTERS
 from rowtide.cdc.errors.querying import LsnOutOfRange
-from rowtide.cdc.instances import ROW_FILTERS, Instance
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import present
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS

@@ -11,8 +11,8 @@ import pytest
 
 from builders.lakes.shadow_bags import BAG, ShadowBag
 from builders.lakes.shadow_tables import UNKNOWN, ShadowTable, Shown
+from rowtide.cdc.change_columns import DELETE, INSERT, TRUNCATE
 from rowtide.cdc.errors.querying import BeforeSnapshot, NeverCopied
-from rowtide.cdc.instances import DELETE, INSERT, TRUNCATE
 from rowtide.cdc.lake_readers.as_of import moved_rows
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.queries.sql_functions import register

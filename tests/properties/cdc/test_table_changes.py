@@ -17,7 +17,7 @@ from builders.lakes.made_lakes import MadeLake
 from builders.lakes.moved_values import with_moved_values
 from builders.log.random_records import TYPES, Logged, random_records
 from builders.values.arrow_rows import assert_same_rows
-from rowtide.cdc import instances
+from rowtide.cdc import change_columns
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.rows.conversion import LsnRange, convert_records
@@ -185,7 +185,9 @@ def moved_masks(masks: pa.ChunkedArray[Any], places: dict[int, int], columns: in
     moved = (
         None
         if found is None
-        else instances.pack_mask([place for own, place in places.items() if instances.is_bit_set(own, found)], columns)
+        else change_columns.pack_mask(
+            [place for own, place in places.items() if change_columns.is_bit_set(own, found)], columns
+        )
         for found in masks.to_pylist()
     )
     return pa.array(list(moved), pa.binary())

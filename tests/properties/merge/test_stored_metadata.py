@@ -8,21 +8,21 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, strategies as st
 
-from rowtide.merge.versions import stored_metadata
+from rowtide.merge.versions import checked_metadata
 from rowtide.merge.versions.comparison import Lineage, Malformed, NodeChange, decode_columns, encode_columns
 
 SCALARS = st.one_of(st.none(), st.integers(), st.floats(), st.text(), st.binary(), st.binary(min_size=9, max_size=25))
 READERS: list[Callable[[object], object]] = [
-    stored_metadata.read_rowguid,
-    stored_metadata.read_version,
-    stored_metadata.read_origin,
-    stored_metadata.read_priority,
-    stored_metadata.read_lineage,
-    stored_metadata.read_last,
-    stored_metadata.read_columns,
-    stored_metadata.read_own_columns,
-    stored_metadata.read_bases,
-    stored_metadata.read_tombstone_type,
+    checked_metadata.read_rowguid,
+    checked_metadata.read_version,
+    checked_metadata.read_origin,
+    checked_metadata.read_priority,
+    checked_metadata.read_lineage,
+    checked_metadata.read_last,
+    checked_metadata.read_columns,
+    checked_metadata.read_own_columns,
+    checked_metadata.read_bases,
+    checked_metadata.read_tombstone_type,
 ]
 
 
@@ -62,16 +62,16 @@ def test_bytes_of_a_change_are_ten(encoded: bytes) -> None:
 @given(text=st.text(alphabet='[]{},"0123456789nul -.e', max_size=60))
 def test_bases_are_a_list_of_pairs_or_malformed(text: str) -> None:
     with suppress(Malformed):
-        assert stored_metadata.read_bases(text) == text
+        assert checked_metadata.read_bases(text) == text
 
 
 @pytest.mark.parametrize(
     "text", [None, "", "0000000000000001", "00000000ffffffff0000000000000000"], ids=["none", "empty", "one", "two"]
 )
 def test_stamps_of_columns_are_read(text: str | None) -> None:
-    assert all(0 < stamp < 1 << 32 for stamp in stored_metadata.read_own_columns(text).values())
+    assert all(0 < stamp < 1 << 32 for stamp in checked_metadata.read_own_columns(text).values())
 
 
 def test_a_long_lineage_is_refused_at_once() -> None:
     with pytest.raises(Malformed, match="50,000,000 bytes"):
-        stored_metadata.read_lineage(bytes(50_000_000))
+        checked_metadata.read_lineage(bytes(50_000_000))

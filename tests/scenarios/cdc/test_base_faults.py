@@ -13,8 +13,8 @@ from builders.capture.transfers import DEFINITIONS, FIRST_ROWS, read_state, tran
 from builders.faults.failpoints import BASE_FAILPOINTS, BASE_REMOVAL_FAILPOINTS
 from builders.faults.killed_programs import KILLED, run_program
 from builders.lakes.base_tables import base_rows, snapshots_of, table_of
+from rowtide.cdc.recorded_snapshots import SnapshotState
 from rowtide.cdc.snapshots.chunk_copies import CopyLimits
-from rowtide.cdc.system_tables import SnapshotState
 
 SMALL = CopyLimits(chunk_bytes=32 * 1024)
 PROGRAM = """

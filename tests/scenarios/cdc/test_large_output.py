@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from builders.capture.captured_databases import CapturedDatabase
-from rowtide.cli.main import CLOSED_PIPE
+from rowtide.cli.process import CLOSED_PIPE
 
 BIG = "create table big (id int primary key, content text)"
 FILL = """

@@ -10,7 +10,7 @@ import pytest
 from builders.capture.captured_databases import CapturedDatabase
 from builders.lakes.change_histories import read_transactions
 from builders.random_histories import CapturedTable, RandomHistory
-from rowtide.cdc.instances import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
+from rowtide.cdc.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 
 SOAK = [pytest.param(seed, 600, marks=[pytest.mark.soak, pytest.mark.timeout(1800)]) for seed in range(10, 20)]
 

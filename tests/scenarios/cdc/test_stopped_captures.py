@@ -28,7 +28,7 @@ from rowtide.core.tables import Widened
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.delta.replay import commit_path
 from rowtide.delta.writing.alteration import set_properties
-from rowtide.delta.writing.rewriting import is_marked
+from rowtide.delta.writing.widening_removal import is_marked
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.postgres.lease import AdvisoryLease
 

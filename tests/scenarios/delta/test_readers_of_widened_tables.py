@@ -15,7 +15,7 @@ from builders.lakes.delta_tables import SCHEMA, append, locate, own
 from rowtide.delta.checkpoints import write_checkpoint
 from rowtide.delta.writing.alteration import rewrite, widen_columns
 from rowtide.delta.writing.commits import Committer, create_table
-from rowtide.delta.writing.rewriting import mend
+from rowtide.delta.writing.widening_removal import mend
 
 PACKAGES = ("deltalake==1.6.6", "polars==2.1.0", "pyarrow==26.0.1")
 READS = """

@@ -19,7 +19,7 @@ from builders.capture.capture_instances import instance
 from builders.capture.captured_databases import wait_until
 from builders.lakes.made_lakes import MadeLake, make_rows
 from builders.servers.object_servers import Bucket
-from rowtide.cdc.instances import full_mask
+from rowtide.cdc.change_columns import full_mask
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.lake.stores import locate
 

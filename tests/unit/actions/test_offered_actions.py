@@ -11,7 +11,7 @@ from rowtide.actions.entries import SUBJECTS, ActionKind, ActionRequest, Channel
 from rowtide.actions.performing import prepare
 from rowtide.cli.commands import app
 from rowtide.cli.groups import _AUDITED, _OF_DEVICES
-from rowtide.monitor.web.offered import OFFERED, accepted, command_of, kind_of, path_of
+from rowtide.monitor.web.offered_actions import OFFERED, accepted, command_of, kind_of, path_of
 
 VALUES = {"winner": "publisher", "choice": "keep", "subscriber": "sqlite:///x.db", "conflict": "17", "job": "capture"}
 

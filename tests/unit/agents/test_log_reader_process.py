@@ -61,7 +61,7 @@ def test_a_fork_that_runs_on_is_waited_for_in_vain() -> None:
 
 
 @pytest.mark.parametrize(
-    "before", ["import numpy", "import threading, time; threading.Thread(target=time.sleep, args=(1,)).start()"]
+    "before", ["import numpy", "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()"]
 )
 def test_a_process_that_has_worked_is_not_forked(before: str) -> None:
     program = f"{before}\nfrom rowtide.agents.log_reader_process import can_fork\nprint(can_fork())"

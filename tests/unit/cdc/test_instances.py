@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowtide.cdc.instances import full_mask, is_bit_set, mask_length, pack_mask
+from rowtide.cdc.change_columns import full_mask, is_bit_set, mask_length, pack_mask
 
 
 @pytest.mark.parametrize(("columns", "length"), [(0, 0), (1, 1), (8, 1), (9, 2), (16, 2), (17, 3), (1024, 128)])

@@ -9,7 +9,7 @@ from builders.log.log_stores import NOW, open_state, range_to, segment
 from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest
 from rowtide.cdc.status import CatalogueStatus, Status, _describe_snapshots, describe
 from rowtide.core.lsn import Position
-from rowtide.log.postgres.slot import Backlog
+from rowtide.log.postgres.backlog import Backlog
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import ReaderAdvanced
 from rowtide.log.store.replay import apply

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from rowtide.cli.configured import find_database
+from rowtide.cli.active_configuration import find_database
 
 SHOP, OTHER = "postgresql://localhost/shop", "postgresql://localhost/other"
 _RUN = """

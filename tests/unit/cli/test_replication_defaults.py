@@ -7,7 +7,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 from rowtide.core.options import Option
-from rowtide.replication.distribution.calls.ordered import COMMIT_BATCH_SIZE, COMMIT_BATCH_THRESHOLD
+from rowtide.replication.distribution.calls.batch_limits import COMMIT_BATCH_SIZE, COMMIT_BATCH_THRESHOLD
 from rowtide.replication.subscription_settings import DeliveryLimits
 
 

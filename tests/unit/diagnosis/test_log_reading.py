@@ -10,7 +10,7 @@ from rowtide.agents.runs import PastError
 from rowtide.diagnosis import CheckResult, State
 from rowtide.diagnosis.capture import ReadingFacts, check_reading
 from rowtide.diagnosis.result import shell
-from rowtide.log.postgres.slot import ReadingStatus
+from rowtide.log.postgres.backlog import ReadingStatus
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 RUN = shell("rowtide", "cdc", "run")

@@ -102,6 +102,9 @@ RUN_BY: dict[str, tuple[str, ...]] = {
     "diagnosis/postgres/tables.py:_check_partitions": (
         f"{CHECK}_tables.py::test_a_partition_gets_its_identity_back_as_printed",
     ),
+    "diagnosis/postgres/tables.py:_remediate_holder": (
+        "live/cdc/test_partitions.py::test_a_partition_that_is_no_longer_logged_is_named",
+    ),
     "diagnosis/postgres/tables.py:_check_key": (_TABLES,),
     "diagnosis/postgres/tracking.py:_check_server": (f"{_TRACKING}_a_standby_and_commit_times_are_distinguished",),
     "diagnosis/postgres/tracking.py:_check_stamps": (f"{_TRACKING}_an_index_that_is_missing_or_half_built_is_built",),

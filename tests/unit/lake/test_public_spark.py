@@ -11,6 +11,7 @@ PRIVATE = re.compile(r"\b_jvm\b|\b_jsparkSession\b|\b_jsc\b|\.rdd\b|\bparalleliz
 REACH_THE_JVM = {
     "catalogs/hive.py",
     "lake/session.py",
+    "lake/application.py",
     "lake/jvm.py",
     "targets/formats/iceberg.py",
 }

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rowtide.delta.replay import AddFile
-from rowtide.delta.writing.rewriting import SMALL_BYTES
+from rowtide.delta.writing.compaction import SMALL_BYTES
 from rowtide.lake.tables import COMPACTION_INTERVAL, OLD, choose_worthwhile
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

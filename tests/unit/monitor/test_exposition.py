@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rowtide.diagnosis import State
 from rowtide.monitor.catalogue import BUILD_INFO, METRICS, MetricType
+from rowtide.monitor.counters import CountedEvent, DatabaseCounters, Durations, Total
 from rowtide.monitor.exposition import Polled, render
-from rowtide.monitor.tallies import CountedEvent, Durations, Tallies, Total
 from rowtide.monitor.views import (
     ConsumerView,
     DatabaseView,
@@ -32,8 +32,8 @@ def view(**values: object) -> DatabaseView:
     return replace(plain, **values)  # type: ignore[arg-type]
 
 
-def text_of(*views: DatabaseView, tallies: Tallies | None = None, device_series: bool = False) -> str:
-    body, _ = render([Polled(one, tallies or Tallies()) for one in views], device_series=device_series)
+def text_of(*views: DatabaseView, counted: DatabaseCounters | None = None, device_series: bool = False) -> str:
+    body, _ = render([Polled(one, counted or DatabaseCounters()) for one in views], device_series=device_series)
     return body.decode()
 
 
@@ -69,10 +69,10 @@ def test_what_was_not_read_is_absent() -> None:
 
 
 def test_a_database_that_is_down_shows_no_counters() -> None:
-    tallies = Tallies()
-    tallies.take([Total("rowtide_capture_rows_total", (), 5)], timeline=0)
-    assert "rowtide_capture_rows_total{" in text_of(view(), tallies=tallies)
-    assert "rowtide_capture_rows_total{" not in text_of(view(is_up=False), tallies=tallies)
+    counted = DatabaseCounters()
+    counted.take([Total("rowtide_capture_rows_total", (), 5)], timeline=0)
+    assert "rowtide_capture_rows_total{" in text_of(view(), counted=counted)
+    assert "rowtide_capture_rows_total{" not in text_of(view(is_up=False), counted=counted)
 
 
 def test_ten_thousand_devices_are_a_few_series() -> None:
@@ -97,10 +97,10 @@ def test_subscribers_of_one_name_are_one_series() -> None:
 
 
 def test_openmetrics_is_served_to_who_accepts_it() -> None:
-    tallies = Tallies()
-    tallies.take([Durations("rowtide_tracer_seconds", "log", [CountedEvent(1, (("hop", "log"),), 0.3)])], timeline=0)
+    counted = DatabaseCounters()
+    counted.take([Durations("rowtide_tracer_seconds", "log", [CountedEvent(1, (("hop", "log"),), 0.3)])], timeline=0)
     accept = "application/openmetrics-text; version=1.0.0"
-    body, content_type = render([Polled(view(), tallies)], device_series=False, accept=accept)
+    body, content_type = render([Polled(view(), counted)], device_series=False, accept=accept)
     assert content_type.startswith("application/openmetrics-text")
     families = parse_openmetrics(body.decode())  # type: ignore[no-untyped-call]
     (tracer,) = [one for one in families if one.name == "rowtide_tracer_seconds"]

@@ -27,8 +27,8 @@ from rowtide.monitor.views import (
     make_overview,
     make_view,
 )
+from rowtide.monitor.views.hops import list_hops
 from rowtide.monitor.views.subscriptions import group_publications
-from rowtide.monitor.views.way import find_way
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 SUBSCRIBED = SubscriptionView("shop", "postgresql://h/d", "healthy", 1.0, 0, 0, 3600.0, 7)
@@ -124,7 +124,7 @@ def test_the_worst_subscription_of_a_publication_is_first() -> None:
 
 def test_the_way_names_the_series_of_each_hop() -> None:
     waiting = replace(SUBSCRIBED, undelivered_commands=5, undelivered_bytes=100, waits_s=9.0, state="stopped")
-    (hop,) = find_way((), None, None, (), [waiting], ())
+    (hop,) = list_hops((), None, None, (), [waiting], ())
     labels = ("shop", "postgresql://h/d")
     assert hop == Hop(
         HopKind.SUBSCRIBER,

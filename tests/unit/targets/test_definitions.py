@@ -10,7 +10,8 @@ import pytest
 from builders.capture.consumers import NOON
 from rowtide.cdc.consumers.consumers import ConsumedInstance, Consumer
 from rowtide.cdc.instances import CapturedColumn, Instance
-from rowtide.targets.definitions import Target, TargetColumns, require_valid, shape_table
+from rowtide.targets.columns import TargetColumns, shape_table
+from rowtide.targets.definitions import Target, require_valid
 from rowtide.targets.errors import TargetInvalid
 from rowtide.targets.options import CURRENT, HISTORY, TargetOptions
 

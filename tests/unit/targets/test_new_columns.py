@@ -12,7 +12,7 @@ from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn
 from rowtide.cdc.published import ENABLED, RecordedInstance
 from rowtide.core.lsn import CommitLsn
 from rowtide.targets.definitions import Target
-from rowtide.targets.new_columns import HandOver, find_hand_overs, translate
+from rowtide.targets.hand_over import HandOver, find_hand_overs, translate
 from rowtide.targets.options import CURRENT, TargetOptions
 from rowtide.targets.table_format import order_renames
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import rowtide
 from fixtures.merged import CALLERS
-from rowtide.merge.publishing.following import synchronise_following
+from rowtide.merge.publishing.schema_following import synchronise_following
 
 ROOTS = (Path(rowtide.__file__).parents[1], Path(__file__).parents[2])
 

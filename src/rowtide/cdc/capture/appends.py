@@ -1,6 +1,6 @@
-"""Change tables of instances: begun, given other types, appended to once by each cycle, and ended.
+"""Change tables of instances: how they begin, change types, get each cycle's rows exactly once, and end.
 
-Where a cycle's change rows are converted: in this process, or in tasks of Spark, by the same function.
+A cycle's change rows are converted in this process or in Spark tasks, with the same function.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from rowtide.cdc.capture.change_files import (
     write_change_rows,
 )
 from rowtide.cdc.capture.planning import CyclePlan
+from rowtide.cdc.change_columns import change_columns
 from rowtide.cdc.ddl import retyping
 from rowtide.cdc.ddl.retyping import WidenedTable
 from rowtide.cdc.ddl.schema_changes import InstanceLifetime
 from rowtide.cdc.errors.capturing import ChangeFileMissing, ChangeRowsMiscounted, ChangeTableLost
-from rowtide.cdc.instances import Instance, change_columns
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.published import DISABLED, SUSPENDED, base_table_path, change_table_path
 from rowtide.cdc.scans.metrics import Engine
@@ -65,10 +66,11 @@ if TYPE_CHECKING:
 
 
 SPARK_ROWS = 4_000_000
-"""With `AUTO`, a cycle of more log records, as one large transaction may have, is converted by Spark; measured
+"""With `AUTO`, cycles with more log records, for example of one large transaction, are converted by Spark; measured
 (docs/decisions/0009).
 """
 
+# One part is converted while the files of the other are written.
 _PARTS_AT_ONCE = 2
 
 
@@ -147,12 +149,14 @@ def _require_here(destination: Destination, written: ChangeFile) -> None:
 def _run_task(
     store: Store, part: SegmentGroup, destinations: Mapping[str, Destination], cycle: int
 ) -> tuple[list[bytes], bytes | None]:
-    """Convert a part in a task of Spark; return its files, or the error, whose number a task's failure would lose."""
+    """Convert a part in a Spark task; return its files or the error, because a failing task would lose the error's
+    number.
+    """
     from pyspark import TaskContext
 
     context = TaskContext.get()
     assert context is not None
-    # As many threads as the task has cores: the others belong to the executor's other tasks.
+    # No more threads than the task has cores: the others belong to the executor's other tasks.
     pa.set_cpu_count(context.cpus())
     try:
         rows = convert_part(SegmentReader(store, most_kept_bytes=0), part)
@@ -178,7 +182,9 @@ class _Cycle:
 
 @frozen
 class Prepared:
-    """A cycle whose data files are durable, of the change tables that lack it; no version of a table has them yet."""
+    """A cycle whose data files are durable, for the change tables that lack it. No version of a table has the files
+    yet.
+    """
 
     cycle: _Cycle
     destinations: Mapping[str, Destination]
@@ -186,7 +192,7 @@ class Prepared:
 
     @property
     def engine(self) -> Engine:
-        """What converted the records."""
+        """The engine that converted the records."""
         return self.cycle.engine
 
 
@@ -209,7 +215,7 @@ class ChangeAppender:
     ) -> Prepared:
         """Write the data files of a cycle's rows; `captured` are its records, see `read_captured`.
 
-        A change table that is lost is passed by if its member is not among those `enabled`: its end follows in the log.
+        A lost change table is ignored if its member is not among those `enabled`, because its end follows in the log.
         Raises `ChangeTableLost`, `ChangeRowsMiscounted`, and the errors of the engine.
         """
         engine = choose_engine(self._setting, sum(segment.rows for segment in plan.segments))
@@ -225,7 +231,7 @@ class ChangeAppender:
     def commit(self, prepared: Prepared, token: int, meanwhile: Callable[[], None]) -> None:
         """Commit a cycle's files to their tables; commits are tagged with the lease's token.
 
-        `meanwhile` is called while commits wait for their stores; what it raises is raised once they have ended. Raises
+        `meanwhile` is called while commits wait for their stores; its exception is raised after they have ended. Raises
         the errors of the committer.
         """
         plan = prepared.cycle.plan
@@ -250,7 +256,7 @@ class ChangeAppender:
         return {
             instance.member_id: Destination(location, state)
             for instance, location, state in zip(changed, locations, states, strict=True)
-            # A cycle that is redone may have been committed to it.
+            # A cycle that is redone may already be committed to this table.
             if state is not None and state.cycles.get(instance.member_id) != number
         }
 
@@ -311,7 +317,7 @@ class Widening:
     on_widened: Callable[[WidenedTable], None]
 
 
-AS_FITS = Widening(lambda _member_id: Widened.AUTO, lambda _table: None)
+WIDENED_BY_SIZE = Widening(lambda _member_id: Widened.AUTO, lambda _table: None)
 
 
 class InstanceTables:
@@ -319,7 +325,7 @@ class InstanceTables:
 
     def __init__(self, system_tables: SystemTables, lease: LakeLease, widening: Widening) -> None:
         self._lake = system_tables.lake
-        # It remembers the tables' last versions: what is committed here past it, it has to read again.
+        # The committer caches the tables' last versions, and has to forget those to which others commit.
         self._committer = system_tables.committer
         self._lease = lease
         self._widening = widening
@@ -330,7 +336,7 @@ class InstanceTables:
             retyping.require_fit(self._lake, altered.lifetime.instance)
 
     def carry_types(self, plan: CyclePlan) -> None:
-        """Give the change tables the types that their columns have in the source from this cycle on."""
+        """Change the types of the change tables' columns to those that the source has from this cycle on."""
         for altered in plan.altered:
             instance = altered.lifetime.instance
             retyping.carry_types(
@@ -343,27 +349,27 @@ class InstanceTables:
             self._committer.forget(change_table_path(self._lake, instance.capture_instance))
 
     def ensure(self, plan: CyclePlan, lake_state: LakeState) -> None:
-        """Make the change tables of the instances that a plan begins."""
+        """Create the change tables of the instances that begin in a plan."""
         for lifetime in plan.begun:
-            # One that ends in the same cycle has no rows; its name may be the next one's, whose table is not touched
-            # again when a cycle is redone: it would be emptied, and the rows refused as there already.
+            # An instance that ends in the same cycle has no rows, and its name may be the next instance's. When a cycle
+            # is redone, the table of the next one must not be emptied, since its rows would then be refused as repeats.
             if lifetime.end is None:
                 self._ensure_change_table(lifetime, lake_state)
 
     def _ensure_change_table(self, lifetime: InstanceLifetime, lake_state: LakeState) -> None:
         columns = [(column.name, column.type_name) for column in change_columns(lifetime.instance)]
         path = change_table_path(self._lake, lifetime.instance.capture_instance)
-        # The table may be another instance's by now: one that was enabled while this process stood still.
+        # The table may belong to another instance by now, which was enabled while this process was stopped.
         identity = lifetime.instance.member_id
         tables.ensure_table(path, columns, identity=identity, before_commit=self._lease.require)
         before = lake_state.instances.get(lifetime.instance.capture_instance)
         if before is not None and before.state == SUSPENDED:
-            # Its types may have changed in the gap; its rows from before are shown to no reader.
+            # Its types may have changed in the gap; readers do not see its earlier rows.
             retyping.require_types(self._lake, lifetime.instance, self._lease.require)
         self._committer.forget(path)
 
     def retire_ended(self, plan: CyclePlan) -> None:
-        """Remove the rows of the instances that a plan disables, once no reader is shown them."""
+        """Remove the rows of the instances that end in a plan, after readers no longer see them."""
         for lifetime in plan.ended:
             if lifetime.end is not None:
                 self._retire(lifetime.instance)
@@ -375,8 +381,8 @@ class InstanceTables:
                 self._retire(recorded.instance)
 
     def _retire(self, instance: Instance) -> None:
-        """Remove the rows of a disabled instance. A damaged table does not keep others from being captured: `health`
-        names it, and the next start tries again.
+        """Remove the rows of a disabled instance. A damaged table does not stop the capture of others: `health` names
+        it, and the next start tries again.
         """
         for path_of in (change_table_path, base_table_path):
             path = path_of(self._lake, instance.capture_instance)

@@ -2,7 +2,7 @@
 
 A cycle records its range in `cycles`, appends rows to every change table once, records in `instances` which instances
 began and ended, and publishes by `lsn_time_mapping`. After a crash at any point the recorded range is redone; appends
-that exist are ignored. Of two processes that record a cycle one wins: the other redoes what is recorded, if it still
+that exist are ignored. If two processes record a cycle, one wins, and the other redoes the recorded one if it still
 holds the lake.
 """
 
@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.cdc.capture import change_files, planning
-from rowtide.cdc.capture.appends import AS_FITS, ChangeAppender, InstanceTables, Widening
+from rowtide.cdc.capture.appends import WIDENED_BY_SIZE, ChangeAppender, InstanceTables, Widening
 from rowtide.cdc.ddl.schema_changes import InstanceLifetime
 from rowtide.cdc.definitions import READER
 from rowtide.cdc.errors.capturing import LakeBehindLog
-from rowtide.cdc.lake_lease import LakeLease, is_behind, require_continued
+from rowtide.cdc.lake_continuity import is_behind, require_continued
+from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED, SUSPENDED
 from rowtide.cdc.rows.conversion import find_most_row_bytes
 from rowtide.cdc.scans.metrics import Engine, ScanFigures, ScanPhase
@@ -39,7 +40,9 @@ from rowtide.storage.store import Store
 
 _IDLE_ADVANCE_S = 10.0
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.1, 1.0
-"""Seconds between looks for entries of others in a bucket: shortest after some were found, longest after none."""
+"""Seconds between reads of other processes' entries in an object store: the shortest after some were found, the longest
+after none.
+"""
 
 
 @frozen
@@ -57,14 +60,14 @@ class CycleReport:
 
 @frozen
 class CycleOptions:
-    """How cycles are made: at most of `maxtrans` transactions, None: no limit; without rows that are larger than
-    `most_row_bytes`, None: than memory allows. `widening` says what becomes of tables whose columns get wider types.
+    """Limits of a cycle: at most `maxtrans` transactions (None: unlimited); rows larger than `most_row_bytes` are
+    omitted (None: those that do not fit in memory). `widening`: what is done with tables whose columns get wider types.
     """
 
     engine: EngineSetting = EngineSetting.AUTO
     maxtrans: int | None = None
     most_row_bytes: int | None = None
-    widening: Widening = AS_FITS
+    widening: Widening = WIDENED_BY_SIZE
 
 
 _USUAL = CycleOptions()
@@ -84,8 +87,8 @@ class Capture:
         compact: Callable[[Compacted], None] = compact,
         find_awaited: Callable[[], CommitLsn | None] = lambda: None,
     ) -> None:
-        """`compact` is called for tables in turn. `find_awaited` returns an LSN up to which something is to be
-        published, if only a heartbeat.
+        """`compact` is called for tables in turn. `find_awaited` returns an LSN up to which somebody waits for a
+        publication, at least of a heartbeat.
         """
         self._appender = ChangeAppender(system_tables, store, options.engine)
         self._maxtrans = options.maxtrans
@@ -103,8 +106,8 @@ class Capture:
         system_tables.ensure()
         state = self._manifest.refresh()
         self._lake_state = system_tables.read()
-        # Before anything is written: a lake that was restored lacks cycles whose log may be removed, and the next cycle
-        # would leave a hole that no reader notices.
+        # Before anything is written: a restored lake lacks cycles whose log may have been removed, and the next cycle
+        # would leave a gap that no reader notices.
         _require_log(self._lake_state, state)
         self._position = _starting_position(self._lake_state, state)
         self._is_continued = False
@@ -121,7 +124,7 @@ class Capture:
 
     @property
     def position(self) -> Position:
-        """Everything below is published, or is no change of an instance."""
+        """Everything below is published, or not a change of an instance."""
         return self._position
 
     @property
@@ -175,7 +178,7 @@ class Capture:
         try:
             self._run(plan, state, segments)
         except AppendNotFound:
-            # A later cycle is there: another process has taken over, or the table was restored.
+            # There is a later cycle: another process has taken over, or the table was restored.
             self._lease.require()
             raise
         self._compact_in_turn()
@@ -190,15 +193,15 @@ class Capture:
             self._is_continued = position is None or position <= state.position
 
     def _follow(self) -> ManifestState:
-        """Return the log store's state. In a bucket, where each look is a request, it is looked at now and then, and at
-        once where the log reader has reported entries.
+        """Return the log store's state. In an object store, where each read is a request, it is read periodically, and
+        immediately if the log reader has reported entries.
         """
         before = self._manifest.state.version
         has_all = self._manifest.apply_heard()
         if has_all and self._is_at_bucket:
             has_heard, now = self._manifest.state.version > before, time.monotonic()
             if has_heard:
-                # The log reader reports what it writes; what others write can wait.
+                # The log reader reports its own entries; those of other processes are not urgent.
                 self._next_look = now + _LAST_LOOK_S
             if now < self._next_look:
                 return self._manifest.state
@@ -236,8 +239,8 @@ class Capture:
 
     def _plan(self, state: ManifestState, segments: change_files.SegmentReader) -> planning.CyclePlan:
         active = _active(self._lake_state)
-        # A recorded range is completed as it is, whatever has arrived since: some tables may have its rows already, and
-        # skip them by the cycle's number.
+        # A recorded range is completed unchanged, whatever has arrived since: some tables may have its rows already,
+        # and ignore them by the cycle's number.
         open_cycle = self._lake_state.open_cycle
         # A cycle over a gap has no range of the log: it is planned from the gap again, with the same result.
         if open_cycle is not None and open_cycle.from_position.epoch == open_cycle.to_position.epoch:
@@ -254,32 +257,32 @@ class Capture:
     def _run(self, plan: planning.CyclePlan, state: ManifestState, segments: change_files.SegmentReader) -> None:
         started = time.monotonic()
         cycle = self._lake_state.cycle + 1
-        # A process that has lost the lake ends here, before it writes files. One that loses it later is stopped by its
-        # token, which each commit carries.
+        # A process that has lost the lake ends here, before it writes files. If it loses the lake later, its commits
+        # are refused by their token.
         self._lease.require(state)
         if self._lake_state.open_cycle is None:
-            # A cycle that cannot be completed would be redone for ever.
+            # Checked before the cycle is recorded, because one that cannot be completed would be redone for ever.
             self._tables.require_fit(plan)
         with ThreadPoolExecutor(1, "rowtide-record") as pool:
-            # Data files that no version names count for nothing: they are written while the cycle is recorded.
+            # Data files that no version names have no effect, so they are written while the cycle is being recorded.
             recording = pool.submit(self._record, plan, cycle)
-            # Tables are made and altered for a recorded range only: what another process recorded instead may need
+            # Tables are created and altered only for a recorded range: another process may have recorded one that needs
             # other columns.
-            if (plan.begun or plan.altered) and not self._is_recorded(recording):
+            if (plan.begun or plan.altered) and not self._wait_for_record(recording):
                 return
             self._phase = ScanPhase.SECOND_SCAN
             self._tables.carry_types(plan)
             self._tables.ensure(plan, self._lake_state)
             captured = change_files.read_captured(segments, plan)
             enabled = {member.member_id for member in state.members}
-            # Files before the record is known to be ours: without a commit that names them they are no part of any
-            # table.
+            # Files are written before it is known whether this process's record won: without a commit they are part of
+            # no table.
             prepared = self._appender.prepare(plan, cycle, segments, captured, enabled)
-            if not self._is_recorded(recording):
+            if not self._wait_for_record(recording):
                 return
         self._phase = ScanPhase.SECOND_SCAN
-        # In this order, `lsn_time_mapping` last: rows and instances of a cycle are visible once it is published, all at
-        # once. A repeat after a crash finds by each table's `txn` what it has of the cycle.
+        # In this order, `lsn_time_mapping` last: its row makes all rows and instances of the cycle visible at the same
+        # time. After a crash, each table's `txn` tells whether the table has the cycle.
         self._appender.commit(prepared, self._lease.token, meanwhile=self._lease.require)
         self._changed_tables = len(prepared.destinations)
         self._phase = ScanPhase.SCHEMA_VERSIONING
@@ -296,14 +299,19 @@ class Capture:
         self._on_cycle(CycleReport(cycle, plan.to_position, instances, seconds, figures, plan.is_empty, changes))
 
     def _record(self, plan: planning.CyclePlan, cycle: int) -> bool:
-        """Record a cycle's range, in a thread of its own; return False if another process has recorded one for it."""
+        """Record a cycle's range, in a thread of its own; return False if another process has recorded one under this
+        number.
+        """
         if self._lake_state.open_cycle is not None:
             return True
         recorded = RecordedCycle(cycle, plan.from_position, plan.to_position)
         return self._system_tables.record(recorded, self._lease.token)
 
-    def _is_recorded(self, recording: Future[bool]) -> bool:
-        """Return False if what another process has recorded for the cycle is to be redone."""
+    def _wait_for_record(self, recording: Future[bool]) -> bool:
+        """Wait for the record of a cycle; return False if another process has recorded one, which is then redone.
+
+        In that case the lake's state and the position are read again.
+        """
         self._phase = ScanPhase.FIRST_SCAN
         if recording.result():
             return True
@@ -327,7 +335,7 @@ class Capture:
             transactions = change_files.list_transactions(captured, self._lake_state.last_time)
             if plan.heartbeat is not None and self._is_awaited(plan):
                 transactions = change_files.with_heartbeat(transactions, plan.heartbeat)
-        # Before the publication: who sees the cycle may ask for the DDL in it at once.
+        # Before the publication, because a reader that sees the cycle may query its DDL immediately.
         self._system_tables.record_history(cycle, change_files.history_rows(cycle, plan.history, transactions))
         self._lake_state = self._system_tables.publish(self._lake_state, recorded, transactions, events)
         last = pc.max(transactions["start_lsn"]).as_py()
@@ -347,7 +355,7 @@ class Capture:
     def _advance(self) -> None:
         """Let the log store remove what is published."""
         self._next_advance = time.monotonic() + _IDLE_ADVANCE_S
-        # After a power cut the lake may be ahead of a log store that lost its last entry, which the log reader writes
+        # After a power failure the lake may be ahead of a log store that lost its last entry; the log reader writes it
         # again.
         position = min(self._position, self._manifest.state.position)
         cycle = self._lake_state.cycle
@@ -410,8 +418,10 @@ def _begins_again(lake_state: LakeState, state: ManifestState) -> bool:
 
 
 def _starting_position(lake_state: LakeState, state: ManifestState) -> Position:
-    """Begin at the lake's position; or further, where the log store has recorded that nothing for capture follows."""
+    """Return the lake's position, or a later one up to which the log store has recorded that nothing for capture
+    follows.
+    """
     reader = state.readers.get(READER)
-    # The lake's position moves with cycles only. Ranges without captured changes move the reader's entry alone.
+    # The lake's position only moves with cycles. Ranges without captured changes only move the reader's entry.
     known = [lake_state.position, reader.position if reader is not None else None]
     return max((position for position in known if position is not None), default=state.low)

@@ -38,7 +38,7 @@ from rowtide.log.store.segments import read_segment
 from rowtide.storage.store import Store
 
 MOST_KEPT_BYTES = 64 * 1024 * 1024
-"""In memory: as much as a part that is converted."""
+"""The limit in memory: as much as a part that is converted."""
 _AT_ONCE = 8
 # Payloads, of announcements and messages, may be large, and no change row has any.
 _RECORD_COLUMNS = tuple(name for name in RECORD.names if name != "payload")
@@ -63,7 +63,7 @@ class SegmentReader:
 
     def fetch(self, segments: Sequence[Segment]) -> None:
         """Read those of the segments that can be kept. Raises as `read_segment`."""
-        # Also while it reads: of two threads that want one segment, the second finds it kept.
+        # The lock is held while reading, so that the second of two threads which need a segment finds it in memory.
         with self._lock:
             wanted = []
             for segment in segments:
@@ -133,8 +133,8 @@ def list_transactions(captured: Mapping[str, pa.Table], last_time: datetime | No
     records = pa.concat_tables([_NOTHING, *captured.values()])
     found = records.group_by("commit_lsn").aggregate([("commit_time", "min"), ("xid", "min")]).sort_by("commit_lsn")
     times = found["commit_time_min"].cast(pa.int64()).to_numpy()
-    # PostgreSQL takes a commit's time before its record has a place in the log, and clocks are set back: only a running
-    # maximum maps times to LSNs in order.
+    # PostgreSQL takes a commit's time before its record gets a position in the log, and clocks may be set back: only a
+    # running maximum maps times to LSNs in order.
     if last_time is not None:
         times = np.maximum(times, pa.scalar(last_time, _TIME).value)
     columns = {
@@ -227,7 +227,7 @@ class Destination:
 
 @frozen
 class Selection:
-    """The records of a table version that an instance takes: those in a range, of segments given by their paths."""
+    """The records of a table version that belong to an instance: those in a range, of segments given by their paths."""
 
     instance: Instance
     version: LoggedTable
@@ -237,7 +237,7 @@ class Selection:
 
 @frozen
 class SegmentGroup:
-    """Segments that are converted together, and who takes what of them."""
+    """Segments that are converted together, and the instances' selections of their records."""
 
     segments: tuple[Segment, ...]
     selections: tuple[Selection, ...]
@@ -312,8 +312,8 @@ def count_change_rows(captured: Mapping[str, pa.Table], selections: Sequence[Sel
 
     The records are given by their segments' paths; columns `commit_lsn`, `table_id` and `operation` are used.
     """
-    # Counted from the log, apart from the conversion: the numbers of both are compared before a cycle is committed, so
-    # that a fault of the conversion loses no rows unseen.
+    # Counted from the log, independently of the conversion. Both numbers are compared before a cycle is committed, so
+    # that a fault of the conversion cannot lose rows unnoticed.
     counts: Counter[str] = Counter()
     for path, records in captured.items():
         table_ids = records["table_id"].to_numpy()
@@ -330,7 +330,7 @@ def count_change_rows(captured: Mapping[str, pa.Table], selections: Sequence[Sel
 
 
 def _range_of(plan: CyclePlan, work: InstanceWork) -> LsnRange:
-    # A lifetime's begin is exclusive: the transaction that enables an instance has no changes of it.
+    # A lifetime's begin is exclusive: the transaction that enables an instance has no changes for it.
     return LsnRange(max(plan.from_position.value, work.lifetime.begin.value + 1), plan.to_position.value)
 
 

@@ -2,7 +2,7 @@
 
 A cycle's range is [from, to). The same state gives the same plan: a recorded range is redone after a crash.
 
-The lifetimes of capture instances in the log, and what a range of the log changes in them and their tables.
+A plan also says how the range changes the lifetimes of capture instances, and their tables.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from rowtide.cdc.change_columns import find_indexes
 from rowtide.cdc.ddl.schema_changes import (
     AlteredInstance,
     InstanceLifetime,
@@ -20,7 +21,7 @@ from rowtide.cdc.ddl.schema_changes import (
 )
 from rowtide.cdc.definitions import READER
 from rowtide.cdc.errors.capturing import RelationChanged
-from rowtide.cdc.instances import Instance, find_indexes
+from rowtide.cdc.instances import Instance
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, LoggedTable, TableShape
@@ -36,9 +37,10 @@ from rowtide.log.store.state import (
     skipped_between,
 )
 
-# After an outage: what is captured becomes readable in steps, and a cycle that is redone repeats no more than this.
+# The limit of a cycle. After an outage, changes become readable in steps, and a cycle that is redone repeats no more
+# than this.
 MAX_CYCLE_ROWS = 2_000_000
-# More than a batch of the log reader holds: a segment of one row that is larger has a large value.
+# More than a batch of the log reader holds: only a segment with a single row can be larger.
 LARGE_SEGMENT_BYTES = 48 * 1024 * 1024
 LONGEST_SILENCE = timedelta(minutes=5)
 """While captured tables are idle, a heartbeat is published this often, so that the maximum LSN and its time advance."""
@@ -125,7 +127,7 @@ def plan_cycle(state: ManifestState, active: Mapping[str, InstanceLifetime], fro
     )
     if blocker is not None:
         lsn, error = blocker
-        # What comes before the blocker is published first: the error is raised once nothing else can be.
+        # Everything before the blocker is published first; the error is raised when nothing else can be published.
         if lsn.value <= from_position.value or not _has_work(state, from_position, Position(lsn.value)):
             raise error
         to_position = Position(lsn.value)
@@ -143,7 +145,7 @@ def plan_range(
     work = (
         InstanceWork(lifetime, _slices(state, lifetime, versions.get(lifetime.instance.source_id, ()), segments))
         for lifetime in lifetimes
-        # The rows of an instance that ends in the cycle would never be visible.
+        # Rows of an instance that ends in the cycle would never be visible.
         if lifetime.end is None
     )
     plan = CyclePlan(
@@ -217,7 +219,7 @@ def last_gap(state: ManifestState) -> LogGap:
 def _before_reuse(
     state: ManifestState, active: Mapping[str, InstanceLifetime], from_position: Position, to_position: Position
 ) -> Position:
-    """End the range before a name is reused: its change table is emptied only after readers see the end."""
+    """End the range before a name is reused, so that its change table is emptied only after readers see the end."""
     names = {lifetime.instance.capture_instance for lifetime in active.values()}
     reused = (
         Position(event.commit_lsn.value)
@@ -232,8 +234,8 @@ def _before_retyping(
 ) -> Position:
     """End the range before a column of a change table changes its type, unless it begins with that.
 
-    Its fit is tested before the next cycle is recorded: a recorded cycle is redone, and one that cannot be done would
-    be redone for ever.
+    Whether the values fit is tested before the next cycle is recorded, because a recorded cycle that is impossible
+    would be redone for ever.
     """
     history = apply_events(state, active, from_position, to_position).history
     retyped = (change.lsn for change in history if change.required_column_update)
@@ -255,7 +257,7 @@ def _slices(
             tuple(
                 segment
                 for segment in segments.get(version.table_id, ())
-                # Statistics of segments are enough here. Rows are chosen by their own LSN when they are read.
+                # The segments' statistics suffice here; rows are selected by their own LSN when they are read.
                 if segment.last > lifetime.begin and not (segment.first in omitted and _is_large_row(segment))
             ),
         )
@@ -289,7 +291,7 @@ def _skipped(
         for one in state.list_omitted_by(READER)
         if to_position.covers(one.lsn) and not from_position.covers(one.lsn)
     )
-    # Several of one transaction are one.
+    # Several changes of a transaction count once.
     for (member_id, lsn), reason in {(member_id, lsn): reason for member_id, lsn, reason in omitted}.items():
         for lifetime in lifetimes:
             if lifetime.instance.member_id == member_id and lifetime.contains(lsn):
@@ -321,7 +323,7 @@ def _has_work(state: ManifestState, from_position: Position, to_position: Positi
 def _blockers(
     state: ManifestState, lifetimes: Sequence[InstanceLifetime], from_position: Position, to_position: Position
 ) -> Iterator[tuple[CommitLsn, RelationChanged]]:
-    # An instance that ends in the range gets no more rows: disabling it is the way past the blocker.
+    # An instance that ends in the range gets no more rows, so that disabling it removes the blocker.
     continuing: dict[int, list[InstanceLifetime]] = {}
     for lifetime in lifetimes:
         if lifetime.end is None:

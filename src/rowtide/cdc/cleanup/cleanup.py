@@ -1,6 +1,6 @@
 """Cleanup: first all low endpoints move at once, then the rows below them are deleted, one table at a time.
 
-What an instance's base needs of the rows goes there in between (`rolling`).
+In between, the net effect of the rows is added to the instance's base (`rolling`).
 
 (SQL Server: the cleanup job, sp_cdc_cleanup_change_table.) After a failure or crash at any point, readers see all rows
 of their interval or an error: a failed deletion does not move endpoints back, and the next cleanup completes it.
@@ -30,8 +30,9 @@ from rowtide.cdc.errors.jobs import ConsumersBehind
 from rowtide.cdc.errors.querying import InstanceUnknown, QueryFailed, TypesDiffer
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.published import RecordedInstance, change_table_path, system_table_path
+from rowtide.cdc.recorded_snapshots import read_snapshots
 from rowtide.cdc.requests import CleanupOrder
-from rowtide.cdc.system_tables import LakeState, SystemTables, read_snapshots
+from rowtide.cdc.system_tables import LakeState, SystemTables
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
@@ -41,8 +42,8 @@ from rowtide.delta.writing.changes import Below
 from rowtide.lake.tables import delete_rows, vacuum
 
 READER_GRACE_S = 10.0
-"""From the move of low endpoints to the first deletion: a query that found its range valid has read its rows by
-then.
+"""The time from the move of low endpoints to the first deletion, within which a query that found its range valid has
+read its rows.
 """
 
 Refusal = InstanceUnknown | LowWaterMarkUnknown | LowWaterMarkOutOfRange | CleanupImplausible | ConsumersBehind
@@ -61,7 +62,9 @@ class Cleaned:
 
 @frozen
 class _BaseWork:
-    """Work on an instance's base: what the change rows to be deleted amount to is added; or its layers are tidied."""
+    """Work on an instance's base: the net effect of the change rows to be deleted is added, or its layers are
+    merged.
+    """
 
     name: str
     base: Base
@@ -75,7 +78,7 @@ class _BaseWork:
 
 
 Start = Callable[[Callable[[BeforeCommit], None]], "Future[None]"]
-"""Starts long work, which calls what it is given in front of each commit."""
+"""Starts long work, which calls its argument before each commit."""
 
 
 @frozen
@@ -101,7 +104,7 @@ class Cleanup:
     ) -> None:
         """`list_consumers` returns the consumers for which cleanup waits; `vacuum` is called for each cleaned table.
 
-        `start` starts work on bases, None: it is done in `step`.
+        `start` starts work on bases; None: the work is done in `step`.
         """
         self._lake = system_tables.lake
         self._system_tables = system_tables
@@ -149,7 +152,7 @@ class Cleanup:
         cleanups = CleanupsTable(self._system_tables)
         last = cleanups.read_last()
         if last is not None:
-            # A process that died between recording a cleanup and moving the endpoints left the second to the next one.
+            # A process may have died between recording a cleanup and moving the endpoints, which is then done here.
             self._move(cleanups, last, self._system_tables.read())
         # Read again: the cleanup that was completed above may have moved endpoints.
         state = self._system_tables.read()
@@ -160,13 +163,13 @@ class Cleanup:
         if mark is not None and retention.below(chosen, mark):
             number = last.number + 1 if last is not None else 1
             cleanup = RecordedCleanup(number, state.cycle, order.capture_instance, mark, datetime.now(UTC))
-            # Recorded before anything moves: a process that takes over moves the same endpoints.
+            # Recorded before anything moves, so that a process which takes over moves the same endpoints.
             if not cleanups.record(cleanup, self._lease.token):
-                # By another process, which holds the lake now, or held it a moment ago.
+                # Another process recorded it, which holds the lake now, or held it a moment ago.
                 self.begin(order)
                 return
             self._move(cleanups, cleanup, state)
-        # Also where nothing moved now: another process may have moved it just before it died.
+        # Also if nothing moved now: another process may have moved the endpoints just before it died.
         self._not_before = time.monotonic() + READER_GRACE_S
         self._plan_deletions(order)
 
@@ -177,7 +180,7 @@ class Cleanup:
         work = self._works[0]
         if isinstance(work, _BaseWork):
             return self._advance(work)
-        # Readers verify their range, then read: what they have verified has to stay for as long as they may take.
+        # Readers verify their range, then read: the rows have to stay for as long as that may take.
         if time.monotonic() < self._not_before:
             return False
         self._lease.require()
@@ -198,14 +201,14 @@ class Cleanup:
             ended.result()
             if not work.is_roll:
                 self._vacuum(work.base.path)
-        # One base fails by itself: its instance's change rows stay, which hold what the base lacks, and the other
-        # tables are cleaned.
+        # A failing base affects only its instance: the change rows, which the base lacks, stay, and the other tables
+        # are cleaned.
         except (LakeWriteFailed, LakeReadFailed, TableUnreadable, QueryFailed, TypesDiffer) as error:
             if work.is_roll:
                 self._failures[work.name] = str(error)
             else:
                 self._cleaned.append(Cleaned(f"{work.name}_base", None, 0, str(error)))
-        # A statement of SQL may have opened the base before, and the change table later.
+        # A SQL statement may have opened the base before this, and the change table after it.
         self._not_before = max(self._not_before, time.monotonic() + READER_GRACE_S if work.is_roll else 0.0)
         return True
 
@@ -233,7 +236,7 @@ class Cleanup:
             return mark
         found = self._marks.by_retention(order.retention)
         reference = self._find_reference(chosen, last)
-        # A clock that is wrong by years would otherwise have everything deleted that retention still covers.
+        # Otherwise a clock that is wrong by years would delete everything that retention still covers.
         if found is not None and reference is not None and not order.is_forced:
             retention.require_plausible(found, reference, datetime.now(UTC))
         return self._lower_for_consumers(found, chosen) if found is not None else None
@@ -262,7 +265,7 @@ class Cleanup:
         return self._marks.reference(low) if low is not None else None
 
     def _move(self, cleanups: CleanupsTable, cleanup: RecordedCleanup, state: LakeState) -> None:
-        """Carry out a recorded cleanup; the table refuses one that was carried out before."""
+        """Carry out a recorded cleanup; the table's transaction identifier makes a repeat harmless."""
         order = CleanupOrder(cleanup.capture_instance)
         moved = retention.below(retention.choose(state.instances.values(), order), cleanup.mark)
         cleanups.move(cleanup, [recorded.instance for recorded in moved])
@@ -274,7 +277,8 @@ class Cleanup:
         bases = [Base(self._lake, one.instance, one.lsn) for one in chosen if one.instance.member_id in snapshots]
         copied = {base.instance.capture_instance: base for base in bases if base.has_snapshots()}
         ends = {name: base.find_end() for name, base in copied.items()}
-        # A base takes the net effect of change rows before these are deleted: a reader finds each row in one of both.
+        # A base gets the net effect of change rows before these are deleted, so that a reader finds each row in one of
+        # the two.
         self._works = deque(_BaseWork(name, base, is_roll=True) for name, base in copied.items())
         self._works += (_change_rows(self._lake, one, ends.get(one.instance.capture_instance)) for one in chosen)
         if order.capture_instance is None:
@@ -295,7 +299,7 @@ class Cleanup:
             yield _Piece(name, system_table_path(self._lake, name), rows)
 
     def _find_failure(self, piece: _Piece) -> str | None:
-        """Return why a table's rows must stay: a base lacks what they amount to, or which of them count."""
+        """Return why a table's rows must stay: their net effect is missing in the base, or cannot be determined."""
         is_system_table = piece.low is None
         return next(iter(self._failures.values()), None) if is_system_table else self._failures.get(piece.name)
 
@@ -309,7 +313,7 @@ class Cleanup:
             failpoint("rows_removal.after")
             self._vacuum(piece.path)
         except LakeWriteFailed as error:
-            # The others are cleaned nevertheless; the caller gets the reason.
+            # The other tables are cleaned nevertheless; the caller gets the reason.
             return Cleaned(piece.name, piece.low, 0, str(error))
         finally:
             self._system_tables.committer.forget(piece.path)

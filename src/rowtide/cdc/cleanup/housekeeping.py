@@ -62,7 +62,7 @@ class CleanupOutcome:
         return self.cleaned
 
 
-# Outcomes cross from the holder's process to the one that asked by the database: the class by name, with its fields.
+# Refusals go from the holder's process to the requesting one through the database: the class's name, and its fields.
 _REFUSALS = {refusal.__name__: refusal for refusal in get_args(Refusal)}
 
 _OUTCOME = JsonOf[CleanupOutcome](CleanupOutcome)
@@ -144,7 +144,7 @@ def clean_up(
         request_id = _insert_request(connection, order)
         while (outcome := _find_outcome(connection, request_id)) is None:
             try:
-                # Without patience: if capture runs, it holds the lease for days, and carries the request out itself.
+                # Without waiting: if capture runs, it holds the lease for days, and carries out the request itself.
                 lease = AdvisoryLease.take(engine, LAKE, patience_s=0)
             except LeaseHeld as error:
                 on_progress(f"Waiting for {error.holder} to clean up ...")
@@ -169,7 +169,7 @@ def _work_off(
 ) -> None:
     """Carry out requests up to this process's own."""
     store = open_store(source.log_store)
-    # A copy of the database names the original's lake: it must not delete rows there.
+    # A copy of the database has the original's lake recorded, where it must not delete rows.
     verify_provenance(lease.connection, open_own_manifest(source, store))
     lake_lease = LakeLease.take(store, lease, source.lake, list_table_paths)
     housekeeping = Housekeeping.over(lease.connection, SystemTables(source.lake, source.source_id), lake_lease)
@@ -177,7 +177,7 @@ def _work_off(
         on_progress(f"Cleaning up, tables left: {housekeeping.remaining or 'all'} ...")
         if not housekeeping.step():
             time.sleep(_PAUSE_S)
-    lake_lease.resign()
+    lake_lease.release()
 
 
 def _insert_request(connection: Connection, order: CleanupOrder) -> int:
@@ -204,7 +204,7 @@ def _next_request(connection: Connection) -> tuple[int, CleanupOrder] | None:
             columns.is_forced,
         )
         .where(columns.finished_at.is_(None))
-        # In the order of requests: an outcome is one of the state that the earlier requests have left.
+        # In the order of requests, since each applies to the state that the earlier ones have left.
         .order_by(columns.request_id)
         .limit(1)
     )

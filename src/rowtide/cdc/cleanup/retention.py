@@ -32,7 +32,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.delta.data_files import Between
 from rowtide.lake import tables
-from rowtide.lake.tables import SmallTable, append_small
+from rowtide.lake.small_tables import SmallTable, append_small
 
 SLACK = timedelta(hours=1)
 """A mark may move by the time since the last cleanup, plus this."""
@@ -118,8 +118,8 @@ class LowWaterMarks:
 
     def by_retention(self, retention: timedelta) -> LowWaterMark | None:
         """Return the first transaction not older than `retention` before the last; None without transactions."""
-        # Counted back from the last captured commit, not from now: an outage of capture would otherwise let rows expire
-        # that no reader had a chance to read.
+        # Counted back from the last captured commit and not from now, so that no rows expire during an outage of
+        # capture before a reader could read them.
         last = self._last_time()
         return self._first_from(last - retention) if last is not None else None
 
@@ -152,7 +152,8 @@ class LowWaterMarks:
         return max((time for time in times if time is not None), default=None)
 
     def _first_from(self, time: datetime) -> LowWaterMark | None:
-        # Commit times need not rise with LSNs: the lowest LSN at or after the time keeps all that the retention covers.
+        # Commit times need not ascend with LSNs: from the lowest LSN at or after the time on, everything that the
+        # retention covers is kept.
         since = pa.scalar(time, pa.timestamp("us", tz="UTC"))
         later = (rows.filter(_kernels.greater_equal(rows[_TIME], since)) for rows in self._stream((_LSN, _TIME)))
         first = _first(later)
@@ -242,7 +243,7 @@ class CleanupsTable:
         """Move the low endpoints of instances to a cleanup's mark, all at once. Idempotent."""
         note = f"the change rows were removed by the cleanup of {cleanup.began_at:%Y-%m-%d %H:%M:%S} UTC"
         ordinal = _AFTER_EVENTS + cleanup.number
-        # The last row of an instance says its state and its low endpoint: this one comes after the cycle's own.
+        # The last row of an instance has its state and low endpoint, so this one has to come after the cycle's own.
         events = (InstanceEvent(instance, ENABLED, cleanup.mark.lsn, note) for instance in instances)
         rows = [instance_row(cleanup.cycle, ordinal, event) for event in events]
         if rows:
@@ -251,7 +252,7 @@ class CleanupsTable:
             failpoint("low_endpoints.after")
 
     def _append(self, name: str, columns: list[tuple[str, str]], rows: list[dict[str, object]], number: int) -> bool:
-        # Both tables get the cleanup's number as the version of one application: a repeat after a crash adds nothing
+        # Both tables get the cleanup's number as an application's version, so that a repeat after a crash adds nothing
         # twice.
         return append_small(
             self._system_tables.committer,

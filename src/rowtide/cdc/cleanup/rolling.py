@@ -1,8 +1,9 @@
-"""What cleanup does to an instance's base: the net effect of change rows goes there before they are removed.
+"""Rolling of an instance's base: cleanup adds the net effect of change rows to it before it removes them.
 
-Low endpoints have moved before; change rows are removed after. The base records up to where changes are in it, in the
-commit that adds them: a repeat adds nothing, and readers count no change twice. The layers above the lowest one are
-folded into it when they outweigh a quarter of its rows: the rows rolled since pay for the fold.
+Low endpoints have moved before; change rows are removed afterwards. The base records the LSN up to which it has changes
+in the commit that adds them: a repeat adds nothing, and readers count no change twice. The layers above the lowest one
+are merged into it when they have more than a quarter of its rows, so that the cost of a merge is in proportion to the
+rows added since the last one.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from rowtide.cdc.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
 from rowtide.cdc.errors.querying import TypesDiffer
-from rowtide.cdc.instances import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, Instance
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.as_of.moved_rows import MovedRows
 from rowtide.cdc.lake_readers.as_of.tables import CountedRows, table_as_of
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, Completions
@@ -25,7 +27,7 @@ from rowtide.cdc.published import base_table_path, change_table_path
 from rowtide.cdc.queries.as_of.function import FOLDED_SEQVAL
 from rowtide.cdc.queries.as_of.opening import AsOf, as_of_columns, folded_application, read_layers, rolled_application
 from rowtide.cdc.queries.as_of.rows import Counted, find_counted
-from rowtide.cdc.system_tables import RecordedSnapshot, SnapshotState, excluded_begins, find_base, read_snapshots
+from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotState, excluded_begins, find_base, read_snapshots
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
@@ -58,8 +60,8 @@ class Base:
     def find_end(self) -> CommitLsn:
         """Return the LSN below which changes go to the base, and are then removed.
 
-        Of a table without a key they stay while a snapshot is made: which of them it sees is not known of rows that lie
-        in the base.
+        Without a key they stay while a snapshot is being copied: it could not be determined which rows of the base the
+        snapshot contains.
         """
         if self.instance.index_columns:
             return self.low
@@ -78,7 +80,7 @@ class Base:
         rolled_to = read_layers(base, self.instance.member_id).rolled_to
         if rolled_to is not None and rolled_to >= end:
             return
-        # What committed before the first snapshot began is in the rows that it copied.
+        # Changes that committed before the first snapshot began are in the rows that it copied.
         first = min(one.begin for one in snapshots).increment()
         first = first if rolled_to is None else max(first, rolled_to)
         part = TablePart(ChangeTable(changes), first, end.decrement())
@@ -87,7 +89,8 @@ class Base:
             self._require_types(state.columns, part.table)
             rows = self._effect(part, snapshots) if first < end else iter(())
             files = _write_files(base.location, state.columns, state.metadata, rows)
-            # After the files are written, which takes minutes for large tables: the lease may have gone meanwhile.
+            # After the files are written, which takes minutes for large tables, during which the lease may have been
+            # lost.
             before_commit()
             return files
 
@@ -105,7 +108,7 @@ class Base:
             raise TypesDiffer(self.instance.capture_instance, ", ".join(differing))
 
     def _effect(self, part: TablePart, snapshots: Sequence[RecordedSnapshot]) -> Iterator[pa.RecordBatch]:
-        """Return what change rows amount to."""
+        """Return the net effect of change rows."""
         if self.instance.index_columns:
             moved = MovedRows(self.lake, self.instance, part.table, part.high)
             completions = Completions(moved, part.low, part.high) if self.instance.may_lack_values else None
@@ -177,7 +180,7 @@ def _is_merge_due(as_of: AsOf[ChangeTable]) -> bool:
     rows = {file.path: file.statistics.get("numRecords") or 0 for file in files}
     (lsn,) = as_of.base.snapshot.columns.select([LSN]).fields
     lowest = sum(rows[file.path] for file in files if _greatest(file, lsn.physical_name) == as_of.lowest.value)
-    # Each row is rewritten a bounded number of times: the table grows by a quarter between two rewrites.
+    # The table grows by a quarter between two rewrites, so each row is rewritten a bounded number of times.
     return 4 * (sum(rows.values()) - lowest) > lowest
 
 
@@ -199,7 +202,7 @@ def _net_rows(instance: Instance, part: TablePart, completions: Completions | No
 
 
 def _counted_rows(part: TablePart, counted: Counted) -> Iterator[pa.RecordBatch]:
-    """Yield the last truncate, then the rows behind it, of those that count."""
+    """Yield the last truncate, then the rows after it, of those that count."""
     rows = CountedRows(None, part, counted).behind_truncate()
     schema = part.table.schema()
     if rows.truncate is not None:

@@ -1,6 +1,6 @@
 """Named consumers: rows of `cdc.consumers` in the source database, where they hold back cleanup (beyond SQL Server).
 
-A consumer reads some capture instances and acknowledges up to an LSN: one position over all of them. It is the only
+A consumer reads some capture instances and acknowledges up to an LSN: one position over all of them. This is the only
 position stored in the source database.
 """
 
@@ -189,7 +189,7 @@ def _enabled_members(connection: Connection) -> Mapping[str, str]:
 def _read(connection: Connection, query: Select[Any]) -> tuple[Consumer, ...]:
     enabled = _enabled_members(connection)
     consumed: dict[str, tuple[ConsumedInstance, ...]] = {}
-    # The first consumer of each set comes before the others.
+    # Ordered so that the first consumer of each set precedes the others.
     for name, first, names, members in connection.execute(_sets_read()):
         if names is not None:
             given = sorted(zip(names, members, strict=True))

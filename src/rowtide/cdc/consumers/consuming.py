@@ -1,12 +1,12 @@
-"""Consuming: a named consumer's next window over all its instances, acknowledged when the block ends well.
+"""Consuming: a named consumer's next window over all its instances, acknowledged when the block ends without an error.
 
     with db.cdc.consume("warehouse") as window:
         for instance in window.instances:
             merge(window.net_changes(instance))
 
-Windows chain: each begins behind the last one that was acknowledged, without gap or overlap.
+Each window begins after the last one that was acknowledged, without gap or overlap.
 
-Windows of named consumers: where a consumer's next one begins in each of its instances.
+An instance that began later, or whose low endpoint was moved, begins in it with its own first LSN.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from rowtide.cdc.functions import ChangeFunctions, session
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import ArrowChanges
 from rowtide.cdc.published import ENABLED, RecordedInstance
-from rowtide.cdc.queries.windows import LsnTimes, PublishedLake
+from rowtide.cdc.queries.lsn_times import LsnTimes
+from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.requests import ConsumerChange, NewConsumer
 from rowtide.cdc.spark_changes import Changes
 from rowtide.core.formats import StoreFormat
@@ -78,7 +79,7 @@ def _find_start(consumer: Consumer, recorded: RecordedInstance) -> CommitLsn:
 
 
 _IDLE_NOTE = timedelta(minutes=1)
-"""An empty window is recorded at most this often: it shows that the consumer is not behind, and is a write in the
+"""An empty window is recorded at most this often. It shows that the consumer is not behind, but is a write in the
 source.
 """
 
@@ -97,7 +98,7 @@ class Window:
     starts: Mapping[str, CommitLsn]
     lake: Lake
     open_changes: Callable[[], Changes]
-    """Opens the lake in Spark, for what returns DataFrames."""
+    """Opens the lake in Spark, for methods that return DataFrames."""
 
     @property
     def is_empty(self) -> bool:
@@ -156,7 +157,7 @@ class Window:
 
 @frozen
 class _Share:
-    """The LSNs from `start` to `end`; without any the columns alone are asked for, of the whole validity interval."""
+    """The LSNs from `start` to `end`; without them only the columns are requested, for the whole validity interval."""
 
     start: CommitLsn | None
     end: CommitLsn | None
@@ -211,7 +212,7 @@ class Consuming(ChangeFunctions):
         for instance in known.instances:
             if instance.is_enabled:
                 reader.require(instance.name)
-        # No connection is open from here to the end of the block, which may take hours.
+        # No connection stays open during the block, which may take hours.
         lake = Lake(place)
         published, recorded = lake.get_published_instances()
         starts = find_starts(known, recorded)
@@ -243,11 +244,11 @@ class Consuming(ChangeFunctions):
 
 
 def acknowledge_from(engine: Engine, known: Consumer, lsn: CommitLsn | None, time: datetime | None) -> None:
-    """Move a consumer on from its known position. Raises `ConsumerContended`, `AcknowledgementDenied`."""
+    """Advance a consumer from its known position. Raises `ConsumerContended`, `AcknowledgementDenied`."""
     with translated(), engine.begin() as connection:
-        # A monitor acknowledges in the table itself, not in the view that it reads.
+        # A role that reads through the monitor's view acknowledges in the table itself.
         connection.execution_options(schema_translate_map=None)
-        # Only from the position at which the window began: two processes under one name would skip each other's
+        # Only from the position at which the window began, because two processes with one name would skip each other's
         # windows.
         if consumers.acknowledge(connection, known, lsn, time):
             return

@@ -1,11 +1,11 @@
 """Changes the column types of a change table, and of the base table, to those of the source.
 
-Where Delta can widen the type, in place if the setting says so; otherwise the table is rewritten in one commit: readers
-see the old version or the new one, and a repeat finds the new types. Values that the old type could not hold are in
-`__$exact`, and are converted from there. `before_commit` is called in front of a commit, and may raise (see
+If Delta can widen the type and the setting allows it, this happens in place; otherwise the table is rewritten in one
+commit. Readers see the old version or the new one, and a repeat finds the new types. Values that the old type could not
+hold are in `__$exact`, and are converted from there. `before_commit` is called in front of a commit, and may raise (see
 `delta.writing.alteration`).
 
-Values are converted between lake types here, too.
+Values are converted between lake types here.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rowtide.cdc.change_columns import change_columns, column_type
 from rowtide.cdc.errors.capturing import ValuesDoNotFit
-from rowtide.cdc.instances import CapturedColumn, Instance, change_columns, column_type
+from rowtide.cdc.instances import CapturedColumn, Instance
 from rowtide.cdc.published import BASE_SUFFIX, base_table_path, change_table_path
 from rowtide.cdc.rows.conversion import TYPED_VALUES, ExactValues, change_schema, texts_by_ordinal
 from rowtide.core.failpoints import failpoint
@@ -44,7 +45,7 @@ from rowtide.delta.errors import LakeWriteFailed
 from rowtide.delta.features import IDENTITY
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.alteration import BeforeCommit
-from rowtide.delta.writing.rewriting import is_marked, mend
+from rowtide.delta.writing.widening_removal import is_marked, mend
 from rowtide.lake import tables
 from rowtide.lake.sql_text import column_types
 from rowtide.lake.stores import locate
@@ -58,7 +59,7 @@ _MOST_DAYS = np.iinfo(np.int64).max // _DAY_US
 
 
 def convert(values: Column, old: str, new: LakeType) -> Column:
-    """Return values of one type in another, null where one does not fit."""
+    """Convert values to another type; null where a value does not fit."""
     if _is_kin(old, new.name):
         return _convert_kin(values, old, new.name)
     texts = as_texts(values)
@@ -66,7 +67,7 @@ def convert(values: Column, old: str, new: LakeType) -> Column:
 
 
 def find_misfits(values: Column, old: str, new: LakeType) -> Column:
-    """Return which values change in another type; of a text only whether it cannot be read."""
+    """Return which values would change in another type; for texts, only which ones cannot be parsed."""
     converted = convert(values, old, new)
     if not _is_kin(old, new.name):
         return kernels.and_(values.is_valid(), converted.is_null())
@@ -83,7 +84,7 @@ def _convert_kin(values: Column, old: str, new: str) -> Column:
 
 
 def _convert_times(values: Column, new: str) -> Column:
-    """Without zone as in UTC."""
+    """Timestamps without time zone count as UTC."""
     to = arrow_type(new)
     if pa.types.is_timestamp(to) and pa.types.is_timestamp(values.type):
         return values.cast(pa.int64()).cast(to)
@@ -122,7 +123,7 @@ def _convert_numbers(values: Column, new: str) -> Column:
 
 
 def _whole(values: Column, to: Any) -> Column:
-    """Their shortest texts are not what large numbers are exactly."""
+    """Not from the shortest text, which is not the exact value of a large number."""
     numbers = np.trunc(values.cast(pa.float64()).fill_null(math.nan).to_numpy(zero_copy_only=False))
     bound = 2.0 ** (to.bit_width - 1)
     fits = (numbers >= -bound) & (numbers < bound)
@@ -151,7 +152,7 @@ def _is_number(name: str) -> bool:
 
 
 REWRITTEN_BYTES = 256 * 1024 * 1024
-"""The size of the data files up to which `Widened.AUTO` rewrites a table, while its cycle waits: some seconds' work."""
+"""The size of the data files up to which `Widened.AUTO` rewrites a table. The cycle waits for that, a few seconds."""
 _EXACT = "__$exact"
 
 
@@ -208,7 +209,7 @@ def carry_types(
     before_commit: BeforeCommit = lambda: None,
     on_widened: Callable[[WidenedTable], None] = lambda _table: None,
 ) -> None:
-    """Change the column types of an instance's change table and base; `widened` says how wider ones come about.
+    """Change the column types of an instance's change table and base; `widened` says how columns are widened.
 
     `on_widened` is called before a table gets wider types only. Raises `LakeWriteFailed`.
     """
@@ -228,7 +229,7 @@ def _carry_types(
     stays_marked = widened is Widened.MARK or (widened is Widened.AUTO and size > REWRITTEN_BYTES)
     if not retyped:
         if not stays_marked and is_marked(snapshot):
-            # A process may have been killed between the two commits of a base.
+            # A base takes two commits, between which a process may have been killed.
             mend(snapshot.location, before_commit=before_commit)
         return
     failpoint("types_carried.before")
@@ -237,11 +238,11 @@ def _carry_types(
         named = tuple((column.column.name, column.new.name) for column in retyped)
         on_widened(WidenedTable(instance.capture_instance, path, named, size, is_rewritten=not stays_marked))
     must_rewrite = True
-    # To a base, copies add files all the time: all of them at once are never rewritten.
+    # Copies keep adding files to a base, so it is never rewritten as a whole.
     if only_widens and (stays_marked or _is_base(snapshot)):
         types = {column.column.lake_name: column.new.name for column in retyped}
         tables.widen_columns(path, types, before_commit=before_commit)
-        # A chunk of a copy may have come in between; from now on one that was read for the old types is refused.
+        # A chunk may have been committed in between; from now on a chunk that was read for the old types is refused.
         retyped = [replace(column, old=column.new.name) for column in retyped]
         found = open_snapshot(snapshot.location)
         must_rewrite = found is not None and _has_exact(found, retyped)
@@ -255,11 +256,11 @@ def _carry_types(
 
 
 def follow_change_table(lake: str, instance: Instance, before_commit: BeforeCommit) -> None:
-    """Give a base table without rows the types of the change table: capture may have changed them since `instance` was
-    read, when there was no base table yet.
+    """Give an empty base table the types of the change table. Capture may have changed those since `instance` was read,
+    before the base table existed.
 
-    Capture changes the change table first and looks for the base table then, so that one of the two sees the other.
-    Raises `LakeReadFailed`, `LakeWriteFailed`.
+    Capture changes the change table first and then looks for the base table, so that one of the two processes sees the
+    other's table. Raises `LakeReadFailed`, `LakeWriteFailed`.
     """
     changes = locate(change_table_path(lake, instance.capture_instance))
 
@@ -294,7 +295,7 @@ def _open_tables(lake: str, instance: Instance) -> Iterator[Snapshot]:
 
 
 def _has_exact(snapshot: Snapshot, retyped: Sequence[_Retyped]) -> bool:
-    """Return whether a base table has values that its types do not hold: a copy may be ahead of what capture knows."""
+    """Return whether a base table has values that do not fit its types: a copy may be ahead of capture."""
     if not _is_base(snapshot):
         return False
     ordinals = {column.ordinal for column in retyped}
@@ -319,7 +320,7 @@ def _find_retyped(snapshot: Snapshot, instance: Instance) -> list[_Retyped]:
 
 
 def _convert_batch(batch: pa.RecordBatch, instance: Instance, retyped: Sequence[_Retyped]) -> pa.RecordBatch:
-    """Return change rows with the columns that have another type by now in that."""
+    """Return change rows with retyped columns converted to their present types."""
     typed_values = TYPED_VALUES[instance.database_kind]
     exact = ExactValues(batch.num_rows)
     texts = texts_by_ordinal(batch[_EXACT])

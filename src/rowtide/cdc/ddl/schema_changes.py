@@ -1,9 +1,10 @@
-"""Instances by the log's events: which begin, get other columns by DDL, and end; the history's entries. Pure.
+"""The effects of the log's events on instances: they begin, change columns by DDL, and end; and the history's entries.
+Pure.
 
 The set of captured columns is fixed: a new column is ignored, a dropped one is null from then on, a renamed one keeps
 its captured name, a generated one that becomes ordinary has values from then on. Types and the table's name follow the
 table. Event triggers record the statements; without them, differences between the log's descriptions of the table are
-recorded, as statements made up for them.
+recorded, as generated statements.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from rowtide.cdc.change_columns import column_type, find_indexes
 from rowtide.cdc.definitions import FEATURE
-from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn, column_type, decode_instance, find_indexes
+from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn, decode_instance
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import ColumnShape, TableShape
 from rowtide.core.values import frozen
@@ -26,9 +28,9 @@ _WIDER_BY_DATABASE = {"postgres": is_wider_number}
 
 
 def only_widens(before: Instance, after: Instance, alteration: Alteration) -> bool:
-    """Return whether a statement that rewrote an instance's table left the value of every captured column as it was.
+    """Return whether a statement that rewrote an instance's table kept the value of every captured column.
 
-    Where the server casts by itself, from one type of numbers to a wider one, every value keeps its meaning.
+    It did if the server's own cast went from a numeric type to a wider one.
     """
     pairs = zip(before.columns, after.columns, strict=True)
     return alteration.casts_alone and all(_is_as_it_was(before, old, new) for old, new in pairs)
@@ -98,9 +100,10 @@ def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration
 
 
 def _find_key_loss(instance: Instance, lsn: CommitLsn, alteration: Alteration) -> int | None:
-    """Return the LSN from which on rows may be alike in the key.
+    """Return the LSN from which on rows may have equal keys.
 
-    What was lost stays lost: nothing distinguishes the rows in between. But in one transaction a key may be replaced.
+    A lost key cannot be regained, because nothing distinguishes the rows in between; but a transaction may replace a
+    key.
     """
     key = {column.column_id for column in instance.index_columns}
     if alteration.keys is None or not key or instance.key_lost_at not in (None, lsn.value):
@@ -109,7 +112,7 @@ def _find_key_loss(instance: Instance, lsn: CommitLsn, alteration: Alteration) -
 
 
 def _rewrites_values(before: Instance, after: Instance, alteration: Alteration) -> bool:
-    """Return whether values or rows may be others now without a change row."""
+    """Return whether values or rows may have changed without a change row."""
     is_rewritten = alteration.rewrites_values and not only_widens(before, after, alteration)
     return is_rewritten or alteration.moves_rows or _empties_column(before, after, alteration)
 
@@ -117,7 +120,8 @@ def _rewrites_values(before: Instance, after: Instance, alteration: Alteration) 
 def _empties_column(before: Instance, after: Instance, alteration: Alteration) -> bool:
     """Return whether a captured column of a table without a key is dropped.
 
-    Its values become null without change rows; rows that only all of their values identify are no longer found.
+    Its values become null without change rows, so rows that are identified only by all of their values can no longer be
+    found.
     """
     if before.index_columns:
         return False
@@ -129,7 +133,7 @@ def _empties_column(before: Instance, after: Instance, alteration: Alteration) -
 
 
 def _follow_renames(instance: Instance, lsn: CommitLsn, alteration: Alteration) -> InstanceSchemaChange:
-    """Only names are known to have changed; other changes follow from the next rows."""
+    """Only renames are known; other changes are inferred from the next rows."""
     names = dict(alteration.renames)
     seen = tuple(replace(column, name=names.get(column.name, column.name)) for column in instance.seen_columns)
     after = replace(instance, seen_columns=seen)
@@ -187,7 +191,7 @@ def _recorded(captured: CapturedColumn, column: AlteredColumn | None, lsn: Commi
 
 def _differences(instance: Instance, shape: TableShape) -> Iterator[tuple[str, Instance]]:
     """Yield the statements that lead to a shape, one after the other, and the instance after each."""
-    # The rename comes first, because the statements after it name the table as it is called from then on.
+    # The rename comes first, because the statements after it use the new name.
     known, table = (instance.source_schema, instance.source_table), (shape.schema, shape.name)
     if known != table:
         instance = replace(instance, source_schema=shape.schema, source_table=shape.name)
@@ -200,8 +204,8 @@ def _column_differences(instance: Instance, shape: TableShape) -> Iterator[tuple
     """Compare columns by name. Generated ones may or may not be in the log."""
     if not instance.seen_columns or shape.others is None:
         return
-    # By name, because the log's descriptions of a table have no column numbers: a column that was dropped and added
-    # again under one name looks like a change of its type.
+    # By name, because the log's descriptions have no column numbers: a column that was dropped and added again with the
+    # same name looks like a change of type.
     present = {column.name: column for column in (*shape.columns, *shape.others)}
     for gone in instance.seen_columns:
         if gone.name not in present and not gone.is_generated:

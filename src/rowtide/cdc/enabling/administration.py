@@ -28,8 +28,8 @@ from rowtide.databases.postgres.functions import view_schema
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.urls import name_of
 from rowtide.lake import tables
+from rowtide.lake.small_tables import SmallTable
 from rowtide.lake.stores import prepare_lake, require_not_nested
-from rowtide.lake.tables import SmallTable
 from rowtide.log import catalogue
 from rowtide.log.catalogue import members_table
 from rowtide.log.errors import DatabaseNotEnabled, IllegalEntry, LogStillRead
@@ -40,7 +40,7 @@ from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provenance import find_owner
 from rowtide.log.postgres.provision import StoragePlaces
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store import segments
+from rowtide.log.store import maintenance
 from rowtide.log.store.entries import ReaderAdvanced, ReaderLeft
 from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
@@ -90,15 +90,15 @@ def enable_database(
         def add(connection: Connection) -> SourceDefinition:
             source = _add_definitions(connection, opened.source, prepared, widened, was_made=was_made)
             if not was_made or READER not in manifest.state.readers:
-                # Before the commit: the reader must see every instance that can be enabled.
+                # Before the commit, because the reader must see every instance that can be enabled.
                 register_reader(manifest)
             failpoint("capture_addition.before")
             return source
 
         source = alterations.transact(add)
         failpoint("capture_addition.after")
-        # What capture needs is kept from here on.
-        segments.remove_placeholder(manifest)
+        # From here on the log store keeps what capture needs.
+        maintenance.remove_placeholder(manifest)
     was_enabled = was_made and opened.was_there
     with translated(), engine.connect() as connection:
         counts = read_widened(connection)
@@ -197,7 +197,7 @@ def _add_definitions(
     if widened is not None:
         set_of_database(connection, widened)
     if list_rules(connection):
-        # Others may have dropped them, or another build made them; a new rule has its own.
+        # The triggers may have been dropped, or be from another build.
         joining_triggers.ensure_triggers(connection)
     if not was_made:
         connection.execute(catalogue.source_table.update().values(lake=captured.lake))
@@ -207,8 +207,8 @@ def _add_definitions(
 def register_reader(manifest: Manifest) -> None:
     """Register at the log's present position: earlier segments may be truncated.
 
-    That position may be truncated just after it was read; then register at the next. A reader left by an interrupted
-    disabling counts the cycles of a lake that was emptied.
+    If that position is truncated just after it was read, register at the next one. A reader that an interrupted
+    disabling left has the cycle of a lake that was emptied.
     """
     if READER in manifest.refresh().readers:
         manifest.append(ReaderLeft(READER))

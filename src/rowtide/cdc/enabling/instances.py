@@ -1,4 +1,4 @@
-"""Rules for creating capture instances, asked for by users or by targets that follow columns, and their row keys."""
+"""Rules for new capture instances, which users request, or targets that follow columns; and the keys of their rows."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _primary_key(table: SourceTable) -> RowKey:
     index = table.find_index(table.key_name)
     problem = find_problem(table, index) if index is not None else None
     if problem is not None:
-        # Rows may be alike in it for a moment, or the log does not carry it: it is no key.
+        # It is no key: rows may have equal values in it for a moment, or the log does not carry it.
         return RowKey(None, (), is_primary=False, problem=problem)
     return RowKey(table.key_name, names, is_primary=True, problem=None)
 
@@ -271,8 +271,8 @@ def _require_loggable(table: SourceTable, before_images: BeforeImages) -> None:
             raise errors.VirtualColumnUnloggable(table.qualified_name, column.name)
 
 
-# Instances that are made for targets that follow columns: which they are, and which others have taken the place of.
-# They do not count for the two instances of a table that its users have.
+# Instances that are made for targets that follow columns, and which of them are superseded. They do not count towards a
+# table's limit of two instances.
 
 
 def list_followed(connection: Connection) -> frozenset[str]:
@@ -286,7 +286,7 @@ def mark_steps(member_id: str) -> Sequence[Executable]:
 
 
 def list_superseded(connection: Connection) -> tuple[definitions.EnabledTable, ...]:
-    """Return those of them that no consumer has any more, while one has a later one of the same table."""
+    """Return those of them that no consumer reads any more, while some consumer reads a later one of the same table."""
     own, later, own_mark, later_mark = (
         definitions.change_tables.alias(),
         definitions.change_tables.alias(),

@@ -1,7 +1,7 @@
 """Enabling new tables of rules from the process that captures, beside capture.
 
-These are all tables where the role may not create event triggers, and otherwise those that need a wait or a decision,
-or that cannot be enabled.
+If the role may not create event triggers, this enables all new tables; otherwise only those that need a wait or a
+decision, or that cannot be enabled.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rowtide.cdc.enabling.table_rules import ENABLED, FAILED, PRESENT, TableRule
 from rowtide.cdc.enabling.table_sets import Outcome, TableOutcome, enable_planned, plan_each
 from rowtide.cdc.published import read_instances, read_publication
 from rowtide.core.errors import RowtideError
-from rowtide.databases.postgres.catalogue import list_tables
+from rowtide.databases.postgres.catalogue import IS_NOT_NULL, list_tables
 from rowtide.databases.postgres.errors import TableHeld, translated
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.postgres.quoting import quote_literal
@@ -37,7 +37,7 @@ _STATEMENT = "the index of the key, or not null of its columns, is gone"
 
 
 class LostKeys:
-    """Announces each lost key once, and again by another process as long as capture has not read it."""
+    """Announces each lost key once; another process announces it again as long as capture has not read it."""
 
     def __init__(self, engine: Engine, database: str) -> None:
         self._engine = engine
@@ -47,7 +47,7 @@ class LostKeys:
     def announce(self) -> None:
         """Announce the keys that were lost since the last look. Raises `DatabaseNotEnabled`, and as statements do."""
         with translated(), self._engine.connect() as connection:
-            # The source says which keys are lost now, the lake which of them capture has read: only the others are
+            # The source knows which keys are lost now, and the lake which of them capture has read: only the others are
             # announced.
             found = {str(member_id): int(source_id) for member_id, source_id in connection.execute(text(_LOST))}
             lost = {member_id: found[member_id] for member_id in found.keys() - self._announced}
@@ -63,9 +63,9 @@ class LostKeys:
         self._announced |= lost.keys()
 
 
-# A deferrable index is no key: until its transaction ends, two rows may have one value. Neither is one of expressions,
-# or of a part of the rows.
-_LOST = """
+# A deferrable index is no key, because two rows may have the same value until the transaction ends. Neither is an index
+# on expressions, nor a partial one.
+_LOST = f"""
 select t.member_id, t.source_object_id
 from cdc.change_tables t
 join pg_class c on c.oid::bigint = t.source_object_id
@@ -76,9 +76,9 @@ where exists (select from cdc.index_columns k where k.object_id = t.object_id)
       and i.indpred is null and i.indexprs is null and not exists (
         select from unnest(i.indkey::int2[]) with ordinality k(number, place)
         join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number
-        where k.place <= i.indnkeyatts and (not a.attnotnull or not exists (
+        where k.place <= i.indnkeyatts and (not {IS_NOT_NULL} or not exists (
             select from cdc.index_columns own where own.object_id = t.object_id and own.column_id = k.number))))
-"""
+"""  # noqa: S608 - of constants
 
 _CONTENT = announced_content(
     command="'ALTER TABLE'",
@@ -99,14 +99,14 @@ _WAIT_S = 1.0
 
 
 def join_new_tables(engine: Engine, database: str) -> tuple[TableOutcome, ...]:
-    """Enable the new tables of rules; return what became of each that was tried.
+    """Enable the new tables of rules; return the outcome of each that was tried.
 
-    A table in use is tried again by the next call, one that failed after some minutes, or once it has another name.
+    A table in use is tried again by the next call; one that failed, after some minutes, or when its name has changed.
     Raises `DatabaseNotEnabled`, `NotOwner`, and errors of the server as a whole.
     """
     with translated(), engine.connect() as connection:
         rules = list_rules(connection)
-    # Most databases have no rules: without a transaction that writes, their log does not move.
+    # Most databases have no rules: not writing anything keeps their log idle.
     if not rules:
         return ()
     with translated(), engine.begin() as connection:
@@ -181,7 +181,7 @@ where exists (select from cdc.change_tables t where t.source_object_id = c.oid::
   and n.nspname || E'\\n' || c.relname ~ r.included_expression
 on conflict do nothing
 """  # noqa: S608 - of constants
-"""A table that was enabled by hand is not enabled again once somebody disables it."""
+"""A table that was enabled by hand is recorded, so that it is not enabled again after somebody disables it."""
 
 _NEW = f"""
 select c.oid::bigint as source_id, matching.rule_name
@@ -206,6 +206,7 @@ order by c.oid
 
 
 POLL_S = 2.0
+# Lost keys are looked for at every fifth poll, that is, every ten seconds.
 _POLLS_PER_KEYS = 5
 _THREAD = "rowtide-joining"
 
@@ -214,7 +215,7 @@ _THREAD = "rowtide-joining"
 def joining(engine: Engine, database: str) -> Iterator[None]:
     """Look for new tables of rules every `POLL_S` seconds during the block, and for lost keys every ten seconds.
 
-    The first look is `POLL_S` seconds later: a run that ends by itself has looked before.
+    The first look is `POLL_S` seconds later, because a run that ends by itself has looked before.
     """
     ended = threading.Event()
     with ThreadPoolExecutor(1, _THREAD) as pool:
@@ -238,7 +239,7 @@ def _run(engine: Engine, database: str, ended: threading.Event) -> None:
                     keys.announce()
             reported = ""
         except RowtideError as error:
-            # Capture continues: what is enabled already does not depend on it.
+            # Capture continues, because enabled tables do not depend on this.
             if str(error) != reported:
                 emit(JoiningFailed(error))
             reported = str(error)

@@ -35,6 +35,8 @@ from rowtide.log.postgres.membership import SERIALIZE
 from rowtide.log.postgres.slot import GENERATED_PUBLISHED_FROM, publication_options
 
 _NOT_SUPPORTED = "0A000"
+# Below `deadlock_timeout`, so that the trigger gives up before a deadlock is detected, which would end the user's
+# transaction.
 _LONGEST_WAIT = "100ms"
 _TAGS = "'CREATE TABLE', 'CREATE TABLE AS', 'SELECT INTO', 'CREATE SCHEMA', 'ALTER TABLE'"
 
@@ -77,10 +79,10 @@ def trigger_steps() -> list[Executable]:
     """Return the statements that create the triggers, in place of earlier ones."""
     return [
         *drop_steps(),
-        # Of a dump that was restored without its rows, and whose schema was renamed since.
+        # Left by a dump that was restored without its rows, and whose schema was renamed since.
         statement(f"drop event trigger if exists {_NOTING}"),
         *(statement(_function(name, _RETURNS[name], body)) for name, body in _BODIES.items()),
-        # Any role with usage of the schema could have the function run for rows, of types, of its own.
+        # Otherwise any role with usage of the schema could call the function for rows, and types, of its own.
         *(statement(close_function(f"cdc.{name}()")) for name in _BODIES),
         statement(
             f"create event trigger {_NOTING} on ddl_command_end when tag in ({_TAGS}) execute function cdc.{_NOTING}()"
@@ -193,7 +195,7 @@ _FIND = f"""
         return null;
     end if;
 """  # noqa: S608 - of constants
-"""Of a copied database nothing is captured: its publication has the original's name."""
+"""In a copied database nothing is enabled: its publication has the original's name."""
 
 _REFUSE = f"""
     if rule.refuses_truncate or instance_name !~ '^[A-Za-z0-9_-]{{1,{MAX_NAME_LENGTH}}}$'
@@ -229,7 +231,7 @@ _REFUSE = f"""
         return null;
     end if;
 """  # noqa: S608 - of constants
-"""Whatever is an error or needs a decision is left to the process that captures."""
+"""Errors, and cases that need a decision, are left to the process that captures."""
 
 _PUBLISH = f"""
     for holder in
@@ -344,7 +346,7 @@ exception when others then
     raise warning 'rowtide: a new table is enabled by the next poll only: %', sqlerrm;
     return null;
 end """  # noqa: S608 - of constants
-"""Does what `plan_enable_table` does, for a table of which all is plain."""
+"""Does what `plan_enable_table` does, for tables that need no decision."""
 
 _BODIES = {_NOTING: _NOTE, _JOINING: _JOIN}
 

@@ -173,7 +173,7 @@ def plan_announce_again(
         *_begin_steps(connection, source, table, instance),
         *definitions.own_steps(member_id, definitions.read_own(connection, enabled.member_id)),
         *(instances.mark_steps(member_id) if enabled.member_id in instances.list_followed(connection) else ()),
-        # Changes of the gap are in no change table: as of later LSNs the table is known by another copy only.
+        # Changes in the gap are in no change table, so the table as of later LSNs needs another snapshot.
         *(_snapshot_steps(instance) if has_snapshot(connection, enabled.member_id) else ()),
     ]
 
@@ -209,7 +209,7 @@ def repeat_request(
 ) -> InstanceRequest:
     """Request an instance as it was, by default with all columns of its table.
 
-    Without the index and net changes if the table no longer allows them.
+    The index and net changes are omitted if the table no longer allows them.
     """
     index = table.find_index(enabled.index_name)
     is_usable = index is not None and index.is_valid and instances.find_problem(table, index) is None

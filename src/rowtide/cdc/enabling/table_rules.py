@@ -1,6 +1,6 @@
 """Rules for new tables: patterns by which tables that are created, renamed or moved later are enabled too.
 
-A rule considers each table once: one that was there before it, or that a user disabled, is not enabled by it.
+A rule considers each table once: it does not enable a table that existed before it, or that a user disabled.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from rowtide.core.tables import BeforeImages
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
-from rowtide.databases.postgres.kept_answers import made_once
+from rowtide.databases.postgres.query_memo import made_once
 
 PRESENT, ENABLED, FAILED = "present", "enabled", "failed"
-"""What became of a table that a rule considered; `PRESENT`: it was there, or enabled by hand."""
+"""The outcome for a table that a rule considered; `PRESENT`: it existed before the rule, or was enabled by hand."""
 _INVALID_EXPRESSION = "2201B"
 
 
@@ -104,10 +104,10 @@ def make_rule(engine: Engine, database: str, tables: TableSet, request: Instance
             connection.execute(step)
         added = insert(table_rules).values(rule_name=name, **values)
         connection.execute(added.on_conflict_do_update(index_elements=[table_rules.c.rule_name], set_=values))
-        # The caller tries those that failed again.
+        # Failed tables are forgotten, because the caller tries them again.
         considered = ruled_tables.c
         connection.execute(delete(ruled_tables).where(considered.rule_name == name, considered.outcome == FAILED))
-        # A rule is for tables to come: those that are there now are marked as considered.
+        # A rule is for future tables: existing ones are marked as considered.
         connection.execute(_consider_step(name))
         return name, joining_triggers.ensure_triggers(connection)
 
@@ -162,7 +162,7 @@ def list_rules(connection: Connection) -> tuple[TableRule, ...]:
         )
         .select_from(table_rules)
         .outerjoin(ruled_tables, considered.rule_name == columns.rule_name)
-        # Not by the key alone: monitors read a view, of which the server knows no key.
+        # Grouped by all columns, because monitors read a view, for which the server knows no key.
         .group_by(*columns)
         .order_by(columns.created_at, columns.rule_name)
     )
@@ -173,7 +173,9 @@ def list_rules(connection: Connection) -> tuple[TableRule, ...]:
 
 
 def reconsider_steps(connection: Connection) -> list[Executable]:
-    """Return the statements by which rules take all present tables as considered: their oids are others than before."""
+    """Return the statements that mark all present tables as considered by all rules, because their oids have
+    changed.
+    """
     if not has_table(connection, SCHEMA, table_rules.name):
         return []
     return [delete(ruled_tables), _consider_step(None)]
@@ -203,7 +205,7 @@ def _list_considered(connection: Connection, condition: ColumnElement[bool]) -> 
 
 
 def _consider_step(rule: str | None) -> Executable:
-    """Return the statement that takes all present tables as considered by a rule, or by each (None)."""
+    """Return the statement that marks all present tables as considered by a rule, or by every rule (None)."""
     return text(_CONSIDER).bindparams(rule=rule)
 
 

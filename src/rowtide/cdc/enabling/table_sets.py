@@ -1,5 +1,6 @@
-"""Many tables by names and patterns: shell globs on schema and table, with quotes as in SQL; which tables they are, and
-enabling them, one transaction each, in rounds."""
+"""Sets of tables, given by names and patterns: shell globs on schema and table, with quotes as in SQL. They are enabled
+in rounds, one transaction per table.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ from rowtide.cdc.requests import InstanceRequest
 from rowtide.core.errors import RowtideError
 from rowtide.core.tables import BeforeImages
 from rowtide.core.values import frozen
+from rowtide.databases.postgres.altering_many import AlterationProgress
 from rowtide.databases.postgres.catalogue import (
     NamedTable,
     find_table_id,
@@ -30,7 +32,6 @@ from rowtide.databases.postgres.catalogue import (
     read_tables,
 )
 from rowtide.databases.postgres.errors import TableNotFound, translated
-from rowtide.databases.postgres.rounds import Rounds
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.postgres import membership
 from rowtide.log.postgres.membership import MembershipChange
@@ -141,7 +142,7 @@ class TableSet:
 
 
 class Outcome(StrEnum):
-    """What became of a table of a set."""
+    """The outcome for a table of a set."""
 
     PLANNED = "planned"
     """It can be enabled."""
@@ -190,14 +191,14 @@ def enable_tables(
     tables: TableSet,
     request: InstanceRequest,
     wait_s: float,
-    on_progress: Callable[[Rounds], None],
+    on_progress: Callable[[AlterationProgress], None],
 ) -> tuple[TableOutcome, ...]:
-    """Enable all tables of a set that are not enabled yet; return what became of each, by schema and name.
+    """Enable all tables of a set that are not enabled yet; return the outcome of each, by schema and name.
 
     A table that cannot be enabled has its error, and the others continue. Raises as `plan_tables`, and errors of the
     server as a whole; what was enabled before stays so.
     """
-    # Before anything is locked: a wrong name ends the command while no table is altered yet.
+    # Before anything is locked, so that a wrong name ends the command before any table is altered.
     planned = plan_tables(engine, database, tables, request)
     return enable_planned(engine, database, planned, request, wait_s, on_progress)
 
@@ -213,10 +214,10 @@ def enable_planned(
     planned: Sequence[TableOutcome],
     request: InstanceRequest,
     wait_s: float,
-    on_progress: Callable[[Rounds], None] = lambda _rounds: None,
+    on_progress: Callable[[AlterationProgress], None] = lambda _rounds: None,
     note: Callable[[SourceTable], Sequence[Executable]] = lambda _table: (),
 ) -> tuple[TableOutcome, ...]:
-    """Enable those tables that are planned; return what became of each.
+    """Enable those tables that are planned; return the outcome of each.
 
     The statements of `note` run in the transaction that enables a table.
     """
@@ -290,7 +291,7 @@ def _change(
 ) -> MembershipChange:
     def plan(connection: Connection) -> Sequence[Executable]:
         source = access.own_source(connection, database)
-        # As it is in this transaction: it may have been altered since it was chosen.
+        # Read in this transaction, because it may have been altered since it was chosen.
         present = read_table(connection, table.source_id)
         return [
             *postgres.plan_enable_table(connection, source, present, request, locks_briefly=True)[1],

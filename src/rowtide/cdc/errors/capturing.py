@@ -103,7 +103,7 @@ class ValuesDoNotFit(RowtideError, number=8115):
 
 
 class MendingFailed(RowtideError, number=8164):
-    """The process that has the lake could not take type widening out of a table."""
+    """The process that holds the lake could not remove type widening from a table."""
 
     fact = "the tables of {instance} could not be mended: {reason}"
     hint = "What was done stays, and no row is missing. Remove the cause and run the command again: it resumes."
@@ -204,7 +204,7 @@ class SnapshotRateInvalid(Invalid, number=4214):
     rows_per_second: int
 
 
-class CopyBroken(RowtideError, number=22861):
+class SnapshotCopyBroken(RowtideError, number=22861):
     """The copy of a table met an unknown error; capture and other copies continue."""
 
     fact = "the copy of {instance} has ended: {reason}"

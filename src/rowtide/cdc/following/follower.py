@@ -1,8 +1,8 @@
-"""Followers: read what was published since, in the order of LSNs, from a position that they or a consumer keeps.
+"""Followers: they read newly published changes in the order of LSNs, from a position that they or a consumer keeps.
 
 run_agent(follower.open, stop=stop, idle_s=0)
 
-A position moves on when its sink reports everything up to it as durable: events come at least once.
+A position advances when its sink reports everything up to it as durable, so events are delivered at least once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from rowtide.cdc.following.sinks import Interrupted, Sink
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.ordering import ORDER, OrderedRows, merge
 from rowtide.cdc.published import ENABLED, LakePublication, RecordedInstance, read_visible_publication
-from rowtide.cdc.queries.windows import Bound, LsnTimes
+from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
@@ -70,16 +70,16 @@ class StreamPosition(Protocol):
         ...
 
     def advance(self, lsn: CommitLsn, time: datetime | None) -> None:
-        """Move on to an LSN; everything committed by `time` is delivered."""
+        """Advance to an LSN; everything committed by `time` is delivered."""
         ...
 
     def note_idle(self, time: datetime | None) -> None:
-        """Take note of that nothing was published up to a time."""
+        """Note that nothing was published up to a time."""
         ...
 
 
 class OwnPosition:
-    """A position that nothing stores; it begins at `begin`, by default behind the last published LSN."""
+    """A position that is not stored; it begins at `begin`, by default after the last published LSN."""
 
     def __init__(self, instances: Sequence[str], begin: Bound | None) -> None:
         self._instances, self._begin = tuple(dict.fromkeys(instances)), begin
@@ -153,9 +153,9 @@ class ConsumerPosition:
         found = find_consumer(connection, self._name)
         if self._asked and set(self._asked) != set(found.instance_names):
             raise NotOfConsumer(self._name, ", ".join(found.instance_names), ", ".join(self._asked))
-        # The answer to an acknowledgement may have been lost, and the acknowledgement not.
+        # An acknowledgement may have been stored although its reply was lost.
         expected = (self.after, self._attempted)
-        # Two processes that follow by one consumer would each get a part of the events.
+        # Two processes that follow with one consumer would each get a part of the events.
         if self._known is not None and found.acknowledged_lsn not in expected:
             raise ConsumerContended(self._name, str(found.acknowledged_lsn))
         self._known = found
@@ -187,7 +187,7 @@ class ConsumerPosition:
 
 _ACKNOWLEDGED_EVERY_S = 1.0
 _OPENED_EVERY_S = 10.0
-"""So often definitions and rights are read again while nothing is published."""
+"""The interval at which definitions and rights are read again while nothing is published."""
 
 
 @frozen
@@ -218,7 +218,7 @@ class _OpenedLake:
 
 
 class Follower:
-    """An agent: each step is a look, and the delivery of what is new.
+    """An agent, each step of which looks for new publications and delivers them.
 
     Steps raise as windows of consumers do: `InstanceUnknown`, `ReadingDenied`, `LsnOutOfRange`, `RangeOverGap`, and
     what positions and sinks raise.
@@ -247,14 +247,14 @@ class Follower:
 
     @contextmanager
     def open(self) -> Iterator[Follower]:
-        """Open for a run of steps, from the position on; at its end what is durable is acknowledged."""
+        """Open for a run of steps, from the position on; at the end, durable events are acknowledged."""
         self._read_to = None
-        # A wrong address is reported here, before the first step.
+        # Connects here, so that a wrong address is reported before the first step.
         self._opened = self._open()
         try:
             yield self
         finally:
-            # In this order: an acknowledgement says that the sink has everything up to it.
+            # In this order, because an acknowledgement means that the sink has everything up to it.
             self._note_durable(self._sink.close())
             self._acknowledge()
 
@@ -282,7 +282,7 @@ class Follower:
                 self._position.note_idle(opened.published.time)
         else:
             published = read_visible_publication(opened.lake.lake)
-            # The lake may have been switched, and the old one removed.
+            # The database may have been switched to another lake, and the old one removed.
             if published is None or (published.lsn is not None and self._is_new(published.lsn)):
                 opened = self._opened = self._open()
         return opened if opened.end is not None and self._is_new(opened.end) else None
@@ -325,7 +325,7 @@ class Follower:
         low = read_to.increment() if read_to is not None else min(opened.starts.values(), default=opened.end)
         for part in read_transactions(opened.lake.lake, opened.published.cycle, low, opened.end):
             for events, whole_to in self._read(opened, part):
-                # A batch without events only says what is complete: it is delivered after a stop, too.
+                # A batch without events only reports what is complete, so it is delivered after a stop too.
                 if self._stop.is_set() and events.num_rows:
                     return
                 for durable in self._sink.deliver(events, whole_to):
@@ -341,7 +341,7 @@ class Follower:
         sources = [self._open_source(opened, name, part) for name in sorted(opened.starts)]
         rows = merge(source for source in sources if source is not None)
         for events in rows:
-            # More of the last event's transaction may follow: complete is what lies below it.
+            # More events of the last transaction may follow, so only what lies below it is complete.
             yield events, CommitLsn(events.column(ORDER[0])[-1].as_py()).decrement()
         yield NOTHING, part.high
 
@@ -401,7 +401,9 @@ class Follower:
 def _find_end(
     published: CommitLsn | None, starts: Mapping[str, CommitLsn], recorded: Mapping[str, RecordedInstance]
 ) -> CommitLsn | None:
-    """Return up to where a stream is whole: a transaction whose changes are missing ends it, and then begins it."""
+    """Return the end up to which a stream is complete. A transaction whose changes are missing ends one stream, and
+    begins the next.
+    """
     missing = [
         missing.lsn
         for name, start in starts.items()

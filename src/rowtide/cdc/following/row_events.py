@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rowtide.cdc.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE, column_type
 from rowtide.cdc.errors.capturing import LakeUnknown
-from rowtide.cdc.instances import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE, Instance, column_type
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.bits import Bits, kernels
 from rowtide.cdc.lake_readers.ordering import ORDER, join
 from rowtide.cdc.lake_readers.presentation import PresentedColumn, as_json, pieces, present_values, quoted
@@ -24,10 +25,10 @@ from rowtide.cdc.published import LSN_TIME_MAPPING, arrow_schema, system_table_p
 from rowtide.core.lsn import EPOCH_SHIFT, CommitLsn
 from rowtide.core.values import frozen
 from rowtide.delta.data_files import Between
-from rowtide.lake.tables import SmallTable
+from rowtide.lake.small_tables import SmallTable
 
 MOST_TRANSACTIONS = 50_000
-"""About how many are followed at a time: what is kept of them in memory, and what a failure repeats at most."""
+"""About how many transactions are read at a time. This bounds the memory, and what is repeated after a failure."""
 
 _COLUMNS = arrow_schema(LSN_TIME_MAPPING, "start_lsn", "tran_end_time", "tran_id", "cycle")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -156,7 +157,7 @@ def _whole_updates(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 def _as_events(rows: pa.RecordBatch, instance: Instance, transactions: TransactionRange) -> RowEvents:
     lsns, seqvals, operations = (rows.column(name).to_numpy(zero_copy_only=False) for name in ORDER)
     indexes = np.arange(rows.num_rows)
-    # The row before an update comes directly before the row after it.
+    # The before image of an update comes directly before its after image.
     has_before = (operations == UPDATE_AFTER) & (np.roll(operations, 1) == UPDATE_BEFORE)
     before = np.where(has_before, indexes - 1, np.where(operations == DELETE, indexes, -1))
     after = np.where(np.isin(operations, (INSERT, UPDATE_AFTER)), indexes, -1)

@@ -1,4 +1,6 @@
-"""Where events go: a folder of JSON lines, or HTTP POST. A sink reports up to which LSN everything is durable there."""
+"""Sinks of events: a folder of JSON lines, or HTTP POST. A sink reports the LSN up to which everything is durable
+there.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ class Sink(Protocol):
         ...
 
     def settle(self) -> CommitLsn | None:
-        """Do what is due by time alone; return as `deliver` yields, or None."""
+        """Do what is due by time; return an LSN as `deliver` yields them, or None."""
         ...
 
     def close(self) -> CommitLsn | None:
@@ -50,7 +52,7 @@ class Sink(Protocol):
 
 
 class Printing:
-    """Lines of a text stream, flushed with each batch. What is written there raises is left to the caller."""
+    """Prints lines to a text stream, flushed after each batch. The stream's exceptions are left to the caller."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -131,7 +133,8 @@ class Filing:
 
     def _is_due(self) -> bool:
         assert self._file is not None
-        # Only between transactions: who takes files one by one sees no half of one.
+        # Files end only between transactions, so that a program which reads them one by one sees no half of a
+        # transaction.
         if self._whole_bytes < self._file.tell():
             # It ends within a transaction.
             return False
@@ -141,20 +144,20 @@ class Filing:
         )
 
     def _complete(self) -> CommitLsn | None:
-        """Give the file its name, and keep what lies behind its last whole transaction out of it."""
+        """Truncate the file after its last complete transaction, and give it its name."""
         if self._file is None:
             return self._whole_to
         with self._file as file:
             self._file = None
-            # What follows is of a transaction whose end has not arrived; it is read again and begins the next file.
+            # The rest belongs to an incomplete transaction, which is read again and begins the next file.
             file.truncate(self._whole_bytes)
             file.flush()
             os.fsync(file.fileno())
         if not self._whole_bytes:
             self._partial.unlink()
             return None
-        # Synced before it gets its name, and the folder after that: a file with a name is complete, also after a power
-        # cut.
+        # Synced before it gets its name, and the folder after that, so that a file with a name is complete even after a
+        # power failure.
         self._partial.replace(self._folder / self._name)
         folder = os.open(self._folder, os.O_RDONLY)
         try:
@@ -228,7 +231,7 @@ class EventEndpoint:
 
 
 class Posting:
-    """Posts events. Raises `EventsRefused`, `ReceiverUntrusted`; what may pass is reported and tried again."""
+    """Posts events. Raises `EventsRefused`, `ReceiverUntrusted`; transient errors are reported and retried."""
 
     def __init__(self, receiver: EventEndpoint, form: EventFormat, stop: threading.Event, on_retry: OnRetry) -> None:
         self._receiver, self._form, self._stop, self._on_retry = receiver, form, stop, on_retry
@@ -238,9 +241,8 @@ class Posting:
         """Post events; yield after each answer what is delivered."""
         for part in cut_into_batches(events):
             self._post(_body(part, self._form), part.column(EVENT_ID)[0].as_py())
-            # More of the last event's transaction may follow.
-            # Before the position moves: a receiver that answered and was not heard gets the events again, with the same
-            # ids.
+            # More of the last event's transaction may follow. Yielded before the position moves: if the receiver's
+            # reply is lost, it gets the events again with the same ids.
             yield min(whole_to, CommitLsn(part.column(ORDER[0])[-1].as_py()).decrement())
         yield whole_to
 
@@ -265,7 +267,7 @@ class Posting:
             wait(self._stop, pause_s)
 
     def _try(self, body: bytes, event_id: str) -> tuple[ReceiverFails | None, float]:
-        """Post once; return what may pass, and after how many seconds the receiver asks for another try."""
+        """Post once; return a transient error, and the delay in seconds that the receiver requests."""
         name = self._receiver.name
         try:
             response = self._request(body)
@@ -299,7 +301,7 @@ class Posting:
         self._connection.request("POST", self._receiver.target, body, headers)
         response = self._connection.getresponse()
         response.read(_MOST_ANSWER_BYTES)
-        # The answer was longer than what is read of it: its rest would be taken for the next one.
+        # The response is longer than what is read of it: its rest would be taken for the next one.
         if not response.isclosed():
             self.close()
         return response

@@ -39,7 +39,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.session_settings import STREAM_SETTINGS, WHOLE_TABLES
 from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.log.postgres.lease import describe_holder
-from rowtide.log.postgres.restarting import XID, ReconciliationPoint
+from rowtide.log.postgres.log_restart import XID, ReconciliationPoint
 
 _BASE, _PRESENT = "base", "present"
 _NO_IMAGE, _KEY_IMAGE, _FULL_IMAGE = int(ImageKind.NONE), int(ImageKind.KEY), int(ImageKind.FULL)
@@ -47,7 +47,7 @@ _NO_IMAGE, _KEY_IMAGE, _FULL_IMAGE = int(ImageKind.NONE), int(ImageKind.KEY), in
 
 @frozen
 class ComparedTable:
-    """What is compared: `instance` names the columns of both sides, `version` the columns' indexes in the records."""
+    """A compared table: `instance` names the columns of both sides, `version` the columns' indexes in the records."""
 
     instance: Instance
     version: LoggedTable
@@ -75,7 +75,7 @@ def source_texts(rows: pa.RecordBatch, instance: Instance) -> list[Texts]:
 
 
 class GapComparison:
-    """What differs in one table, in an engine's tables."""
+    """The difference of one table, in tables of a query engine."""
 
     def __init__(self, engine: GroupingDatabase, table: ComparedTable) -> None:
         self._engine = engine
@@ -131,7 +131,7 @@ def _statements(table: ComparedTable) -> dict[Operation, str]:
     only_key = ", ".join(f"base.c{ordinal}" if ordinal in key else "null" for ordinal in ordinals)
     nothing = "null::varchar[]"
     return {
-        # A row that is known in part is deleted by its key; its new values all count as changed.
+        # A row that is known only in part is deleted by its key; all of its new values count as changed.
         Operation.DELETE: (
             f"select case when base.lacks then [{only_key}]::varchar[] else {before} end as before, {nothing} as after,"
             f" case when base.lacks then {_KEY_IMAGE} else {_FULL_IMAGE} end as image"
@@ -140,8 +140,8 @@ def _statements(table: ComparedTable) -> dict[Operation, str]:
         Operation.UPDATE: (
             f"select case when base.lacks then {nothing} else {before} end as before, {after} as after,"
             f" case when base.lacks then {_NO_IMAGE} else {_FULL_IMAGE} end as image"
-            # A row whose old values are not all known may have changed in those: it is written as changed, which a
-            # repeat of the same values does not harm.
+            # A row whose old values are not all known may have changed in those. It is written as changed, which is
+            # harmless if the values are the same.
             f" from base join present on {is_same} where base.lacks or {differs}"
         ),
         Operation.INSERT: (
@@ -162,7 +162,7 @@ def _as_records(
     values = {
         "commit_lsn": pa.repeat(pa.scalar(head.lsn.value, pa.int64()), rows),
         "commit_time": pa.repeat(pa.scalar(head.committed_at, RECORD.field("commit_time").type), rows),
-        # Many transactions made the difference: no one id is right.
+        # Many transactions made the difference, so no single id is right.
         "xid": pa.repeat(pa.scalar(XID, pa.int64()), rows),
         "seqval": pa.array(np.arange(first, first + rows)),
         "operation": pa.repeat(pa.scalar(int(operation), pa.int8()), rows),
@@ -202,7 +202,7 @@ class LockedTables:
             self._connection.execute(sql.SQL("set transaction snapshot {}").format(sql.Literal(snapshot)))
             row = self._connection.execute("select current_setting('server_encoding')").fetchone()
             if row is not None and row[0] == "SQL_ASCII":
-                # Otherwise the server refuses what is not UTF-8.
+                # Otherwise the server refuses bytes that are not UTF-8.
                 self._is_utf8 = False
                 self._connection.execute("set local client_encoding to sql_ascii")
 
@@ -220,7 +220,7 @@ class LockedTables:
             raise TableRenamed(locked.qualified_name)
         copied = with_reader(self._connection, as_copied(instance, present, None), self._readers[instance.source_id])
         columns = [column for column in instance.columns if not column.is_computed]
-        # The LSN of these rows is compared with nothing.
+        # The LSN of these rows is not used.
         rows = BaseRows(instance, columns, CommitLsn(0), is_utf8=self._is_utf8)
         (whole,) = cut(instance.member_id, ())
         with naming(copied, CopiedTableUnreadable), translated():
@@ -245,10 +245,10 @@ def lock_tables(engine: Engine, url: str, source_ids: Sequence[int]) -> Iterator
                 session.execute("begin isolation level repeatable read read only")
                 for table in tables:
                     is_partitioned = table.kind is TableKind.PARTITIONED
-                    # Before the snapshot is imported, and in the same session: behind another's lock that waits for
-                    # this one a later request would wait, too.
+                    # Locked before the snapshot is imported, and in the same session: a later request would queue
+                    # behind another session's lock that waits for this one.
                     session.execute(sql.SQL(locking_name(table.schema, table.name, is_partitioned=is_partitioned)))
-                # In the other session: no query may come before this one's import.
+                # Looked up in the other session, because no query may precede the import of the snapshot here.
                 if all(is_still_read_by(other, source_id, reader) for source_id, reader in readers.items()):
                     break
                 session.execute("rollback")

@@ -1,7 +1,7 @@
 """Reconciles a gap of the log: capture publishes what the log has, then the next epoch begins with the difference.
 
-The base is each table as of the last published LSN, the other side the table at the new slot's start. Nobody starts
-again: instances, consumers and what follows them read the difference like any transaction.
+The base is each table as of the last published LSN, the other side the table at the new slot's start. Nothing starts
+again: instances, consumers and targets read the difference like any transaction.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from rowtide.cdc.errors.capturing import DifferenceImpossible
 from rowtide.cdc.gaps.comparison import ComparedTable, GapComparison, LockedTables, lock_tables
 from rowtide.cdc.gaps.reinitialize import announce_instances
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_lease import LAKE, LakeLease, require_continued
+from rowtide.cdc.lake_continuity import require_continued
+from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.lake_readers.grouping import GroupingDatabase as QueryEngine, open_engine
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import ArrowChanges
@@ -38,8 +39,8 @@ from rowtide.log.catalogue import LOG, members_table
 from rowtide.log.membership import Member
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.lease import AdvisoryLease
+from rowtide.log.postgres.log_restart import ReconciliationPoint, reconcile_gap, verify_reconcilable
 from rowtide.log.postgres.membership import FULL_IDENTITY
-from rowtide.log.postgres.restarting import ReconciliationPoint, reconcile_gap, verify_reconcilable
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import Difference, Segment, TableGiven
 from rowtide.log.store.location import open_own_manifest, open_store
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 
 def order_by_references(connection: Connection, source_ids: Collection[int]) -> list[int]:
-    """Return tables, given by their oids, after those that they refer to; in no such order if references form a
+    """Return tables, given by their oids, ordered after those that they refer to; in any order if references form a
     cycle.
     """
     found = connection.execute(text(_REFERENCES), {"tables": sorted(source_ids)}).all()
@@ -161,8 +162,8 @@ def reconcile(
             compared = {base.instance.source_id for base in sides.bases.values()}
             order = order_by_references(connection, compared)
         announce_others = partial(announce_instances, but=frozenset(sides.bases))
-        # Locked before the slot is created: a table that was altered between the slot's snapshot and the comparison
-        # could not be read in that snapshot.
+        # Locked before the slot is created, because a table that is altered between the slot's snapshot and the
+        # comparison could not be read in that snapshot.
         with lock_tables(engine, url, order) as tables:
             compare = _Comparing(engine, sides, tables, order).compare
             difference = reconcile_gap(engine, url, source, manifest, reason, compare, announce_others, on_wait)
@@ -177,11 +178,11 @@ def _publish_rest(
     lake_lease = LakeLease.take(store, lease, source.lake, list_table_paths)
     system_tables = SystemTables(source.lake, source.source_id, make_spark)
     capture = Capture(system_tables, store, lake_lease)
-    # The comparison begins with what the lake has: what the log store still has would otherwise be found as a
-    # difference, and be published a second time behind it.
+    # The comparison starts from the lake: changes that only the log store has would be found as a difference, and then
+    # be published a second time.
     while capture.position < lake_lease.manifest.refresh().position:
         capture.step()
-    lake_lease.resign()
+    lake_lease.release()
     return _enabled(system_tables.read().instances), capture.position
 
 
@@ -311,7 +312,7 @@ class _Comparing:
         with open_engine() as engine:
             compared = [self._compare(engine, source_id, head, manifest) for source_id in self.order]
             backwards = list(reversed(compared))
-            # Rows are deleted before those that they refer to, and inserted after them.
+            # Rows are deleted before, and inserted after, the rows that they refer to.
             by_operation = {Operation.DELETE: backwards, Operation.UPDATE: compared, Operation.INSERT: compared}
             for operation, comparisons in by_operation.items():
                 for comparison in comparisons:
@@ -331,7 +332,7 @@ class _Comparing:
         with translated(), self.engine.connect() as connection:
             table = find_by_id(connection, source_id)
         assert table is not None
-        # It is locked now; the look before may have found it as it was before a statement that held it.
+        # The table is locked now; the earlier look may have found it as it was before a statement that held it.
         if (reason := _find_altered(table, widest)) is not None:
             raise DifferenceImpossible(_list({widest.capture_instance: reason}))
         version = _ensure_version(manifest, head.token, logged_shape(table, widest))

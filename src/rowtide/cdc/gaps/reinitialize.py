@@ -1,4 +1,6 @@
-"""Continues after what cannot be read: after a gap in the log's next epoch, or past one transaction that is skipped."""
+"""Continues after changes that cannot be read: after a gap, in the log's next epoch, or after one transaction that is
+skipped.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,12 @@ from rowtide.log import catalogue
 from rowtide.log.errors import TransactionReadable, TransactionUnreadable
 from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres import slot
-from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.control_table import mark_log
 from rowtide.log.postgres.lease import AdvisoryLease
-from rowtide.log.postgres.membership import NOWHERE, Rebound, run_membership_change
+from rowtide.log.postgres.log_restart import restart_log
+from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provenance import verify_provenance
-from rowtide.log.postgres.restarting import restart_log
+from rowtide.log.postgres.rebinding import NOWHERE, Rebound
 from rowtide.log.reader import LogReader
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.location import find_own_manifest, open_own_manifest, require_timeline
@@ -46,7 +49,7 @@ from rowtide.log.store.location import find_own_manifest, open_own_manifest, req
 
 @frozen
 class CaptureLoss:
-    """What reinitialising loses: everything after `after`, and, for queries, everything before it too.
+    """The loss by a reinitialization: everything after `after`, and, for queries, everything before it too.
 
     `after` is None if the log store has no manifest: then it is all that is not published. `known_epoch` is the last
     epoch of the log that the lake knows.
@@ -185,7 +188,7 @@ def skip_transaction(engine: Engine, url: str, lsn: CommitLsn) -> TransactionUnr
 def _at_unreadable(engine: Engine, url: str, lsn: CommitLsn, act: Act) -> TransactionUnreadable:
     with translated(), engine.begin() as connection:
         catalogue.read_source(connection, url)  # also of a database whose log is read for publications alone
-        # The search ends here: everything that is committed now lies below the mark.
+        # The search ends at this mark, because everything that is committed now lies below it.
         target = mark_log(connection)
     stop = threading.Event()
     found: list[TransactionUnreadable] = []
@@ -200,7 +203,7 @@ def _at_unreadable(engine: Engine, url: str, lsn: CommitLsn, act: Act) -> Transa
         with open_log_reader(url) as reader:
             yield _UnreadableChangeSearch(reader, lsn, target, act_and_stop)
 
-    # More than one connection: the first may find only the transaction, the second its table.
+    # Several connections may be needed: the first may find only the transaction, and the second its table.
     run_agent(open_search, stop=stop, idle_s=0)
     return found[0]
 

@@ -87,7 +87,7 @@ def list_history(engine: Engine, database: str, job_type: JobType | None) -> tup
 def add_job(
     engine: Engine, database: str, job_type: JobType, given: JobParameters, *, has_sql_server_defaults: bool
 ) -> None:
-    """Add a job (SQL Server: sp_cdc_add_job). Raises `JobExists`, and the errors of `jobs.new_parameters`."""
+    """Add a job (SQL Server: sp_cdc_add_job). Raises `JobExists`, and the errors of `new_parameters`."""
     parameters = new_parameters(job_type, given, has_sql_server_defaults=has_sql_server_defaults)
     with _owned(engine, database) as connection:
         if job_type in read_jobs(connection):
@@ -98,7 +98,7 @@ def add_job(
 def change_job(engine: Engine, database: str, job_type: JobType, change: JobParameters) -> JobParameters:
     """Change a job, which takes effect at its next start, and return its parameters (SQL Server: sp_cdc_change_job).
 
-    Raises `JobMissing`, and the errors of `jobs.changed_parameters`.
+    Raises `JobMissing`, and the errors of `changed_parameters`.
     """
     with _owned(engine, database) as connection:
         job = require_job(connection, database, job_type, for_update=True)

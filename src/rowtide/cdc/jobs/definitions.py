@@ -35,7 +35,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.options import Option, values_of
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import create_tables
-from rowtide.databases.postgres.kept_answers import made_once
+from rowtide.databases.postgres.query_memo import made_once
 
 # The two jobs of a database and their parameters: defaults, limits and the meaning of changes. Pure. Rules of
 # sp_cdc_add_job and sp_cdc_change_job (specification, part 1.5). Where SQL Server limits capture's pace by default,

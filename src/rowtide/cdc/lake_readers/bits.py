@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowtide.cdc.instances import mask_length
+from rowtide.cdc.change_columns import mask_length
 from rowtide.core.values import frozen
 from rowtide.databases.lake_values import texts as source_texts
 

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.instances import INSERT, Instance
+from rowtide.cdc.change_columns import INSERT
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.ordering import (
     BATCH_BYTES,
     BATCH_ROWS,
@@ -208,9 +209,9 @@ def _only(part: ChangeTablePart, rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows if is_part.all() else rows.filter(pa.array(is_part))
 
 
-# Rows that came by a change of their key, with the values that the log omitted: put into streams of change rows. With
-# key images such a row is an insert that lacks unchanged TOASTed values; only there the change table's inserts lack
-# any. Who finds the values is `as_of.moved_rows`.
+# Rows whose key changed get the values that the log omitted, in streams of change rows. With key images such a row is
+# an insert without its unchanged TOASTed values; no other inserts of the change table lack values. `as_of.moved_rows`
+# finds the values.
 
 _LSN, _SEQVAL, _OPERATION = ORDER
 _ABSENT = "__$absent_mask"

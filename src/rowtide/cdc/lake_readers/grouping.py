@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rowtide.cdc.change_columns import DELETE, INSERT
 from rowtide.cdc.errors.querying import QueryFailed
-from rowtide.cdc.instances import DELETE, INSERT
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 

@@ -1,4 +1,4 @@
-"""The last row of each key, completed from the key's rows before it: what net changes and tables as of an LSN are of.
+"""The last row of each key, completed from the key's earlier rows: the basis of net changes and of tables as of an LSN.
 
 Rows have numbers, by their order, and places: the number, in which the operation is packed. In one pass over the key's
 columns DuckDB finds each key's first and last place, within bounded memory; in a second the rows at the last places
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc import instances
+from rowtide.cdc import change_columns, instances
 from rowtide.cdc.lake_readers.bits import EXACT, Bits, KeyBits, kernels, pack_rows, read_exact_texts
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, Completions, stream_parts
 from rowtide.cdc.lake_readers.grouping import KeyGroup
@@ -29,8 +29,9 @@ MASK, ABSENT = "__$update_mask", "__$absent_mask"
 MASK_PART = 8
 """The number of a mask's bytes that are one number."""
 
+# Operations are 1 to 6. A number of a row takes the other 60 bits.
 _OPERATION_BITS = 3
-_STANDING = (instances.DELETE, instances.INSERT, instances.UPDATE_AFTER)
+_STANDING = (change_columns.DELETE, change_columns.INSERT, change_columns.UPDATE_AFTER)
 _SLICE_BYTES = 64 * 1024 * 1024
 """The size in memory of the rows from which keys take values."""
 
@@ -84,8 +85,8 @@ class StandingRows:
     ) -> StandingRows:
         """Find the last truncate. Raises as `ChangeTable.stream`."""
         last = None
-        truncates = [(part.table, part.of(instances.TRUNCATE)) for part in parts]
-        if any(table.may_have(part, instances.TRUNCATE) for table, part in truncates):
+        truncates = [(part.table, part.of(change_columns.TRUNCATE)) for part in parts]
+        if any(table.may_have(part, change_columns.TRUNCATE) for table, part in truncates):
             for rows in stream_parts(truncates, ORDER):
                 if rows.num_rows:
                     last = rows.column(LSN)[-1].as_py(), rows.column(SEQVAL)[-1].as_py()
@@ -155,7 +156,7 @@ class LastRows:
     @property
     def mask_parts(self) -> range:
         """Where the parts of an update mask begin."""
-        return range(0, instances.mask_length(len(self.instance.columns)) if self.has_masks else 0, MASK_PART)
+        return range(0, change_columns.mask_length(len(self.instance.columns)) if self.has_masks else 0, MASK_PART)
 
     @property
     def fillable(self) -> list[int]:
@@ -174,11 +175,13 @@ class LastRows:
             begin += batch.num_rows
             columns = [pa.array(places), *key_values(instance, batch)]
             if parts := self.mask_parts:
-                columns += _mask_numbers(batch.column(MASK), parts, instances.mask_length(len(instance.columns)))
+                columns += _mask_numbers(batch.column(MASK), parts, change_columns.mask_length(len(instance.columns)))
             if fillable := self.fillable:
                 is_absent = Bits(batch.column(ABSENT), len(instance.columns))
                 # An insert ends the search for a value: rows of the key from before it were of another row.
-                columns += [pa.array((operations == instances.INSERT) | ~is_absent.of(ordinal)) for ordinal in fillable]
+                columns += [
+                    pa.array((operations == change_columns.INSERT) | ~is_absent.of(ordinal)) for ordinal in fillable
+                ]
             yield columns
 
     def read(self, groups: Iterator[KeyGroup]) -> Iterator[Completed]:
@@ -249,7 +252,7 @@ def fillable_ordinals(instance: instances.Instance) -> list[int]:
 def key_columns(instance: instances.Instance) -> list[str]:
     """Return the columns of a change table that identify rows."""
     keys = [column for _, column in _numbered_keys(instance)]
-    needs_texts = not all(instances.column_type(instance, column).holds_all for column in keys)
+    needs_texts = not all(change_columns.column_type(instance, column).holds_all for column in keys)
     return [*(column.lake_name for column in keys), *([EXACT] if needs_texts else [])]
 
 
@@ -258,7 +261,7 @@ def key_names(instance: instances.Instance) -> list[str]:
     names = []
     for ordinal, column in _numbered_keys(instance):
         names.append(f"key_{ordinal}")
-        if not instances.column_type(instance, column).holds_all:
+        if not change_columns.column_type(instance, column).holds_all:
             names.append(f"exact_{ordinal}")
     return names
 
@@ -268,7 +271,7 @@ def key_values(instance: instances.Instance, batch: pa.RecordBatch) -> Iterator[
     texts: dict[int, Any] | None = None
     for ordinal, column in _numbered_keys(instance):
         yield comparable(batch.column(column.lake_name))
-        if not instances.column_type(instance, column).holds_all:
+        if not change_columns.column_type(instance, column).holds_all:
             texts = exact_columns(batch) if texts is None else texts
             yield texts.get(ordinal, pa.nulls(batch.num_rows, pa.string()))
 

@@ -1,6 +1,6 @@
 """Change rows for programs: as Arrow, and as exact text where numbers or times would not be exact.
 
-Presented values as JSON, by the column.
+Also as JSON, a column at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rowtide.cdc.instances import Instance, shown_columns
+from rowtide.cdc.change_columns import shown_columns
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.bits import EXACT, Bits, ExactTexts, as_texts, kernels, read_exact_texts
 from rowtide.cdc.lake_readers.ordering import BATCH_ROWS, ORDER, gather
 from rowtide.cdc.queries.net_changes import INSTANCE_COLUMN
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     import polars
 
 
-# Change rows of a window, or a table as of an LSN, as Arrow, for programs and for what takes Arrow: DuckDB, Polars.
-# Change rows of an instance with the columns of all of its table's instances, in Arrow.
+# Change rows of a window, or a table as of an LSN, as Arrow: for programs, DuckDB and Polars; also with the columns of
+# all instances of the table.
 
 
 @frozen(slots=False)

@@ -4,8 +4,8 @@ The net effect follows from a key's first and last row: inserted and then delete
 a first insert is an insert, with the last values; anything else is an update, also a delete followed by an insert. A
 truncate removes everything before it: the last truncate comes first, then the net effect of what follows.
 (Specification, part 1.7.) A value that the last row lacks (unchanged TOAST) is taken from the row before, except by an
-insert. What an insert lacks is of a row that moved to the key, and is nowhere in the lake: the row is an insert then,
-which replaces what is there. As Spark SQL text, shared by DataFrames and the functions of a session. Pure.
+insert. If an insert lacks a value, a row moved to the key, and the value is nowhere in the lake: the net effect is then
+an insert, which replaces an existing row. As Spark SQL text, shared by DataFrames and the functions of a session. Pure.
 
 Rows are distributed by key and grouped: the sort is by the key alone, of which Spark sorts prefixes, where window
 functions sorted by four columns. Keeping the grouped key lets a `merge` by it neither shuffle nor sort again. Ten
@@ -19,18 +19,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
 
-from rowtide.cdc.instances import (
-    DELETE,
-    INSERT,
-    TRUNCATE,
-    UPDATE_AFTER,
-    CapturedColumn,
-    Instance,
-    change_columns,
-    column_type,
-    mask_length,
-    name_for_readers,
-)
+from rowtide.cdc.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, change_columns, column_type, mask_length
+from rowtide.cdc.instances import CapturedColumn, Instance, name_for_readers
 from rowtide.cdc.queries.table_functions import mark_condition, mask_of, null_if_empty
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages
@@ -114,7 +104,7 @@ def _last_rows(rows: str, instance: Instance, truncates: Truncates) -> str:
         ),
     }[truncates]
     key = ", ".join(key_expressions(instance))
-    # All rows of a key are in one partition before grouping: partial aggregation would only add cost.
+    # All rows of a key are in one partition before grouping, so partial aggregation would only add cost.
     standing = (
         f"select * from {source} where `__$operation` in ({DELETE}, {INSERT}, {UPDATE_AFTER}) and {is_standing} "
         f"distribute by {key}"
@@ -154,7 +144,9 @@ def _fillable(instance: Instance) -> Iterator[tuple[int, CapturedColumn]]:
 
 
 def _carried(instance: Instance, ordinal: int, column: CapturedColumn) -> str:
-    """Return what a row says of a value: unknown, if the row begins with that; null, if nothing."""
+    """Return the value that a row carries, or that it is unknown if the row begins a key's history; null if the row
+    carries nothing.
+    """
     is_absent = mark_condition("`__$absent_mask`", ordinal, len(instance.columns))
     values = f"not {is_absent} as is_known, {quote(column.lake_name)} as value, {_exact_text(ordinal)} as exact"
     return f"if(`__$operation` = {INSERT} or not {is_absent}, struct({values}), null)"
@@ -218,7 +210,7 @@ def _completed_row(instance: Instance) -> dict[str, str]:
 def _operation(instance: Instance, option: str) -> str:
     insert_update = f"if(`__$net_first_operation` = {INSERT}, {INSERT}, {UPDATE_AFTER})"
     other = f"if({option} = '{WITH_MERGE}', {MERGE}, {insert_update})"
-    # Only an insert provides a value that it lacks: the row moved there, and the key's row before is another one.
+    # A missing value counts as unknown only in an insert: the row moved to the key, whose earlier row is another one.
     moved = [f"not {_filled(ordinal)}.is_known" for ordinal, _ in _fillable(instance)]
     if moved:
         other = f"if(coalesce({', '.join(f'nullif({each}, false)' for each in moved)}, false), {INSERT}, {other})"
@@ -308,7 +300,7 @@ def unite(instances: Sequence[Instance]) -> Instance:
     lake_names = name_for_readers(column.name for column in columns.values())
     named: dict[str, CapturedColumn] = {}
     for column, lake_name in zip(columns.values(), lake_names, strict=True):
-        # One that was dropped may have the name of another that came later.
+        # A dropped column may have the name of a later one.
         name = lake_name if column.name in named else column.name
         named[name] = replace(column, name=name, lake_name=lake_name)
     are_keys = any(instance.before_images is BeforeImages.KEY for instance in instances)

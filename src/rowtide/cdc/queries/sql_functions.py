@@ -16,22 +16,15 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rowtide.cdc.change_columns import DELETE, INSERT, ROW_FILTERS, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE, shown_columns
 from rowtide.cdc.errors.querying import WrapperColumnUnknown, WrapperFlagUnknown
-from rowtide.cdc.instances import (
-    DELETE,
-    INSERT,
-    ROW_FILTERS,
-    TRUNCATE,
-    UPDATE_AFTER,
-    UPDATE_BEFORE,
-    Instance,
-    shown_columns,
-)
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import SKIPPED, base_table_path, change_table_path, system_table_path
 from rowtide.cdc.queries.as_of.function import table_as_of
+from rowtide.cdc.queries.lsn_times import LARGEST_BEFORE, LARGEST_UP_TO, TIME_OPERATORS, visible_mapping
 from rowtide.cdc.queries.net_changes import ALL, MERGE, NET_ROW_FILTERS, Truncates, net_columns, net_select
 from rowtide.cdc.queries.table_functions import Check, SqlFunction, guard, key_checks, latest_value, table_function
-from rowtide.cdc.queries.windows import LARGEST_BEFORE, LARGEST_UP_TO, TIME_OPERATORS, PublishedLake, visible_mapping
+from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.core.values import frozen
 from rowtide.delta.features import IDENTITY
 from rowtide.delta.snapshot import open_snapshot
@@ -195,7 +188,9 @@ def _raise(message: str) -> str:
 
 
 _AT_ONCE = 4
-"""Instances: to create a function, Spark asks the storage for each table that it reads."""
+"""The number of instances that are registered concurrently: creating a function, Spark lists each table that it
+reads.
+"""
 
 
 def register(spark: SparkSession, lake: str) -> tuple[str, ...]:
@@ -209,7 +204,7 @@ def register(spark: SparkSession, lake: str) -> tuple[str, ...]:
     scalar, of_instances = sql_functions(spark_url(lake, os.environ), instances, host_name(), copied)
     create = partial(_create, spark)
     with lack_named():
-        # Alone: the first one to read a table prepares Spark for all.
+        # The first one runs alone, because its first read of a table initializes Spark for all.
         create(scalar)
         with ThreadPoolExecutor(_AT_ONCE, "rowtide-register") as pool:
             list(pool.map(create, of_instances))
@@ -295,7 +290,7 @@ def _all_changes_wrapper(instance: Instance, selected: Iterable[str], request: W
 
 
 def _net_changes_wrapper(instance: Instance, selected: Iterable[str], request: WrapperRequest) -> WrapperFunction:
-    # Spark's optimizer fails over a net function in a lateral join: here net changes are made of all changes.
+    # Spark's optimizer fails for a net function in a lateral join, so net changes are made from all changes here.
     name = f"fn_net_changes_{instance.capture_instance}"
     known = ", ".join(f"'{option}'" for option in NET_ROW_FILTERS)
     check = _CHECK.format(known=known, words=", ".join(NET_ROW_FILTERS))
@@ -333,7 +328,7 @@ _CHECK = """
                 when coalesce(lower(trim(row_filter_option)), '') not in ({known})
                 then raise_error('RT-313: the row filter option is none of: {words}')"""
 
-# Where no transaction ended in the window, the one LSN that is asked for is above a transaction's, and no one's own.
+# If no transaction ended in the window, the single LSN that is requested follows a transaction's, and belongs to none.
 _ROWS = """(
     select changes.*
     from (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rowtide.cdc.instances import Instance, mask_length
+from rowtide.cdc.change_columns import mask_length
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import ALTERED, ENABLED, SKIPPED
 from rowtide.core.values import frozen
 from rowtide.lake.sql_text import literal, quote

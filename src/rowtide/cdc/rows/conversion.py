@@ -18,9 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from rowtide.cdc import instances
+from rowtide.cdc import change_columns, instances
+from rowtide.cdc.recorded_snapshots import SEQVAL
 from rowtide.cdc.rows.row_images import Booleans, Integers, RowImages, complete_images, read_images
-from rowtide.cdc.system_tables import SEQVAL
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
 from rowtide.core.tables import TableShape
@@ -28,7 +28,12 @@ from rowtide.core.values import frozen
 from rowtide.databases.lake_types import LakeType
 from rowtide.databases.lake_values.casting import Column, Texts, arrow_schema, arrow_type, kernels, where
 from rowtide.databases.lake_values.texts import as_texts
-from rowtide.databases.postgres.typed_values import as_marked_texts, is_utf8, typed_values as postgres_values
+from rowtide.databases.postgres.typed_values import (
+    as_marked_texts,
+    is_utf8,
+    typed_values as postgres_values,
+    typed_values_of,
+)
 
 EXACT = pa.map_(pa.int32(), pa.string())
 
@@ -87,12 +92,12 @@ Masks = npt.NDArray[np.uint8]
 
 def empty_masks(rows: int, columns: int) -> Masks:
     """Return masks without a bit."""
-    return np.zeros((rows, instances.mask_length(columns)), np.uint8)
+    return np.zeros((rows, change_columns.mask_length(columns)), np.uint8)
 
 
 def full_masks(rows: int, columns: int) -> Masks:
     """Return masks with every column's bit."""
-    return np.tile(np.frombuffer(instances.full_mask(columns), np.uint8), (rows, 1))
+    return np.tile(np.frombuffer(change_columns.full_mask(columns), np.uint8), (rows, 1))
 
 
 def set_bits(masks: Masks, ordinal: int, is_set: npt.NDArray[np.bool_]) -> None:
@@ -111,9 +116,11 @@ def as_binary(masks: Masks, is_null: npt.NDArray[np.bool_]) -> pa.Array[Any]:
 
 TYPED_VALUES = {"postgres": postgres_values}
 """How texts become typed values, by the kind of the database."""
+_LOGGED_VALUES = {"postgres": typed_values_of}
+"""The same for texts of the log, which has the types that columns had then."""
 
 BATCH_ROWS = 64 * 1024
-"""The records that are converted at a time: their texts stay in the processor's cache."""
+"""The records that are converted at a time, so that their texts stay in the processor's cache."""
 BATCH_BYTES = 1 << 30
 """Texts of both images are joined, and Arrow's offsets end at 2 GiB."""
 
@@ -121,7 +128,7 @@ _NO_OPERATION = 0
 _FIRST_OPERATION = np.full(max(Operation) + 1, _NO_OPERATION, np.int32)
 """`__$operation` of the first row of a record, by the record's operation."""
 _FIRST_OPERATION[[Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE]] = (
-    *(instances.INSERT, instances.UPDATE_BEFORE, instances.DELETE, instances.TRUNCATE),
+    *(change_columns.INSERT, change_columns.UPDATE_BEFORE, change_columns.DELETE, change_columns.TRUNCATE),
 )
 
 
@@ -140,7 +147,7 @@ class LsnRange:
 
 def change_schema(instance: instances.Instance) -> pa.Schema:
     """Return the Arrow schema of an instance's change table."""
-    return arrow_schema([(column.name, column.type_name) for column in instances.change_columns(instance)])
+    return arrow_schema([(column.name, column.type_name) for column in change_columns.change_columns(instance)])
 
 
 def convert_records(
@@ -184,10 +191,10 @@ def _convert_batch(
     operations = operations[chosen]
     logged = read_images(records, chosen, len(shape.columns))
     images = complete_images(logged, operations, records["image"].to_numpy()[chosen], instance, shape)
-    # SQL Server, too, logs an update of the key as a delete and an insert: net changes are grouped by key.
+    # Like SQL Server, an update of the key becomes a delete and an insert, because net changes are grouped by key.
     moves = _moves(images, np.flatnonzero(operations == Operation.UPDATE))
     versions = _row_versions(operations, moves)
-    indexes = instances.column_indexes(instance, shape)
+    indexes = change_columns.column_indexes(instance, shape)
     masks, is_null = _update_masks(images, operations, moves, indexes)
     *values, exact = _values(images, versions, instance, shape)
     columns = [
@@ -212,7 +219,7 @@ class _RowVersions:
     is_before: Booleans
 
     def choose(self, before: npt.NDArray[Any], after: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return what belongs to each row, of what belongs to the records' old and new rows."""
+        """Return a value for each row, chosen from the values of the records' old and new rows."""
         if not self.is_before.any():
             return after[self.record]
         return np.where(self.is_before, before[self.record], after[self.record])
@@ -223,11 +230,15 @@ def _row_versions(operations: npt.NDArray[np.int8], moves: Booleans) -> _RowVers
     record = np.repeat(np.arange(len(operations)), np.where(is_update, 2, 1))
     first = _FIRST_OPERATION[operations]
     # Operations are numbered as SQL Server does it: 1 delete, 2 insert, 3 and 4 the old and the new row of an update.
-    first[is_update] = np.where(moves, instances.DELETE, instances.UPDATE_BEFORE)
+    first[is_update] = np.where(moves, change_columns.DELETE, change_columns.UPDATE_BEFORE)
     is_second = np.diff(record, prepend=-1) == 0
-    second = np.where(first == instances.DELETE, instances.INSERT, instances.UPDATE_AFTER).astype(np.int32)
+    second = np.where(first == change_columns.DELETE, change_columns.INSERT, change_columns.UPDATE_AFTER).astype(
+        np.int32
+    )
     operation = np.where(is_second, second[record], first[record])
-    return _RowVersions(record, operation, (operation == instances.DELETE) | (operation == instances.UPDATE_BEFORE))
+    return _RowVersions(
+        record, operation, (operation == change_columns.DELETE) | (operation == change_columns.UPDATE_BEFORE)
+    )
 
 
 def _moves(images: RowImages, updates: Integers) -> Booleans:
@@ -241,7 +252,7 @@ def _moves(images: RowImages, updates: Integers) -> Booleans:
 def _update_masks(
     images: RowImages, operations: npt.NDArray[np.int8], moves: Booleans, indexes: Sequence[int]
 ) -> tuple[Masks, Booleans]:
-    """Return `__$update_mask` of each record, and whose is null: all bits, or those of what an update may have changed.
+    """Return `__$update_mask` of each record, and which are null: all bits, or those that an update may have changed.
 
     A value may have changed if it was carried, and no carried value shows that it is the old one.
     """
@@ -250,7 +261,7 @@ def _update_masks(
     if len(updates):
         changed = empty_masks(len(updates), len(indexes))
         for ordinal, index in enumerate(indexes, 1):
-            if index != instances.NO_INDEX:
+            if index != change_columns.NO_INDEX:
                 set_bits(changed, ordinal, images.find_possibly_changed(index, updates))
         masks[updates] = changed
     return masks, operations == Operation.TRUNCATE
@@ -262,7 +273,7 @@ def _absent_masks(images: RowImages, versions: _RowVersions, indexes: Sequence[i
         return pa.nulls(len(versions.record), pa.binary())
     masks = empty_masks(len(versions.record), len(indexes))
     for ordinal, index in enumerate(indexes, 1):
-        if index != instances.NO_INDEX:
+        if index != change_columns.NO_INDEX:
             known = versions.choose(images.find_known_before(index), images.find_known_after(index))
             set_bits(masks, ordinal, ~known)
     is_known: Booleans = np.logical_not(masks.any(axis=1))
@@ -271,17 +282,17 @@ def _absent_masks(images: RowImages, versions: _RowVersions, indexes: Sequence[i
 
 def _values(images: RowImages, versions: _RowVersions, instance: instances.Instance, shape: TableShape) -> list[Column]:
     """Return the captured columns, and `__$exact`."""
-    indexes = instances.find_indexes(instance, shape)
-    typed_values = TYPED_VALUES[instance.database_kind]
+    indexes = change_columns.find_indexes(instance, shape)
+    typed_values_of = _LOGGED_VALUES[instance.database_kind]
     exact = ExactValues(len(versions.record))
     columns: list[Column] = []
     for ordinal, column in enumerate(instance.columns, 1):
-        lake_type, index = instances.column_type(instance, column), indexes.get(column.name)
+        lake_type, index = change_columns.column_type(instance, column), indexes.get(column.name)
         if index is None:
             columns.append(kernels.cast(pa.nulls(len(versions.record)), arrow_type(lake_type.name)))
             continue
         texts = images.logged.take(versions.choose(images.before_at(index), images.after_at(index)))
-        columns.append(typed_values(texts, lake_type))
+        columns.append(typed_values_of(texts, shape.columns[index].type_code, lake_type))
         exact.add(ordinal, texts, columns[-1])
     return [*columns, exact.as_maps()]
 
@@ -305,7 +316,7 @@ def find_most_row_bytes() -> int:
 
 _LARGEST_TEXT = 1 << 31
 _READ_AS_THEY_ARE = (pa.int16(), pa.int32(), pa.int64())
-"""Types of which the reader of CSV takes exactly the texts that the server writes."""
+"""Types for which the CSV reader accepts exactly the texts that the server writes."""
 
 
 @dataclass(slots=True)
@@ -328,10 +339,10 @@ class BaseRows:
     _is_quick: bool = field(init=False, default=True)
 
     def __post_init__(self) -> None:
-        own = {column.name: instances.column_type(self.instance, column) for column in self.instance.columns}
+        own = {column.name: change_columns.column_type(self.instance, column) for column in self.instance.columns}
         self._types = {**own, **self.types}
         names = {column.lake_name: self._types[column.name].name for column in self.instance.columns}
-        columns = instances.change_columns(self.instance)
+        columns = change_columns.change_columns(self.instance)
         self._schema = arrow_schema([(one.name, names.get(one.name, one.type_name)) for one in columns])
 
     def convert(self, lines: bytes, lacking: Collection[str] = ()) -> pa.RecordBatch:
@@ -361,7 +372,7 @@ class BaseRows:
             pa.repeat(pa.scalar(self.begin.value, pa.int64()), rows),
             pa.nulls(rows, pa.int64()),
             pa.repeat(pa.scalar(SEQVAL, pa.int64()), rows),
-            pa.repeat(pa.scalar(instances.INSERT, pa.int32()), rows),
+            pa.repeat(pa.scalar(change_columns.INSERT, pa.int32()), rows),
             pa.nulls(rows, pa.binary()),
         ]
         columns = [*begins, *values, self._absent(rows, lacking), exact.as_maps()]
@@ -371,7 +382,7 @@ class BaseRows:
         if not lacking:
             return pa.nulls(rows, pa.binary())
         ordinals = [ordinal for ordinal, column in enumerate(self.instance.columns, 1) if column.name in lacking]
-        return pa.repeat(pa.scalar(instances.pack_mask(ordinals, len(self.instance.columns)), pa.binary()), rows)
+        return pa.repeat(pa.scalar(change_columns.pack_mask(ordinals, len(self.instance.columns)), pa.binary()), rows)
 
     def _read(self, lines: bytes) -> dict[str, Column]:
         """Return the copied columns by their captured names: texts, or values of their types."""
@@ -380,7 +391,7 @@ class BaseRows:
             table = _read_csv(lines, self._kinds(quick), check_utf8=not self.is_utf8)
         except pa.ArrowInvalid:
             if quick:
-                # Some value is not of its type, as far as the reader of CSV knows.
+                # The CSV reader does not accept some value of the type.
                 self._is_quick = False
                 return self._read(lines)
             table = _read_csv(lines, self._kinds({}), check_utf8=False)

@@ -1,8 +1,8 @@
 """The old and the new row of log records, column by column, each completed from the other.
 
-A log record's old row may be its key alone, or be omitted if the key did not change (replica identity); its new row
-lacks unchanged TOAST values. A value missing in one image may be in the other; one missing in both is null, and is not
-known. Values stay where the log has them: a row image is the index of its first text, until a column's are taken.
+A log record's old row may be only its key, or be omitted if the key did not change (replica identity); its new row
+lacks unchanged TOAST values. A value that is missing in one image may be in the other; one that is missing in both is
+null, and unknown. Values are not copied: a row image is the index of its first text, until a column is taken.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.instances import Instance, key_indexes
+from rowtide.cdc.change_columns import key_indexes
+from rowtide.cdc.instances import Instance
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
 from rowtide.core.values import frozen
@@ -27,7 +28,7 @@ NOWHERE = -1
 
 
 class ImageMalformed(ValueError):
-    """A row image, or what it says of its absent values, is not one of the table version."""
+    """A row image, or its bitmap of absent values, does not fit the table version."""
 
 
 @frozen
@@ -143,7 +144,7 @@ class RowImages:
         after, is_absent = self.logged.after_at(column), self.logged.find_absent(column)
         if is_absent is None:
             return after
-        # A TOASTed value that did not change is not in the new row. With a full old row it is there.
+        # An unchanged TOASTed value is not in the new row, but in a full old row.
         return np.where(is_absent & (after != NOWHERE), self.logged.before_at(column), after)
 
     @property
@@ -156,7 +157,7 @@ class RowImages:
         logged = self.logged.find_values(self.logged.before_at(column))
         if self.lacks_before is None or self.keeps_key is None:
             return np.ones(len(logged), np.bool_)
-        # A key has no null, and a null in other columns of an old row that is known in part proves nothing.
+        # A key has no null, and a null in other columns of a partially known old row proves nothing.
         known = ~self.lacks_before | logged
         if column not in self.keys:
             return known
@@ -205,7 +206,7 @@ def complete_images(
 ) -> RowImages:
     """Complete the row images of records, given with what `RECORD.operation` and `RECORD.image` say of each."""
     keys = tuple(key_indexes(instance, shape))
-    # With full replica identity every old row is whole, which most tables with images need no further look for.
+    # With full replica identity every old row is complete, so most tables need no further test.
     if shape.identity is ImageKind.FULL and not instance.is_partitioned:
         return RowImages(logged, keys)
     is_full = _find_full(logged, images, keys, instance, shape)

@@ -28,7 +28,7 @@ from rowtide.cdc.published import list_table_paths
 from rowtide.cdc.running.context import CaptureContext, ScanRecorder
 from rowtide.cdc.running.threads import LakeUpkeep, SnapshotThread
 from rowtide.cdc.scans.pace import LONGEST_REST_S, MANY_ROWS, Scan, ScanLimits, ScanPace
-from rowtide.cdc.snapshots.planning import SnapshotsTable
+from rowtide.cdc.snapshots.recording import SnapshotsTable
 from rowtide.cdc.snapshots.runner import SnapshotRunner
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.cdc.widening_removal import Mending
@@ -42,7 +42,7 @@ from rowtide.delta.writing.commits import Committer
 from rowtide.lake.session import require_reachable, spark_loss_named
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.postgres import slot
-from rowtide.log.postgres.control import mark_log, mark_target
+from rowtide.log.postgres.control_table import mark_log, mark_target
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.provenance import verify_provenance, verify_seen_slot
 from rowtide.log.source_definition import SourceDefinition
@@ -52,12 +52,12 @@ from rowtide.storage.store import read_traffic
 
 IDLE_S = 0.1
 POLL_IDLE_S = 0.02
-"""A single poll waits only until its log reader has read what is committed now."""
+"""The idle interval of a single poll, which only waits until its log reader has read what is committed now."""
 LONGEST_OUTAGE_S = 150.0
 """The longest total pause for transient errors of a run that ends by itself, without a cycle in between."""
 
 ChooseLimits = Callable[[ScanLimits], ScanLimits]
-"""From the capture job's limits to those of a run."""
+"""Converts the capture job's limits to those of a run."""
 
 
 def run_capture(context: CaptureContext, choose_limits: ChooseLimits) -> None:
@@ -98,12 +98,12 @@ def scan(context: CaptureContext, maxtrans: int | None, maxscans: int | None) ->
         raise ScanRunning(error.holder) from error
 
 
-def as_the_job_says(of_job: ScanLimits) -> ScanLimits:
+def job_limits(of_job: ScanLimits) -> ScanLimits:
     """Return the limits of a run of the capture job."""
     return of_job
 
 
-def all_at_once(of_job: ScanLimits) -> ScanLimits:
+def one_poll_limits(of_job: ScanLimits) -> ScanLimits:
     """Return the limits of a run that ends when all that was committed before is published."""
     return ScanLimits(maxtrans=of_job.maxtrans, is_continuous=False)
 
@@ -111,7 +111,7 @@ def all_at_once(of_job: ScanLimits) -> ScanLimits:
 ASK_AHEAD_S = 0.3
 """The longest time for a batch to reach a bucket, with what it waits for in the log reader."""
 _RETRY_S = 1.0
-"""A request to the log reader may have had no result for capture, or may not have arrived."""
+"""The interval of repeating a request to the log reader, which may have been lost, or had no result for capture."""
 
 
 class _Run:
@@ -132,8 +132,8 @@ class _Run:
     def open(self) -> Iterator[Agent]:
         self.recorder.reopen()
         limits, pace = self.begin()
-        # Left in reverse: copies and upkeep end before the lake's lease is resigned, and the lock is released last, so
-        # that the next holder never meets a commit of this one.
+        # Exited in reverse: copies and maintenance end before the lake's lease is released, and the advisory lock is
+        # released last, so that no commit of this process follows the next holder's.
         with ExitStack() as stack:
             lease = stack.enter_context(AdvisoryLease.take(self._engine, LAKE))
             self.recorder.write_to(lease.connection)
@@ -145,7 +145,7 @@ class _Run:
             store = open_store(source.log_store)
             lake_lease = LakeLease.take(store, lease, source.lake, list_table_paths)
             lake_lease.manifest.attach(reader.exchange)
-            stack.push(partial(_resign, lake_lease))
+            stack.push(partial(_release, lake_lease))
             upkeep = stack.enter_context(LakeUpkeep(lake_lease.for_thread(lease.verifier())).running())
             system_tables = SystemTables(
                 source.lake, source.source_id, self._context.make_spark, maintain=upkeep.maintain_log
@@ -195,7 +195,7 @@ class _Run:
         return Mending(connection, lake, upkeep.start, names, self._context.watchers.on_mended)
 
     def retry(self, error: RowtideError, pause_s: float) -> None:
-        """Note an error after which the agent is opened again."""
+        """Note an error after which the agent is reopened."""
         self.recorder.fail(error)
         self._pause(error, pause_s)
 
@@ -232,7 +232,7 @@ class _Run:
                 source = read_source(connection, self._context.url)
                 limits = self._choose_limits(_limits_of(read_parameters(connection, JobType.CAPTURE)))
             if not limits.is_continuous:
-                # Before the mark: what was committed before the poll began is captured by it.
+                # Before the mark, so that the poll captures everything that was committed before it began.
                 join_new_tables(self._engine, self._context.url)
                 LostKeys(self._engine, self._context.url).announce()
             with translated(), self._engine.begin() as connection:
@@ -244,7 +244,7 @@ class _Run:
 
 
 class _Supervisor:
-    """Capture's scans as they are due, housekeeping between them, while the log reader is kept running."""
+    """Runs scans when they are due, and housekeeping between them, and keeps the log reader running."""
 
     def __init__(
         self,
@@ -277,19 +277,19 @@ class _Supervisor:
             self._snapshots.verify()
         self._ask_when_due()
         has_scanned = self._is_due() and self._scan()
-        has_kept_house = self._housekeeping.step() or self._mending.step()
+        did_maintenance = self._housekeeping.step() or self._mending.step()
         self._run.recorder.step()
         if has_scanned:
             self._rest()
-        return has_scanned or has_kept_house
+        return has_scanned or did_maintenance
 
     def _rest(self) -> None:
-        """Rest until the next scan is due, or its batch of the log is to be asked for."""
+        """Pause until the next scan is due, or until its batch of the log has to be requested."""
         ahead_s = ASK_AHEAD_S if self._pace.counts_requests else 0
         self._run.stop.wait(min(max(self._next_scan - ahead_s - time.monotonic(), 0), LONGEST_REST_S))
 
     def _ask_when_due(self) -> None:
-        """Ask the log reader for a batch where each costs requests: it is there when the next scan begins."""
+        """Request a batch from the log reader if batches cost requests, early enough for the next scan."""
         now = time.monotonic()
         if not self._pace.counts_requests or now < self._next_ask:
             return
@@ -300,7 +300,7 @@ class _Supervisor:
             self._reader.ask(READER)
 
     def _is_due(self) -> bool:
-        """Return whether a scan is due: its time has come, or what waits is worth the requests."""
+        """Return whether a scan is due: by time, or because enough is waiting to be worth the requests."""
         if time.monotonic() >= self._next_scan:
             return True
         return self._pace.saves_requests and (
@@ -311,7 +311,7 @@ class _Supervisor:
     def _scan(self) -> bool:
         begun = time.monotonic()
         if self._pace.is_full and not self._capture.is_awaited:
-            # Snapshots are still waited for; more is published only for one that is covered.
+            # Only snapshots are still being waited for; publications are needed only for covered ones.
             self._end_if_copied(begun)
             return False
         try:
@@ -343,10 +343,10 @@ class _Supervisor:
         """Return whether the log reader has read what was committed when capture was first blocked: an instance that
         was disabled since, or whose table was dropped, no longer blocks it.
 
-        Disabling is the way on from a reduced replica identity (RT-4105) and a lost change table (RT-4115), and is in
-        the log behind what blocks: a run that stopped at once never met it. A lost table is not made again, empty,
-        since readers would take that for the truth; nor is its instance suspended, since storage that is not mounted
-        looks the same.
+        Disabling the instance resolves a reduced replica identity (RT-4105) and a lost change table (RT-4115), and
+        comes after the blocker in the log: a run that stopped immediately would never read it. A lost table is not
+        created again, because readers would believe the empty table; nor is its instance suspended, because storage
+        that is not mounted looks the same.
         """
         if self._end_to_read is None:
             self._end_to_read = self._run.mark_end()
@@ -359,10 +359,10 @@ class _Supervisor:
         return not self._snapshots.was_idle_since(since) or self._capture.is_awaited
 
 
-def _resign(lake_lease: LakeLease, kind: type[BaseException] | None, *_error: object) -> None:
-    """Give the lake up; after an error the next holder makes sure of it."""
+def _release(lake_lease: LakeLease, kind: type[BaseException] | None, *_error: object) -> None:
+    """Release the lake; after an error the next holder fences it."""
     if kind is None:
-        lake_lease.resign()
+        lake_lease.release()
 
 
 def find_widened(connection: Connection, member_id: str) -> Widened:
@@ -372,11 +372,11 @@ def find_widened(connection: Connection, member_id: str) -> Widened:
 
 
 def _verify_source(connection: Connection, url: str) -> SourceDefinition:
-    """Return the definition; raise the errors that the log reader would only find in its own process."""
+    """Return the definition; raise errors here that the log reader would otherwise raise in its own process."""
     with translated():
         source = read_source(connection, url)
         require_complete(connection)
-        # First the slot: another's log reader records a position before it confirms it.
+        # The slot first, because another process's log reader records a position before it confirms it.
         seen = slot.find_slot(connection, source.slot)
         manifest = open_own_manifest(source)
         state = manifest.state

@@ -1,8 +1,8 @@
-"""The context of a run of capture or of the jobs: made when it is started, and passed whole; and what it reports.
+"""The context of a run of capture or of the jobs, created at its start and passed as a whole; and the reports of a run.
 
 A new option of a run is a field here. An agent within the run gets the context with its own `stop` and watchers, by
-`dataclasses.replace`. What is below a run (`Capture`, `SnapshotAgent`)
-takes the values it needs, not the context; and what one function alone decides with stays that function's argument.
+`dataclasses.replace`. `Capture` and `SnapshotRunner` get the values that they need, not the context; a value that only
+one function needs is an argument of that function.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rowtide.cdc.capture.capture import Capture, CycleReport
 from rowtide.cdc.ddl.retyping import WidenedTable
 from rowtide.cdc.scans.metrics import ScanMetrics, ScanPhase, ScanWriter
 from rowtide.cdc.scans.pace import USUAL, CaptureOptions
-from rowtide.cdc.snapshots.copies import SnapshotProgress
+from rowtide.cdc.snapshots.table_copy import SnapshotProgress
 from rowtide.cdc.widening_removal import MendedTable
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @frozen
-class Watchers:
+class CaptureWatchers:
     """Called from the threads of a run: at each cycle, at each retry, as the copy of a table advances, before a table
     gets wider types, and as one is mended.
     """
@@ -64,14 +64,14 @@ class CaptureContext:
     url: str
     make_spark: Callable[[], SparkSession]
     stop: threading.Event = field(default_factory=threading.Event)
-    watchers: Watchers = field(default_factory=Watchers)
+    watchers: CaptureWatchers = field(default_factory=CaptureWatchers)
     options: CaptureOptions = USUAL
     has_run: bool = False
     copies_tables: bool = True
     """Whether snapshots that are requested are copied beside capture."""
 
 
-def emitting(watchers: Watchers) -> Watchers:
+def emitting(watchers: CaptureWatchers) -> CaptureWatchers:
     """Return watchers that emit an event for each report, and pass it on. Retries are events already: `run_agent`."""
 
     def on_cycle(report: CycleReport) -> None:
@@ -94,7 +94,7 @@ def emitting(watchers: Watchers) -> Watchers:
         emit(TableMended(table.capture_instance, table.path, table.was_marked, *files))
         watchers.on_mended(table)
 
-    return Watchers(on_cycle, watchers.on_retry, on_snapshot, on_widened, on_mended)
+    return CaptureWatchers(on_cycle, watchers.on_retry, on_snapshot, on_widened, on_mended)
 
 
 def _published(report: CycleReport) -> CyclePublished:
@@ -145,7 +145,9 @@ class ScanRecorder:
         self._connection = None
 
     def write_to(self, connection: Connection) -> None:
-        """Write on a connection from now on, that of the lake lease; before, another run may have written."""
+        """Write on a connection from now on, that of the lake lease: until it was taken, another run may have
+        written.
+        """
         self._connection = connection
         self._writer = ScanWriter(self._metrics)
 
@@ -175,7 +177,9 @@ class ScanRecorder:
         self._fail(error, ScanPhase.FIRST_SCAN)
 
     def step(self) -> None:
-        """Write what there is, if it has news and the last write is a while ago: an idle database stays idle."""
+        """Write new figures if the last write is a while ago; without news nothing is written, so that an idle database
+        stays idle.
+        """
         if self._writer is None or self._connection is None or time.monotonic() < self._next_write:
             return
         if self._metrics.has_news:
@@ -194,7 +198,7 @@ class ScanRecorder:
             emit(ScansNotRecorded(error))
 
     def _take_traffic(self) -> Traffic:
-        """Return what was asked since the last time."""
+        """Return the requests since the last call."""
         before, self._counted = self._counted, self._read_traffic()
         return self._counted.since(before)
 

@@ -1,15 +1,15 @@
 """The agent of one database: it runs the capture job and the cleanup job (SQL Server Agent, for CDC's two jobs).
 
 Each job runs in a thread, so that an error of one does not end the other; they share one Spark. A process for each job,
-as SQL Server Agent has it, would start a Spark of a gigabyte each, and a lake has one writer at a time. Jobs are
-started, stopped, changed and dropped through the database, which the agent reads every second: such commands come from
-other computers. A request without a running agent is refused, not kept, since a stop that is obeyed a week later
-surprises.
+as SQL Server Agent has it, would start a Spark of a gigabyte for each, and a lake has one writer at a time. Jobs are
+started, stopped, changed and dropped through the database, which the agent reads every second, because such commands
+come from other computers. Without a running agent a request is refused instead of being stored: nobody expects a stop
+that is obeyed a week later.
 
-Delivery is no job: it needs neither Spark nor the lake, may be divided over machines, and must not end with the JVM.
-A fault of the JVM ends both jobs and the agent, which a service manager has to start again.
+Delivery is no job: it needs neither Spark nor the lake, may be divided over machines, and must not end with the JVM. A
+fault of the JVM ends both jobs and the agent, which a service manager has to restart.
 
-What the runs of the two jobs do.
+This module also defines the work of the two jobs' runs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rowtide.cdc.jobs import definitions as job_history
 from rowtide.cdc.jobs.administration import AGENT, take_requests
 from rowtide.cdc.jobs.definitions import RETENTION_MINUTES, Job, JobType, read_jobs
 from rowtide.cdc.requests import CleanupOrder
-from rowtide.cdc.running.capture_run import as_the_job_says, run_capture
+from rowtide.cdc.running.capture_run import job_limits, run_capture
 from rowtide.cdc.running.context import CaptureContext
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
@@ -82,7 +82,7 @@ def _capture(context: CaptureContext, run: JobRun) -> str:
         context.watchers.on_cycle(report)
 
     watchers = replace(context.watchers, on_cycle=on_cycle, on_retry=_retry_watcher(context, run))
-    run_capture(replace(context, stop=run.stop, watchers=watchers, has_run=True), as_the_job_says)
+    run_capture(replace(context, stop=run.stop, watchers=watchers, has_run=True), job_limits)
     return f"cycles {cycles[0]} to {cycles[1]}" if cycles else "nothing to capture"
 
 
@@ -197,15 +197,16 @@ class JobAgent:
             yield self
 
     def step(self) -> bool:
-        """Look at the jobs, their requests and runs once. Raises `SparkLost`."""
+        """Process the jobs, their requests and their runs once. Raises `SparkLost`."""
         assert self._lease is not None
-        # Before anything is decided: another agent may run the jobs by now.
+        # Verified before any decision, because another agent may run the jobs by now.
         self._lease.verify()
         connection = self._lease.connection
         with translated():
             requests = take_requests(connection)
             jobs = read_jobs(connection)
-            # Without tables there are no jobs; capture reads on, or the server would keep its log for ever.
+            # Without tables there are no jobs, but capture continues to read, or else the server would keep its log for
+            # ever.
             reads_on = not list_enabled(connection)
             for job_type, state in self._jobs.items():
                 job = jobs.get(job_type)

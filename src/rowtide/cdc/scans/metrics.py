@@ -172,7 +172,7 @@ class ScanMetrics:
 
     @property
     def has_news(self) -> bool:
-        """Something besides empty scans is unwritten; empty scans alone are not worth a write, which would advance
+        """Whether anything but empty scans is unwritten. Empty scans alone are not worth a write, which would advance
         the log.
         """
         return self._has_news
@@ -216,7 +216,7 @@ class ScanMetrics:
         self._total = _sum(self._total, ScanSession(0, at, at, 0.0, AGGREGATE, empty_scan_count=1))
 
     def written(self) -> None:
-        """Discard what has been written."""
+        """Discard the figures that have been written."""
         self._unwritten.clear()
         self._errors.clear()
         self._total = None
@@ -388,7 +388,7 @@ def _require_seen(connection: sa.Connection, database: str) -> None:
 
 
 def _put(connection: sa.Connection, table: sa.Table, rows: Sequence[ScanSession | ScanError], offset: int) -> None:
-    """Insert rows, or replace those that are there."""
+    """Insert rows, or replace existing ones."""
     if not rows:
         return
     values = [{**_as_values(row), "session_id": row.session_id + offset} for row in rows]

@@ -1,8 +1,9 @@
-"""How capture works: its options, the limits of its job, and the pace that follows from them.
+"""The pace of capture: its options, the limits of its job, and the pauses that follow from them.
 
-A scan is one look at the log, a cycle if it publishes something. Scans come in polls, as SQL Server's do: a poll ends
-when nothing is left to scan, or after `maxscans`. In a bucket each table that changed costs requests in every cycle:
-cycles rest as long as keeps the requests below `REQUESTS_A_SECOND`, up to a longest latency.
+A scan reads the log once, and is a cycle if it publishes something. Scans are grouped in polls, as in SQL Server: a
+poll ends when nothing is left to scan, or after `maxscans`. In an object store each changed table costs requests in
+every cycle: the pause between cycles grows so that the requests stay below `REQUESTS_A_SECOND`, up to a maximum
+latency.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from rowtide.core.values import frozen
 
 LONGEST_REST_S = 1.0
 SHORTEST_PERIOD_S = 0.4
-"""From a cycle's begin to the next: each leaves a file and a version of every table that changed."""
+"""The least time between the beginnings of cycles, each of which leaves a file and a version of every changed table."""
 REQUESTS_A_SECOND = 20.0
-"""In a bucket, if the longest latency allows it: 20 a second are 52 million a month."""
+"""The limit of requests to an object store, as far as the maximum latency allows: 20 a second are 52 million a
+month.
+"""
+# As counted for docs/decisions/0010. They decide only on pauses, so they need not be exact.
 REQUESTS_A_CYCLE, REQUESTS_A_TABLE = 9, 2
 USUAL_LATENCY_S = 60.0
 MANY_ROWS = 100_000
-"""With this many unread rows a cycle does not pause to save requests: they are few per row."""
+"""With this many unread rows a cycle does not pause to save requests, which are few per row."""
 
 
 @frozen
@@ -88,7 +92,7 @@ class ScanPace:
         self._scans = 0
         if self._limits.pollinginterval is not None:
             return self._limits.pollinginterval
-        # Cycles without a pause would take a whole core, and leave many small files.
+        # Without pauses, cycles would occupy a core, and leave many small files.
         rest = max(min(scan.seconds, LONGEST_REST_S), self._period_s(scan) - scan.seconds)
         return rest if scan.has_worked and is_drained else 0
 
@@ -99,11 +103,11 @@ class ScanPace:
 
     @property
     def saves_requests(self) -> bool:
-        """Whether a pause may be cut short where much is waiting: it is for the sake of requests."""
+        """Whether a pause only saves requests, so that it may be cut short when much is waiting."""
         return self.counts_requests and self._limits.pollinginterval is None
 
     def _period_s(self, scan: Scan) -> float:
-        """Return the seconds from the begin of a cycle to the next one's, which has as many tables at a guess."""
+        """Return the seconds between the beginnings of this cycle and the next, which presumably has as many tables."""
         if self._max_latency_s is None:
             return SHORTEST_PERIOD_S
         return max(min(saving_period_s(scan.tables), self._max_latency_s), SHORTEST_PERIOD_S)
@@ -115,7 +119,7 @@ def saving_period_s(tables: int) -> float:
 
 
 LONGEST_LATENCY_S: Final = 3600.0
-"""What capture remembers of a lake's tables lasts no longer."""
+"""The upper limit, because capture's cached state of a lake's tables is not valid for longer."""
 
 
 class EngineSetting(StrEnum):
@@ -146,9 +150,10 @@ RewritesWidened = Annotated[
 @frozen
 class CaptureOptions:
     """The engine; with `rewrites_widened`, tables whose columns get wider types are rewritten, whatever the settings
-    say, and those that are marked with Delta's type widening, which few readers know, are mended.
+    say, and tables that are marked with Delta's type widening, which few readers support, are mended.
 
-    `max_latency_s`: in a bucket cycles come later the more tables change, to save requests, but not by more.
+    `max_latency_s`: in an object store, cycles are delayed to save requests if many tables change, at most by this
+    time.
     """
 
     engine: EngineOption = EngineSetting.AUTO

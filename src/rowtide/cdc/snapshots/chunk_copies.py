@@ -1,6 +1,6 @@
 """Copies chunks of captured tables into base tables: how large chunks are, and how they are read, converted, written.
 
-A chunk is copied once the base table's log has its transaction; before that, its files count for nothing.
+A chunk is copied when the base table's log has its transaction; before that, its files have no effect.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from rowtide.cdc.change_columns import change_columns, column_type, lake_type
 from rowtide.cdc.ddl import retyping
-from rowtide.cdc.instances import Instance, change_columns, column_type, lake_type
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_lease import SharedLease
 from rowtide.cdc.published import base_table_path
+from rowtide.cdc.recorded_snapshots import RecordedSnapshot
 from rowtide.cdc.rows.conversion import BaseRows, find_most_row_bytes
-from rowtide.cdc.system_tables import RecordedSnapshot
 from rowtide.copying.chunks import Chunk, CopiedTable, KeyColumn, cut
 from rowtide.copying.present_tables import PresentTable
 from rowtide.copying.source import OpenTable, PartialRow
@@ -39,7 +40,7 @@ LACKING_TAG = "rowtide.lacking"
 FILE_BYTES = 512 * 1024 * 1024
 """Bytes of rows in memory after which a file ends; in Parquet they are about a quarter of that."""
 _BATCH_BYTES = 4 * 1024 * 1024
-# Each chunk has an identity of its own: the only version that it gets says that the base has it.
+# Each chunk has an identity of its own, whose single version means that the base has the chunk.
 _COMMITTED = 1
 
 
@@ -164,7 +165,7 @@ class ChunkCopier:
         Of `partial` rows some values are omitted. Raises `RowNotCopied`: there are others that cannot be copied whole;
         `CopyOutdated`, `BaseAltered`, `LeaseLost`, and errors of the server and the lake.
         """
-        # A rewrite, as by `alter column type`, may have changed values without any change row.
+        # A rewrite, for example by `alter column type`, may have changed values without any change row.
         if opened.present.generation != self.snapshot.definition.generation:
             raise CopyOutdated
         location = locate(base_table_path(self.lake, self.instance.capture_instance))
@@ -177,11 +178,10 @@ class ChunkCopier:
         for file in self._write(location, state, self._read(opened, table, chunk, partial, batches), batches):
             files.append(file)
             if self.snapshot.definition.visible is not None:
-                # A whole table may take longer than a vacuum spares what is not committed.
+                # A whole table may take longer than a vacuum spares uncommitted files.
                 self._commit(location, state, f"{identity}:{file.path}", files)
                 files = []
-        # The last commit may wait for others: the transaction at the source, and what vacuum keeps for it, ends before
-        # that.
+        # The last commit may wait for others. The source's transaction, which holds back vacuum, ends before that.
         opened.connection.close()
         self._commit(location, state, identity, files)
         return ChunkReport(number, batches.rows, batches.lacking, batches.size)
@@ -203,7 +203,7 @@ class ChunkCopier:
 
     def _commit(self, location: Location, state: PriorVersion, identity: str, files: Sequence[AddFile]) -> None:
         def write(present: PriorVersion) -> Sequence[AddFile]:
-            # The files were written with the earlier types; capture widens columns while chunks are copied.
+            # The files have the earlier types: capture widened columns while the chunk was copied.
             if self._require_own(present).columns != state.columns:
                 raise BaseAltered("its columns in the lake have other types now")
             return files
@@ -312,11 +312,12 @@ def _snapshot_of(file: AddFile) -> str | None:
     return (file.tags or {}).get(SNAPSHOT_TAG)
 
 
+# Few, because each is a session of the source whose transaction snapshot holds back vacuum.
 WORKERS = 2
 LEAST_CHUNK_BYTES, MOST_CHUNK_BYTES = 64 * 1024 * 1024, 512 * 1024 * 1024
 """The size of a chunk, as the server stores the table: at most this is repeated after a kill."""
 CHUNKS_PER_WORKER = 8
-"""Of a table that allows it: the last ones end at about the same time."""
+"""Chunks per worker, if the table is large enough, so that the last ones end at about the same time."""
 CHUNK_S = 10
 """Seconds that a chunk takes at a limited rate: a transaction snapshot that lives long holds back vacuum."""
 LOCK_TIMEOUT_S = 2

@@ -3,8 +3,8 @@ none: its capture begins with the next change).
 
 A snapshot begins with a mark in the log. Once no older transaction can be in the log as committed but invisible, its
 chunks are read, each in a transaction snapshot of its own. After the last one a second mark covers it: whatever a chunk
-saw has committed below. Between the two marks the change table has what chunks may or may not have, and counts.
-Nothing of capture waits for any of it.
+saw has committed below. Between the two marks the change table has what chunks may or may not have, and counts. Capture
+does not wait for any of this.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from functools import partial
 
 from sqlalchemy import Engine
 
-from rowtide.cdc.errors.capturing import CopyBroken
+from rowtide.cdc.errors.capturing import SnapshotCopyBroken
 from rowtide.cdc.lake_lease import SharedLease
 from rowtide.cdc.published import ENABLED, RecordedInstance, base_table_path, read_instances, read_publication
+from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotDefinition, SnapshotState, read_snapshots
 from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest
-from rowtide.cdc.snapshots import chunk_copies, planning
-from rowtide.cdc.snapshots.copies import CopyInterrupted, SnapshotProgress, TableCopy
-from rowtide.cdc.system_tables import RecordedSnapshot, SnapshotDefinition, SnapshotState, read_snapshots
+from rowtide.cdc.snapshots import chunk_copies, planning, recording
+from rowtide.cdc.snapshots.table_copy import CopyInterrupted, SnapshotProgress, TableCopy
 from rowtide.copying.errors import CopiedTableDropped, CopiedTableUnreadable
 from rowtide.copying.source import PostgresCopySource, RowNotCopied
 from rowtide.core.errors import Remedy, RowtideError
@@ -35,7 +35,7 @@ from rowtide.events import catalogue as events
 from rowtide.events.event import emit, format_places, inheriting
 from rowtide.log.errors import LeaseLost
 from rowtide.log.membership import Announcement
-from rowtide.log.postgres.control import announce_step
+from rowtide.log.postgres.control_table import announce_step
 
 THREAD = "rowtide-snapshot"
 POLL_S = 1.0
@@ -49,7 +49,7 @@ class SnapshotRunner:
         self,
         engine: Engine,
         url: str,
-        snapshots: planning.SnapshotsTable,
+        snapshots: recording.SnapshotsTable,
         epoch: int,
         *,
         limits: chunk_copies.CopyLimits = chunk_copies.USUAL_LIMITS,
@@ -65,11 +65,11 @@ class SnapshotRunner:
         self._epoch = epoch
         self._limits = limits
         self._on_report = on_report
-        self._reports = planning.RequestReports(engine)
+        self._reports = recording.RequestReports(engine)
         self._pool = ThreadPoolExecutor(limits.workers, THREAD)
         self._planner = planning.SnapshotPlanner(self._source, snapshots.lake, snapshots.lease, epoch, limits)
         self._copies: dict[int, TableCopy] = {}
-        self._endings = planning.SnapshotEndings(self._copies, snapshots, self._reports, on_report)
+        self._endings = recording.SnapshotEndings(self._copies, snapshots, self._reports, on_report)
         self._beginnings: list[planning.Beginning] = []
         self._reported_at = 0.0
         self._covered_at = 0.0
@@ -98,7 +98,7 @@ class SnapshotRunner:
         self._endings.begins_again = False
         if not self._is_open:
             self._open()
-        # First: what fails here is no open request afterwards.
+        # First, so that a request that fails here is not open afterwards.
         self._collect()
         requests = self._reports.list_open()
         self._follow(requests)
@@ -127,7 +127,7 @@ class SnapshotRunner:
 
     def reset(self) -> None:
         """Forget what is being done, after an error: the next step continues from what the lake has."""
-        # All are stopped before the first is waited for: the others would keep reading until their turn.
+        # All are stopped before the first is waited for, so that none continues reading.
         for copy in self._copies.values():
             copy.throttle.set(None, is_stopped=True)
         for copy in self._copies.values():
@@ -202,7 +202,7 @@ class SnapshotRunner:
     def _resume(self, copy: TableCopy, planned: RecordedSnapshot) -> None:
         """Resume a snapshot that an earlier run has planned."""
         self._copies[copy.request.request_id] = copy
-        # A table without a key is read whole, in one transaction snapshot, which no later session can have.
+        # A table without a key is read as a whole in one transaction snapshot, which a later session cannot have.
         if planned.begin.epoch != self._epoch or planned.definition.visible is not None:
             copy.snapshot = planned
             self._endings.begin_again(copy, "the session that read its rows has ended")
@@ -268,7 +268,7 @@ class SnapshotRunner:
         with open_present() as opened, suppress(RowNotCopied):
             return copier.copy(number, opened, copy.partial.get(number, ()))
         with open_present() as opened:
-            # In another transaction: the one in which a row was refused has failed.
+            # In a new transaction, because the one in which a row was refused has failed.
             raise chunk_copies.PartialRowsFound(copier.find_partial_rows(number, opened))
 
     def _collect(self) -> None:
@@ -285,7 +285,7 @@ class SnapshotRunner:
             if copy.opened is not None and not copy.request.is_cancelled:
                 self._endings.begin_again(copy, _PAUSED)
             else:
-                # One that is cancelled ends with the next look at requests.
+                # A cancelled copy ends when requests are processed next.
                 copy.note_failed(number, None, pause=False)
         except chunk_copies.BaseAltered as altered:
             self._look_again(copy)
@@ -308,9 +308,11 @@ class SnapshotRunner:
             else:
                 self._repeat(copy, number, str(error), pause=True)
         except Exception as error:  # noqa: BLE001 - the event has where
-            # A fault of ours, or of a library: it ends this copy, and not capture.
+            # An unexpected error ends this copy, but not capture.
             emit(events.CopyBroken(copy.instance.capture_instance, error, format_places(error)))
-            self._endings.fail(copy, CopyBroken(copy.instance.capture_instance, f"{type(error).__name__}: {error}"))
+            self._endings.fail(
+                copy, SnapshotCopyBroken(copy.instance.capture_instance, f"{type(error).__name__}: {error}")
+            )
 
     def _note_partial(self, copy: TableCopy, number: int, found: chunk_copies.PartialRowsFound) -> None:
         """Copy a chunk again, without the values that are refused."""
@@ -328,7 +330,7 @@ class SnapshotRunner:
             copy.note_failed(number, reason, pause=pause)
 
     def _look_again(self, copy: TableCopy) -> None:
-        """Take an instance's definition and its base table as capture has them by now."""
+        """Read an instance's definition and base table again, which capture may have changed."""
         self._committer.forget(base_table_path(self._lake, copy.instance.capture_instance))
         found = self._read_instances().get(copy.instance.capture_instance)
         if found is not None and found.instance.member_id == copy.instance.member_id:
@@ -347,8 +349,8 @@ class SnapshotRunner:
         ready = [copy for copy in copied if self._is_current(copy)]
         if not ready:
             return
-        # A mark that is written after the last chunk was read: every change that a chunk may have seen lies below its
-        # LSN, so that the base is used once the lake has all of them.
+        # The mark is written after the last chunk was read, so every change that a chunk may have seen lies below its
+        # LSN, and the base is used only when the lake has all of them.
         covered = CommitLsn.of(self._epoch, self._source.mark())
         for copy in ready:
             assert copy.snapshot is not None
@@ -372,8 +374,8 @@ class SnapshotRunner:
         return False
 
     def _publish_up_to(self, covered: CommitLsn) -> None:
-        """Let capture publish an LSN at or above one: without changes it would not for minutes."""
-        # First, so that capture knows when it reads the heartbeat.
+        """Let capture publish an LSN at or above one; without changes it would publish nothing for minutes."""
+        # Set before the mark is written, so that capture knows it when it reads the heartbeat.
         self._awaited = covered
         with translated(), self._engine.begin() as connection:
             connection.execute(announce_step(Announcement.HEARTBEAT, ""))

@@ -10,15 +10,17 @@ from typing import Any, Final, Literal, Protocol
 import numpy as np
 import pyarrow as pa
 
+from rowtide.cdc.change_columns import ROW_FILTERS, TRUNCATE, shown_columns
 from rowtide.cdc.errors.querying import SourceOptionInvalid, StreamColumnsChanged
 from rowtide.cdc.following.row_events import RowValues, find_absent, make_partial_images
-from rowtide.cdc.instances import ROW_FILTERS, TRUNCATE, Instance, shown_columns
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.bits import kernels
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart
 from rowtide.cdc.lake_readers.ordering import ORDER, OrderedRows, gather, merge
 from rowtide.cdc.lake_readers.presentation import as_json, as_united, pieces, present_values
+from rowtide.cdc.queries.lsn_times import Bound
 from rowtide.cdc.queries.net_changes import INSTANCE_COLUMN, NET_ROW_FILTERS, unite
-from rowtide.cdc.queries.windows import Bound, choose_option
+from rowtide.cdc.queries.windows import choose_option
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.databases.lake_values.casting import arrow_schema

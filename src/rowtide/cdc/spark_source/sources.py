@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from rowtide.cdc.lake_readers.lake import NetChanges
+from rowtide.cdc.lake_readers.net_changes import NetChanges
 from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.spark_source.options import (
     Columns,
@@ -149,7 +149,7 @@ def collect_variables() -> dict[str, str]:
 
 
 def _read(partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-    # Spark plans a task without a partition where there is none.
+    # If there is no partition, Spark plans a task without one.
     if isinstance(partition, (AllChanges, AllNetChanges)):
         yield from partition.read()
 
@@ -170,7 +170,7 @@ def register_source(spark: SparkSession) -> None:
     """Register the source for a session; it reaches object stores by this process's variables of now."""
 
     class RegisteredSource(RowtideSource):
-        # Pickled by value, since it is of no module: so its variables reach Spark's processes.
+        # The class is pickled by value because it belongs to no module, so its variables reach Spark's processes.
         environment = collect_variables()
 
     spark.dataSource.register(RegisteredSource)

@@ -1,12 +1,12 @@
 """A stream of published changes: what its next batch ends with, and what a batch reads. Without Spark.
 
-Spark keeps the offsets; after a restart it passes them on only by asking for a batch's partitions, and takes
-offsets that go back as they are. A query that is started again plans the last batch from its end to its end, whether it
-was committed or not. A first batch that was not is then planned from the beginning, which Spark does not keep: so each
-offset has the first LSN of every instance. Nothing is acknowledged, since `commit` comes a batch late, or not at all
-with `availableNow`; cleanup does not wait, and a query that it overtook is refused.
+Spark stores the offsets. After a restart it only passes them when it requests a batch's partitions, and it accepts
+offsets that go back. A restarted query plans the last batch from its end to its end, whether it was committed or not.
+If the first batch was not committed, it is planned from the beginning, which Spark does not store: so each offset has
+the first LSN of every instance. Nothing is acknowledged, since Spark calls `commit` one batch late, or not at all with
+`availableNow`; cleanup does not wait, and a query that it overtook is refused.
 
-A batch of published changes: a window of each instance. Without Spark.
+A batch has a window of each instance.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.cdc.following.row_events import read_transactions
 from rowtide.cdc.lake_readers.as_of.moved_rows import find_moved
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, open_change_table
-from rowtide.cdc.lake_readers.lake import NetChanges
+from rowtide.cdc.lake_readers.net_changes import NetChanges
 from rowtide.cdc.published import (
     ENABLED,
     LakePublication,
@@ -31,15 +31,9 @@ from rowtide.cdc.published import (
     read_publication,
     read_visible_publication,
 )
+from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.net_changes import net_columns
-from rowtide.cdc.queries.windows import (
-    InstanceWindow,
-    LsnTimes,
-    PublishedLake,
-    RequestedRange,
-    open_window,
-    require_net_changes,
-)
+from rowtide.cdc.queries.windows import InstanceWindow, PublishedLake, RequestedRange, open_window, require_net_changes
 from rowtide.cdc.spark_source.options import (
     LATEST,
     Columns,
@@ -206,7 +200,9 @@ def parse_offset(found: Mapping[str, Any]) -> StreamOffset:
 
 
 _LOCAL_LOOKS_S, _REMOTE_LOOKS_S = 0.2, 1.0
-"""A lake is looked at no more often: Spark asks a hundred times a second, and a look at a bucket is a paid request."""
+"""The least intervals between reads of a lake's publication: Spark asks a hundred times a second, and a read of an
+object store is a paid request.
+"""
 
 
 class ChangeStream:
@@ -261,8 +257,8 @@ class ChangeStream:
             return None
         if start.lsn is not None and end.lsn < start.lsn:
             raise errors.StreamAhead(str(start.lsn), self._lake.lake, str(end.lsn))
-        # Spark plans a batch again, after a restart from its checkpoint, and expects the same rows: whatever was
-        # published since is cut off at `end`.
+        # After a restart from its checkpoint Spark plans a batch again, and expects the same rows: `end` cuts off
+        # whatever was published since.
         self._position = end
         _, recorded = self._lake.get_published_instances()
         shape = find_shape(recorded, self._options)
@@ -297,7 +293,7 @@ class ChangeStream:
         """Raise `StreamAhead` if the lake ends before what was read."""
         if position.lsn is None or _reaches(visible, position.lsn):
             return
-        # Another host's clock may hide the end for a moment.
+        # The end may be invisible for a moment, because of another host's clock.
         published = read_publication(self._lake.lake)
         if published is None or not _reaches(published, position.lsn):
             high = published.lsn if published is not None else None

@@ -1,4 +1,4 @@
-"""`rowtide cdc`: changes, and what they are queried by: LSNs and their times, update masks, DDL."""
+"""`rowtide cdc`: queries of changes, with LSNs and their times, update masks, and DDL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import click
 
-from rowtide.cdc import instances as masks
+from rowtide.cdc import change_columns
 from rowtide.cli.groups import CliGroup, CommandTable
 from rowtide.cli.options import Db, InstanceName, ListingFormat, Wide, open_lake_of
 from rowtide.cli.output.rows import OutputFormat, as_json, print_rows, whole_file
@@ -56,7 +56,7 @@ def changes(
     form: Annotated[ChangesFormat, Option("--format", help="parquet: typed, with --out.")] = ChangesFormat.TABLE,
     out: Annotated[Path | None, Option(help="Write a file instead.")] = None,
     *,
-    net: Annotated[bool, Option("--net", help="One change per key: what the range amounts to.")] = False,
+    net: Annotated[bool, Option("--net", help="One change per key: the net effect of the range.")] = False,
 ) -> None:
     """Print changes in commit order (SQL Server: fn_cdc_get_all_changes_<instance>, ..._net_changes_...).
 
@@ -250,7 +250,7 @@ def print_column_changed(db: Db, instance: InstanceName, column: ColumnName, mas
 @app.command(name="is-bit-set", epilog="Example: rowtide cdc is-bit-set 2 0x06")
 def print_bit_set(position: Annotated[int, Argument(help="a column's ordinal, from 1")], mask: Mask) -> None:
     """Print 1 if a bit is set in a mask, else 0 (SQL Server: fn_cdc_is_bit_set)."""
-    print(int(masks.is_bit_set(position, _parse_mask(mask))))
+    print(int(change_columns.is_bit_set(position, _parse_mask(mask))))
 
 
 @app.command(epilog="Example: rowtide cdc column-ordinal public_orders status --db postgresql://localhost/shop")

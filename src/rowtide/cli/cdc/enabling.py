@@ -18,13 +18,14 @@ from rowtide.cli.output.watching import progress
 from rowtide.core.errors import FileNotReadable
 from rowtide.core.options import Argument, Option, TableName
 from rowtide.core.tables import BeforeImages
+from rowtide.core.values import frozen
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
     from rowtide.cdc.api import ChangeDataCapture
     from rowtide.cdc.enabling.table_sets import TableOutcome
     from rowtide.cdc.requests import SharedRequest
-    from rowtide.databases.postgres.rounds import Rounds
+    from rowtide.databases.postgres.altering_many import AlterationProgress
 
 
 _LISTED = {
@@ -41,9 +42,24 @@ _PLANNED = {
 }
 
 
-def collect_patterns(names: Sequence[str], schemas: Sequence[str], file: Path | None) -> tuple[str, ...]:
-    """Return the names and patterns of arguments, schemas and a file. Raises `FileNotReadable`."""
-    return (*names, *(f"{schema}.*" for schema in schemas), *(_read_lines(file) if file is not None else ()))
+@frozen
+class ChosenTables:
+    """The tables to enable, by names, patterns, schemas and a file."""
+
+    tables: Annotated[
+        list[str] | None,
+        Argument(metavar="TABLE", help="schema.table, quoted as in SQL where needed; * ? [] are wildcards"),
+    ] = None
+    schema: Annotated[list[str] | None, Option(help="All tables of a schema. May be repeated.")] = None
+    file: Annotated[Path | None, Option(help="File with a name or pattern a line; # begins a comment.")] = None
+    excluding: Annotated[
+        list[str] | None, Option("--except", help="Not these: names or patterns. May be repeated.")
+    ] = None
+
+    def collect_patterns(self) -> tuple[str, ...]:
+        """Return all names and patterns. Raises `FileNotReadable`."""
+        of_schemas = (f"{schema}.*" for schema in self.schema or ())
+        return (*(self.tables or ()), *of_schemas, *(_read_lines(self.file) if self.file is not None else ()))
 
 
 def enable_all(
@@ -56,7 +72,7 @@ def enable_all(
     *,
     with_new_tables: bool,
 ) -> None:
-    """Enable the tables, and list what became of them. Raises the first table's error, after all were tried."""
+    """Enable the tables, and list the outcomes. Raises the first error, after all tables were tried."""
     from rowtide.cdc.enabling.table_sets import Outcome, TableOutcome
 
     try:
@@ -109,7 +125,7 @@ def _read_lines(file: Path) -> tuple[str, ...]:
         raise FileNotReadable(str(file), getattr(error, "strerror", None) or "it is not text in UTF-8") from error
 
 
-def _describe(reports: Sequence[Rounds]) -> Sequence[str]:
+def _describe(reports: Sequence[AlterationProgress]) -> Sequence[str]:
     return [str(reports[-1])]
 
 
@@ -137,7 +153,7 @@ app = CommandTable()
 
 
 class Truncate(StrEnum):
-    """How a truncate of a captured table is handled."""
+    """The handling of a truncate of a captured table."""
 
     CAPTURE = "capture"
     REFUSE = "refuse"
@@ -190,15 +206,7 @@ def disable_db(db: Db, *, yes: Yes = False) -> None:
 )
 def enable_table(
     db: Db,
-    tables: Annotated[
-        list[str] | None,
-        Argument(metavar="TABLE", help="schema.table, quoted as in SQL where needed; * ? [] are wildcards"),
-    ] = None,
-    schema: Annotated[list[str] | None, Option(help="All tables of a schema. May be repeated.")] = None,
-    file: Annotated[Path | None, Option(help="File with a name or pattern a line; # begins a comment.")] = None,
-    excluding: Annotated[
-        list[str] | None, Option("--except", help="Not these: names or patterns. May be repeated.")
-    ] = None,
+    chosen: ChosenTables,
     truncate: Annotated[
         Truncate, Option(help="Capture a truncate as operation 6, or let the server refuse it.")
     ] = Truncate.CAPTURE,
@@ -224,7 +232,7 @@ def enable_table(
     locked for a moment only; one that is in use is waited for. `--dry-run` lists them.
     """
     request = replace(instance, refuses_truncate=truncate is Truncate.REFUSE)
-    patterns = collect_patterns(tables or [], schema or [], file)
+    patterns, excluding = chosen.collect_patterns(), chosen.excluding or []
     if not patterns:
         raise click.BadParameter("name a table, a --schema or a --file")
     cdc = connect(db).cdc
@@ -233,9 +241,9 @@ def enable_table(
         if any(given is not None for given in of_one):
             raise click.BadParameter("--capture-instance, --index and --columns are options of one table")
         if dry_run:
-            list_planned(cdc, patterns, excluding or [], form, request)
+            list_planned(cdc, patterns, excluding, form, request)
         else:
-            enable_all(cdc, patterns, excluding or [], wait, form, request, with_new_tables=with_new_tables)
+            enable_all(cdc, patterns, excluding, wait, form, request, with_new_tables=with_new_tables)
         return
     new = request.of(patterns[0])
     if dry_run:
@@ -245,7 +253,7 @@ def enable_table(
     _enable_one(cdc, new)
 
 
-def _is_one(patterns: Sequence[str], excluding: Sequence[str] | None) -> bool:
+def _is_one(patterns: Sequence[str], excluding: Sequence[str]) -> bool:
     """Return whether a single table is named: by its name, without anything else."""
     from rowtide.cdc.enabling.table_sets import is_pattern
 

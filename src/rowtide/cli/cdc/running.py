@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 import click
 
-from rowtide.actions.entries import say_lost
+from rowtide.actions.wording import say_lost
 from rowtide.cdc.requests import RepeatedSnapshot, RowsPerSecond
 from rowtide.cdc.scans.pace import CaptureOptions, EngineOption, EngineSetting, RewritesWidened
 from rowtide.cli import options
-from rowtide.cli.configured import label_of
+from rowtide.cli.active_configuration import label_of
 from rowtide.cli.groups import CommandTable, record_done, report_done
 from rowtide.cli.output.metrics import MetricsOptions, measuring
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed, print_wait
@@ -182,7 +182,7 @@ def snapshots(
     resume: Named = None,
     cancel: Named = None,
     limit: Annotated[
-        str | None, Option(metavar="TABLE", help="Change the rate to --rows-per-second, or to none.")
+        str | None, Option(metavar="TABLE", help="Set the rate to --rows-per-second; without that, remove the limit.")
     ] = None,
     rows_per_second: RowsPerSecond = None,
     form: options.ListingFormat = OutputFormat.TABLE,
@@ -229,7 +229,7 @@ class FollowFormat(StrEnum):
 
 @frozen(kw_only=True)
 class EventOutput:
-    """Where the events of a stream go: to an address, into files, or to standard output."""
+    """The destination of the events of a stream: an address, files, or standard output."""
 
     post: Annotated[str | None, Option(metavar="URL", help="POST the events, instead of printing them.")] = None
     header_env: Annotated[
@@ -243,14 +243,14 @@ class EventOutput:
     file_seconds: Annotated[int, Option(min=1, help="... or at this age.")] = 60
 
     def require_one(self) -> None:
-        """Refuse two places at once, and an address that cannot be one."""
+        """Refuse two destinations at once, and an invalid address."""
         if self.post is not None and self.out is not None:
             raise click.BadParameter("events go to --post or to --out", param_hint="--out")
         if self.post is not None:
             _require_address(self.post)
 
     def open(self, form: EventFormat, headers: dict[str, str], stop: threading.Event) -> Sink:
-        """Open what takes the events."""
+        """Open the destination of the events."""
         from rowtide.cdc.following.sinks import EventEndpoint, Filing, Posting, Printing, Rotation
 
         if self.post is not None:

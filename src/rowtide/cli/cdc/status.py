@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Any
 
-from rowtide.actions.entries import say_started, say_stopped
+from rowtide.actions.wording import say_started, say_stopped
 from rowtide.cdc.requests import CleanupOrder, ConsumerChange, ConsumerName, NewConsumer
 from rowtide.cli.groups import CommandTable, report_done
 from rowtide.cli.health import print_unhealthy

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from rowtide.catalogs.entries import CatalogueKind
-from rowtide.cli.configured import label_of
+from rowtide.cli.active_configuration import label_of
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import ClusterOptions, Db, HideKeys, Listed, ListingFormat, SparkOptions, listing
 from rowtide.cli.output.metrics import MetricsOptions, measuring
@@ -137,8 +137,8 @@ def register_catalog(
     """Register change tables, base tables and targets in a catalogue, and correct what is registered already.
 
     Run it again after tables are enabled, disabled or altered: what is gone is removed from the catalogue, and what
-    rowtide did not register stays as it is. Who may read rows, the files' permissions decide; names and comments are
-    seen by every reader of the catalogue.
+    rowtide did not register stays as it is. The files' permissions decide who may read rows; names and comments are
+    visible to every reader of the catalogue.
 
     A catalogue of Iceberg has tables of Iceberg only, those of targets that write to it (`add-target --catalog`), and
     they get comments; the token for it is in ROWTIDE_CATALOG_TOKEN.

@@ -48,8 +48,8 @@ CodeHours = Annotated[float, Option("--code-hours", metavar="HOURS", help="How l
 )
 def add_device(
     db: HubDb,
-    name: Annotated[str, Argument(metavar="NAME", help="how the device is called in listings")],
-    publication: Annotated[str, Option("--publication", metavar="NAME", help="What it synchronises.")],
+    name: Annotated[str, Argument(metavar="NAME", help="the device's name in listings")],
+    publication: Annotated[str, Option("--publication", metavar="NAME", help="The publication that it synchronises.")],
     partition: Partition,
     *,
     from_claims: Annotated[

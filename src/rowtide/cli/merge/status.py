@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from rowtide.actions.entries import say_resolved_merge
+from rowtide.actions.wording import say_resolved_merge
 from rowtide.cli.groups import CommandTable, name_actor, report_done
 from rowtide.cli.health import print_unhealthy
 from rowtide.cli.options import AnyDb, HubDb, Listed, ListingFormat, SomePublication, Wide, listing
@@ -66,7 +66,7 @@ def row(
     rowguid: Annotated[str, Argument(metavar="ROWGUID", help="the row's value of the column rowguid")],
 ) -> Listed:
     """Show what each node is known to have of a row, and why (SQL Server: sp_showrowreplicainfo)."""
-    from rowtide.merge.inspection.validating import RowReplica
+    from rowtide.merge.inspection.row_replicas import RowReplica
 
     return RowReplica, connect(db).merge.list_row_replicas(table, rowguid)
 
@@ -97,7 +97,7 @@ def conflicts(
 
     NULL stands for a deleted row.
     """
-    from rowtide.merge.conflicts.records import MergeConflict
+    from rowtide.merge.conflicts.stored_conflicts import MergeConflict
 
     return MergeConflict, connect(db).merge.list_conflicts(publication, article)
 
@@ -106,7 +106,7 @@ def conflicts(
 def resolve(
     db: HubDb,
     conflict: Annotated[str, Argument(metavar="CONFLICT", help="the conflict_id that `conflicts` lists")],
-    winner: Annotated[Winner, Option(help="Whose version is to stay.", show_default=False)],
+    winner: Annotated[Winner, Option(help="Whose version to keep.", show_default=False)],
     *,
     over_later_changes: Annotated[
         bool, Option("--over-later-changes", help="Also replace what has changed since; that becomes a conflict.")

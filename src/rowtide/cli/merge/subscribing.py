@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from rowtide.actions.entries import say_compared, say_reinitialized
+from rowtide.actions.wording import say_compared, say_reinitialized
 from rowtide.cli.groups import CommandTable, record_done, report_done
 from rowtide.cli.merge.devices import GatewayUrl, opening, require_db
 from rowtide.cli.options import HideKeys, HubDb, ListingFormat, SomeHubDb, Wide, Yes, confirm_loss
@@ -103,7 +103,7 @@ def _confirm_taking_over(
     absent_is_delete: bool,
     yes: bool,
 ) -> None:
-    """Say what the tables have that are taken over, and ask about what is lost."""
+    """Report the rows of existing tables that are kept, and ask about those that are lost."""
     with notes.status("Comparing ..."):
         found = merge.compare_existing(
             subscription.publication, subscription.subscriber, partition=subscription.chosen_partition
@@ -117,7 +117,7 @@ def _confirm_taking_over(
 
 
 def _lost(found: Sequence[ExistingRows], existing: Existing, *, absent_is_delete: bool) -> Iterator[str]:
-    """Yield what the user is to confirm."""
+    """Yield the losses that the user confirms."""
     if existing is Existing.OVERWRITE:
         rows = sum(each.different + each.only_subscriber for each in found)
         if rows:
@@ -180,7 +180,7 @@ def drop_subscription(
 
 
 def _list_unsent(merge: MergeReplication, dropped: DroppedSubscription) -> Iterator[str]:
-    """Yield what is lost with a subscription; of one that is gone, since when it may have changed anything."""
+    """Yield what is lost with a subscription; for an unreachable one, since when it may have changes."""
     is_device = is_behind_gateway(dropped.subscriber)
     if not dropped.ignore_subscriber and not is_device:
         if unsent := merge.list_unsent(dropped.publication, dropped.subscriber):
@@ -212,17 +212,21 @@ def reinitialize(
     """Copy a subscriber's tables again (SQL Server: sp_reinitmergesubscription).
 
     With --upload-first, all rows are compared with what the subscriber was sent: what was changed while a table had no
-    triggers, because a program had rebuilt it, is uploaded too. With --url, what is tracked is uploaded alone.
+    triggers, because a program had rebuilt it, is uploaded too.
     """
     if wanted.absent_is_delete and not wanted.upload_first:
         raise click.BadParameter("only with --upload-first", param_hint="--absent-is-delete")
     if not wanted.upload_first:
         confirm_loss(f"what was changed at {parse_url(wanted.subscriber)} and not synchronised", yes=yes)
     if url is not None:
-        if wanted.absent_is_delete:
-            raise click.BadParameter("not with --url", param_hint="--absent-is-delete")
         with opening(url, wanted.subscriber, wanted.publication) as device, _copying() as on_progress:
-            summary = device.reinitialize(upload_first=wanted.upload_first, on_progress=on_progress, limits=limits)
+            summary = device.reinitialize(
+                upload_first=wanted.upload_first,
+                absent_is_delete=wanted.absent_is_delete,
+                on_recovered=_print_recovered,
+                on_progress=on_progress,
+                limits=limits,
+            )
     else:
         asked = replace(wanted, on_recovered=_print_recovered, limits=limits)
         merge = connect(require_db(db)).merge

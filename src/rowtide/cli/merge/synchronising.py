@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from rowtide.cli import options
-from rowtide.cli.configured import label_of
+from rowtide.cli.active_configuration import label_of
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.merge.devices import DeviceCode, GatewayUrl, ReplacesFile, opening, require_db
 from rowtide.cli.output.metrics import MetricsFile, measuring
@@ -59,7 +59,7 @@ _PENDING = {
 
 
 class SyncEngine(StrEnum):
-    """What synchronises many subscribers."""
+    """The engine that synchronises many subscribers."""
 
     THREADS = "threads"
     SPARK = "spark"
@@ -80,14 +80,14 @@ class AllSubscribers:
 
 @frozen(kw_only=True)
 class DeviceOptions:
-    """The gateway by which a device reaches its hub, and what it begins with there."""
+    """The gateway through which a device reaches its hub, and its first registration."""
 
     url: GatewayUrl = None
     code: DeviceCode = None
     replace_file: ReplacesFile = False
 
     def require_url(self) -> None:
-        """Refuse what goes with a gateway alone."""
+        """Refuse options that need --url."""
         if self.url is None and (self.code is not None or self.replace_file):
             raise click.BadParameter("only with --url", param_hint="--code" if self.code is not None else "--replace")
 
@@ -145,6 +145,7 @@ def sync(
         with requesting(spark.request), logging_beside(log):
             outcomes = _sync_all(db, publication, all_subscribers, limits)
         _print_outcomes(outcomes, form)
+        # Within the block: metrics of the command count it as failed.
         if any(outcome.error is not None for outcome in outcomes):
             raise click.exceptions.Exit(_FAILED)
     if any(outcome.refused for outcome in outcomes):

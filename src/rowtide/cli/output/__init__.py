@@ -1,0 +1,1 @@
+"""What commands print: rows, tables, events, progress and metrics."""

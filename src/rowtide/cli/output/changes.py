@@ -1,4 +1,4 @@
-"""Output of changes: whole batches of rows at a time, as `output.print_rows` prints rows."""
+"""Output of changes: whole batches of rows at a time, as `output.rows.print_rows` prints rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN_ONE_BY_ONE = frozenset({"__$start_lsn"})
 """Columns whose values tables show in another form."""
 _ODD_IN_TABLES = "[^ -~]"
 _QUOTED_IN_CSV = r'[",\r\n]|^$|^\\\.$'
-"""As `output` has it."""
+"""See `output.rows.print_rows`."""
 
 Lines = Callable[[Sequence[PresentedColumn]], Any]
 

@@ -1,4 +1,4 @@
-"""Events as lines for people: those of an interval together, others at once."""
+"""Events as lines for people: frequent ones are summarised by interval, others are printed at once."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ Progress: TypeAlias = (
     ColumnsWidened | TableMended | CopyAdvanced | CyclePublished | SubscriberCopyAdvanced | BatchDelivered
 )
 PROGRESS = (ColumnsWidened, TableMended, CopyAdvanced, CyclePublished, SubscriberCopyAdvanced, BatchDelivered)
-"""What happens often: a terminal shows the last of it, and others get it once an interval."""
+"""Frequent events: a terminal shows the last one, other outputs get a summary per interval."""
 
 
 def describe_one(emitted: Emitted) -> str | None:
-    """Return the line of an event that is printed when it happens; None for one that only a log has."""
+    """Return the line of an event that is printed at once; None for one that is only logged."""
     match emitted.event:
         case AgentRetries(pause_s, error):
             return f"{error} Next try in {pause_s:g} s."
@@ -110,7 +110,9 @@ def describe_one(emitted: Emitted) -> str | None:
 
 
 def describe_progress(events: Sequence[Progress]) -> Sequence[str]:
-    """Describe an interval: cycles and batches together, and of each table's copy and mending the last event."""
+    """Describe the events of an interval: a summary of cycles and batches, and the last event of each table's copy and
+    rewrite.
+    """
     widened = [describe_widened(one) for one in events if isinstance(one, ColumnsWidened)]
     mended = {one.path: one for one in events if isinstance(one, TableMended)}
     copies = {one.instance: one for one in events if isinstance(one, CopyAdvanced)}
@@ -131,7 +133,7 @@ def describe_progress(events: Sequence[Progress]) -> Sequence[str]:
 
 
 def describe_widened(table: ColumnsWidened) -> str:
-    """Describe what is about to happen to a table whose columns get wider types."""
+    """Describe the pending rewrite of a table whose columns get wider types."""
     named = zip(table.columns, table.types, strict=True)
     columns = ", ".join(f"{name} becomes {type_name}" for name, type_name in named)
     if table.is_rewritten:
@@ -143,7 +145,7 @@ def describe_widened(table: ColumnsWidened) -> str:
 
 
 def describe_mended(table: MendedTable | TableMended) -> str:
-    """Describe what mending has done to a table."""
+    """Describe the outcome of `lake mend` for a table."""
     if not table.was_marked:
         return f"{name_of(table.path)}: has no type widening"
     if table.written_bytes is None:

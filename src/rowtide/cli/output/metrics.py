@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 _SEND_S = 1.0
 _READABLE = 0o644
-"""node_exporter has a user of its own; the file has names, no rows and no secrets."""
+"""Readable by node_exporter, which runs as another user; the file has names, no rows and no secrets."""
 
 
 @frozen
 class MetricsFile:
-    """Where the metrics of a command that ends are written."""
+    """The metrics options of commands that end."""
 
     file: Annotated[
         str | None,
@@ -50,7 +50,7 @@ class MetricsFile:
 
 @frozen
 class MetricsOptions(MetricsFile):
-    """Where the metrics of a command that runs on are published."""
+    """The metrics options of long-running commands."""
 
     listen: Annotated[
         str | None,
@@ -66,7 +66,7 @@ class MetricsOptions(MetricsFile):
         bool,
         Option(
             "--metrics-open",
-            help="--metrics-listen: also on an address that other machines reach; nobody is asked who they are.",
+            help="--metrics-listen: also on an address that other machines reach, without authentication.",
         ),
     ] = False
 
@@ -127,7 +127,7 @@ def publishing(
             try:
                 write_now()
             except RowtideError as error:
-                # What the command failed with is what is reported.
+                # The error of the command is reported, not this one.
                 emit(MetricsNotWritten(error))
             raise
         at_end()
@@ -136,9 +136,9 @@ def publishing(
 
 @contextmanager
 def sending(send: Callable[[AgentFigures], None], database: str, job: str) -> Iterator[None]:
-    """Count what a process does during the block, and send the figures when they have changed, and at the end.
+    """Count events during the block; send the counters when they have changed, and at the end.
 
-    Where the receiver has ended, `send` raises `OSError`: the process continues.
+    If the receiver has ended, `send` raises `OSError`: the process continues.
     """
     with naming_extras():
         from rowtide.monitor.agent_figures import AgentCounter

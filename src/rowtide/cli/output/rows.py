@@ -18,8 +18,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
 
+from rowtide.cli.output.completion_names import is_remembered, remember
 from rowtide.cli.output.tables import Show, show_as_is, show_fact, write_block, write_table
-from rowtide.core.errors import FileNotWritable, RowtideError
+from rowtide.core.errors import FileNotWritable
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.redaction import redact
 from rowtide.events.event import Level
@@ -29,89 +30,8 @@ if TYPE_CHECKING:
     from rich.status import Status
 
 
-# Names that listings have printed last, for the shell to complete: no completion opens a connection. A file for each
-# database in the user's cache has names alone, of instances, publications and subscribers, and only its owner may
-# read it. It is named by a digest of the database's URL without its password.
-
-_FIELDS = ("capture_instance", "publication", "subscriber")
-_ANSWERS = ("ListedInstance", "ListedPublication", "ListedSubscription", "MergePublication", "MergeStatus")
-"""Listings of all that there is; others may be of a part."""
-_MOST_NAMES = 2000
-_MOST_BYTES = 1_000_000
-
-
-def is_remembered(kind: type[Any]) -> bool:
-    """Return whether a listing's names are kept."""
-    return kind.__name__ in _ANSWERS
-
-
-def remember(kind: type[Any], rows: Sequence[object], db: str) -> None:
-    """Keep the names in a listing of a database in place of those that were kept. A cache that fails is left."""
-    feature = kind.__module__.split(".")[1]
-    new = {
-        f"{feature} {field}": _kept(getattr(row, field) for row in rows) for field in _FIELDS if hasattr(kind, field)
-    }
-    # No home, a full disk: the listing is printed, and completion is a convenience.
-    with suppress(OSError):
-        path = _path_of(db)
-        if path is not None:
-            _write(path, {**_read(path), **new})
-
-
-def known_names(db: str, feature: str, field: str) -> Sequence[str]:
-    """Return the names of a kind that a feature's listing had last; none if there was no listing."""
-    path = _path_of(db)
-    found = _read(path).get(f"{feature} {field}", []) if path is not None else []
-    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
-
-
-def _kept(names: Iterable[str | None]) -> Sequence[str]:
-    """Return names that a shell can be given: on one line, without passwords."""
-    usable = (name for name in names if name and name.isprintable() and redact(name) == name)
-    return list(dict.fromkeys(usable))[:_MOST_NAMES]
-
-
-def _path_of(db: str) -> Path | None:
-    from hashlib import sha256
-
-    from rowtide.databases.urls import parse_url
-
-    given, home = os.environ.get("XDG_CACHE_HOME", ""), os.environ.get("HOME", "")
-    if not os.path.isabs(given) and not os.path.isabs(home):
-        return None
-    folder = Path(given) if os.path.isabs(given) else Path(home, ".cache")
-    try:
-        # Printed without its password.
-        digest = sha256(str(parse_url(db)).encode("utf-8", "surrogateescape")).hexdigest()
-    except RowtideError:
-        return None
-    return folder / "rowtide" / "names" / f"{digest}.json"
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            return {}
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _write(path: Path, names: Mapping[str, Any]) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            json.dump(names, file)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
 _AS_TERMINAL = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
-"""Variables by which rich takes other streams for a terminal."""
+"""Variables that make rich treat other streams as terminals."""
 _WITHOUT_CONTROLS = dict.fromkeys((7, 8, 11, 12, 13))
 """Bell, backspace, vertical tab, form feed, carriage return: rich leaves them out, too."""
 _QUOTED_IN_CSV = re.compile(r'[",\r\n]|^$|^\\\.$')
@@ -168,12 +88,12 @@ class Notes:
             self.console.print(f"{self._prefix}{redact(text)}", soft_wrap=soft_wrap)
 
     def status(self, text: str) -> Status | HiddenStatus:
-        """Return a context in which a terminal shows a status line."""
+        """Return a context during which a terminal shows a status line."""
         return self.console.status(text) if self.is_terminal and self.level is not Level.ERROR else HiddenStatus()
 
 
 class HiddenStatus:
-    """The status line of what is no terminal."""
+    """A status line without a terminal: shows nothing."""
 
     def __enter__(self) -> HiddenStatus:
         return self
@@ -336,7 +256,8 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
-    # Of two processes that write one file, each has its own: the last one to end leaves its whole.
+    # Two processes that write one file have temporary files of their own: the last one to end replaces the file as a
+    # whole.
     partial = path.with_name(f".{uuid.uuid4().hex}.partial")
     try:
         partial.touch()
@@ -362,7 +283,7 @@ def width_of(out: TextIO) -> int | None:
 
 
 class Rehearsal(Protocol):
-    """What a handle's `rehearsal` returns."""
+    """A rehearsal, as a handle's `rehearsal` returns it."""
 
     statements: list[str]
 

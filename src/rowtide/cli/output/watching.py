@@ -1,4 +1,4 @@
-"""Progress of long operations, and what a command that runs on shows and logs of its events, and how it is stopped."""
+"""Progress of long operations; events that a long-running command shows and logs; and how it is stopped."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def counted(beginning: str) -> Iterator[Callable[[str, int, int], None]]:
 
 
 class StopRequest(threading.Event):
-    """Asks a run to end; `is_heeded` once the run has checked it, from where on it has work to leave in order."""
+    """An event that stops a run; `is_heeded` once the run has checked it: from then on it has work to complete."""
 
     is_heeded = False
 
@@ -148,7 +148,7 @@ def stopping(
     """Yield the event that Ctrl-C, SIGTERM and a terminal that is closed set; not the latter under `nohup`.
 
     A step that has not ended `STOP_PATIENCE_S` later ends with the process, at a second signal at once: the next run
-    repeats it, as after a crash. What has not yet checked the event ends at once. `manager` is notified. With
+    repeats it, as after a crash. A run that has never checked the event ends at once. `manager` is notified. With
     `reopens_log`, SIGHUP opens the log's file again where there is no terminal that could be closed. Without
     `at_hangup`, it ends nothing: a service manager sends it to have files read again.
     """
@@ -165,7 +165,7 @@ def stopping(
         os._exit(ExitCode.STOPPED)
 
     def patience_s() -> float:
-        # Its modules may take longer than that to import, on a busy machine, and nothing checks the event meanwhile.
+        # Importing a run's modules may take longer than that on a busy machine, and nothing checks the event meanwhile.
         return STOP_PATIENCE_S if stop.is_heeded else 0.0
 
     numbers = {signal.SIGINT, signal.SIGTERM}
@@ -193,9 +193,9 @@ def watching(
 ) -> Iterator[threading.Event]:
     """Show or log the events of a command that runs on, as its options say; yield the event that `stopping` yields.
 
-    `db` is empty for all databases. A terminal shows `beginning` until the first event. An error that standard error
-    has had already, as a line or as an event, ends the command without another word. `manager` is told what people are,
-    and when the command ends.
+    `db` is empty for all databases. A terminal shows `beginning` until the first event. An error that was printed
+    already, as a line or as an event, is not printed again. `manager` gets the lines that people see, and is notified
+    when the command ends.
     """
     log = _leveled(log)
     logs_to_file = not log.is_for_people and not log.is_on_stderr
@@ -218,7 +218,7 @@ def watching(
         try:
             yield stop
         except Exception as error:
-            # The last event of the log says why the process ended, also for a fault of ours.
+            # The last event of the log says why the process ended, even after an internal error.
             emit(AgentFailed(error))
             is_told = log.is_on_stderr or any(error is one for one in failed)
             if not isinstance(error, RowtideError) or not is_told or notes.is_debugging:
@@ -255,7 +255,7 @@ def _emit_start() -> None:
 
 @contextmanager
 def logging_as(log: LogOptions) -> Iterator[None]:
-    """Log events as the options say during the block; for people alone they are not logged."""
+    """Log events as the options say during the block; without options, nothing is logged."""
     before = use_log(log_nothing) if log.is_for_people else configure_logging(log)
     try:
         yield

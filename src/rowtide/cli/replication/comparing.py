@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from rowtide.actions.entries import say_compared
-from rowtide.cli.configured import label_of
+from rowtide.actions.wording import say_compared
+from rowtide.cli.active_configuration import label_of
 from rowtide.cli.groups import CommandTable, record_done
 from rowtide.cli.options import Db, Listed, ListingFormat, SomePublication, Wide, listing
 from rowtide.cli.output.metrics import MetricsFile, measuring
@@ -153,7 +153,7 @@ def _print_differences(publication: str, found: Iterable[RowDifference], form: O
 
 
 def _print_repairs(publication: str, done: Iterable[Repair], form: OutputFormat, *, wide: bool) -> None:
-    """Print what became of rows, as it is done. Raises `RowsNotRepaired`, `ArticlesNotCompared`."""
+    """Print the outcome of each repaired row, as it is repaired. Raises `RowsNotRepaired`, `ArticlesNotCompared`."""
     from rowtide.replication.errors.conflicts import RowsNotRepaired
     from rowtide.replication.repairing import LEFT, NOT_COMPARED, REFUSED, Repair
 
@@ -190,7 +190,7 @@ def _require_compared(publication: str, found: Iterable[ArticleValidation | RowD
 )
 def repairs(db: Db, publication: SomePublication = None) -> Listed:
     """List the rows that `validate --repair` inserted, updated and deleted at subscribers, newest first."""
-    from rowtide.replication.distributor.history import RepairedRow
+    from rowtide.replication.distributor.repair_records import RepairedRow
 
     return RepairedRow, connect(db).replication.list_repairs(publication)
 

@@ -85,7 +85,7 @@ def add_article(
     article_type: Annotated[
         ArticleType | None,
         Option(
-            "--type", help="What the name is; default: as in the catalogue.", show_default=False, sql_server="@type"
+            "--type", help="The type of the object; default: the catalogue's.", show_default=False, sql_server="@type"
         ),
     ] = None,
     *,
@@ -131,7 +131,7 @@ def add_schema(
     triggers are omitted: subscribers' tables get no triggers.
     """
     from rowtide.replication.errors.publishing import ArticlesNotAdded
-    from rowtide.replication.publishing.schema_articles import FAILED, AddedArticle
+    from rowtide.replication.publishing.whole_schemas import FAILED, AddedArticle
 
     with notes.status("Publishing ..."):
         added = list(connect(db).replication.add_schema(publication, schema, excluding=excluding or ()))
@@ -162,7 +162,7 @@ def script_procedures(
     publication: PublicationName,
     subscriber: Annotated[
         str | None,
-        Option(help="For such a subscriber, which is not asked; default: one in PostgreSQL.", is_database=True),
+        Option(help="The kind of subscriber, without connecting to one; default: PostgreSQL.", is_database=True),
     ] = None,
 ) -> None:
     """Print the statements that create a subscriber's objects (SQL Server: sp_scriptpublicationcustomprocs)."""
@@ -228,7 +228,7 @@ def _change(db: str, change: ArticleChange, *, dry_run: bool) -> None:
 
 
 def existing_file(path: Path) -> Path:
-    """Refuse what is no file."""
+    """Refuse a path that is not a file."""
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     return path

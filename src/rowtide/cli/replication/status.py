@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from rowtide.actions.entries import say_posted, say_resolved
+from rowtide.actions.wording import say_posted, say_resolved
 from rowtide.cli.groups import CommandTable, record_done, report_done
 from rowtide.cli.health import print_unhealthy
 from rowtide.cli.options import Db, Listed, ListingFormat, SomePublication, Wide, listing
@@ -12,7 +12,7 @@ from rowtide.cli.output.rows import OutputFormat, notes, print_listed
 from rowtide.core.options import Argument, Option
 from rowtide.handle import connect
 from rowtide.replication.articles.requests import CommandRange
-from rowtide.replication.conflicts import ConflictWinner
+from rowtide.replication.conflict_decisions import ConflictWinner
 from rowtide.replication.subscription_settings import PublicationName, SomeSubscriber, SubscriberUrl
 
 app = CommandTable()
@@ -183,7 +183,7 @@ def conflicts(
 
     (SQL Server: conflict_<schema>_<table>.) Connects to the subscribers; those that cannot be reached are named.
     """
-    from rowtide.replication.conflicts import KeptConflict
+    from rowtide.replication.conflict_decisions import KeptConflict
     from rowtide.replication.kept_conflicts import require_read
 
     found = connect(db).replication.read_conflicts(publication, subscriber)
@@ -200,7 +200,7 @@ def resolve(
     db: Db,
     conflict: Annotated[int, Argument(metavar="CONFLICT", help="the conflict_id that `conflicts` lists")],
     subscriber: SubscriberUrl,
-    winner: Annotated[ConflictWinner, Option(help="Whose rows are to be there.", show_default=False)],
+    winner: Annotated[ConflictWinner, Option(help="Whose rows to keep.", show_default=False)],
     *,
     over_later_changes: Annotated[
         bool, Option("--over-later-changes", help="Also replace rows that have changed since.")

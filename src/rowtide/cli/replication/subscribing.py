@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from rowtide.actions.entries import PAUSED, RESUMED, say_copied_again
-from rowtide.cli.configured import label_of
+from rowtide.actions.wording import PAUSED, RESUMED, say_copied_again
+from rowtide.cli.active_configuration import label_of
 from rowtide.cli.groups import CommandTable, record_done, report_done
 from rowtide.cli.options import (
     ClusterOptions,
@@ -135,7 +135,7 @@ def reinitialize(
     if_exists: Annotated[
         IfExists | None,
         Option(
-            help="What becomes of the tables that are there: keep, delete, truncate or drop; by default drop, and "
+            help="What to do with existing tables: keep, delete, truncate or drop; by default drop, and "
             "truncate where the subscription kept tables.",
             show_default=False,
         ),
@@ -182,7 +182,7 @@ def recover(
 
     Each batch is committed or rolled back as a whole. An agent does the same when it starts.
     """
-    from rowtide.replication.subscribing.readers import recover
+    from rowtide.replication.subscribing.pausing import recover
 
     recovered = recover(subscriber)
     for transaction in recovered:
@@ -198,7 +198,9 @@ def change_distribution(
     db: Db,
     max_retention_hours: Annotated[
         int,
-        Option(help="Hours that a subscription may be behind before it is deactivated; 72 at first.", max=MOST_HOURS),
+        Option(
+            help="Hours that a subscription may be behind before it is deactivated; 72 until it is set.", max=MOST_HOURS
+        ),
     ],
 ) -> None:
     """Set how long undelivered changes are kept (SQL Server: sp_changedistributiondb)."""

@@ -1,4 +1,4 @@
 """Text values as Arrow arrays of lake types: what Spark's `try_cast` makes of them. Pure.
 
-A text that does not fit the type becomes null. What a text becomes does not depend on its neighbours.
+A text that does not fit the type becomes null. The result for a text does not depend on its neighbours.
 """

@@ -1,7 +1,7 @@
 """Texts as Arrow arrays of lake types: numbers, dates and timestamps, each column cast at once.
 
-Arrow's casts fail as a whole. Most columns have no text that they refuse; in others such texts are few, and their
-neighbours are still cast at full speed.
+Arrow's casts fail for a whole array. Most columns have no text that Arrow refuses; in others such texts are few, and
+their neighbours are still cast at full speed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HIGHEST_DIGIT = ord("9")
 
 
 class Odd(ValueError):
-    """A quick cast may not be right for these texts."""
+    """A quick cast may give wrong results for these texts."""
 
 
 def cast_in_pieces(
@@ -40,8 +40,8 @@ def cast_in_pieces(
 ) -> Column:
     """Cast texts by `quick`, which raises `Odd` or Arrow's error; the smallest pieces that it refuses by `careful`.
 
-    `careful` takes every text that `quick` takes, with the same result. `never` says which texts neither takes: they
-    are known cheaply, and omitted if `quick` refuses the column.
+    `careful` accepts every text that `quick` accepts, with the same result. `never` is a cheap test for texts that
+    neither accepts, which are omitted if `quick` refuses the column.
     """
     try:
         return quick(texts)
@@ -64,7 +64,9 @@ def _cast_pieces(texts: Texts, quick: Cast, careful: Cast, smallest: int) -> Ite
 
 
 def bytes_of(texts: Texts) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-    """Return the offsets of strings or binary values, and the bytes that they point into; a null is of any length."""
+    """Return the offsets of strings or binary values, and the bytes that they point into; a null may have any
+    length.
+    """
     _, offsets_buffer, data_buffer = texts.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1]
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
@@ -72,7 +74,7 @@ def bytes_of(texts: Texts) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]
 
 
 def require_no_letters(texts: Texts) -> None:
-    """Raise `Odd` if there is a character above the digits: Arrow takes hexadecimal numbers, Spark does not."""
+    """Raise `Odd` if a character sorts above the digits: Arrow accepts hexadecimal numbers, Spark does not."""
     offsets, data = bytes_of(texts)
     if (data[offsets[0] : offsets[-1]] > _HIGHEST_DIGIT).any():
         raise Odd
@@ -91,9 +93,9 @@ def where(condition: Column, values: Column) -> Column:
     return kernels.if_else(condition, values, pa.scalar(None, values.type))
 
 
-# Numbers: whole numbers, decimals, floating point numbers. Not taken, though `try_cast` takes them, because no server
-# prints them: hexadecimal floating point numbers, Java's type suffixes, decimals with exponents, digits of other
-# scripts.
+# Numbers: integers, decimals, floating point numbers. Some forms are refused although `try_cast` accepts them, because
+# no server prints them: hexadecimal floating point numbers, Java's type suffixes, decimals with exponents, digits of
+# other scripts.
 
 _NUMBER_BLANK = r"[\x00-\x20]*"
 _BLANK_OR_DELETE = r"[\x00-\x20\x7f]*"
@@ -146,7 +148,7 @@ def _find_no_decimals(texts: Texts) -> Column:
 
 
 def _quick_decimals(texts: Texts, to: pa.Decimal128Type) -> Column:
-    """Arrow makes a wrong number, without an error, of digits that have no room before they are rescaled."""
+    """Arrow silently returns a wrong number if the digits do not fit before they are rescaled."""
     require_no_letters(texts)
     longest = kernels.max(kernels.binary_length(texts)).as_py() or 0
     if longest + to.scale > MAX_DECIMAL_PRECISION:
@@ -155,7 +157,7 @@ def _quick_decimals(texts: Texts, to: pa.Decimal128Type) -> Column:
 
 
 def _careful_decimals(texts: Texts, to: pa.Decimal128Type) -> Column:
-    """The first digit that the type has no place for decides on rounding, which may make the number too large."""
+    """The first digit beyond the type's scale decides on rounding, which may make the number too large."""
     fields = fields_of(texts, _DECIMAL_TEXT)
     whole = fields["whole"]
     has_digits = kernels.match_substring_regex(texts, r"\d")
@@ -176,7 +178,7 @@ def floats(texts: Texts, to: pa.DataType) -> Column:
 
 
 def _quick_floats(texts: Texts, to: pa.DataType) -> Column:
-    """Arrow takes what C does of `nan`: with a sign, and with a payload in parentheses."""
+    """Arrow accepts C's forms of `nan`: with a sign, and with a payload in parentheses."""
     offsets, data = bytes_of(texts)
     if (data[offsets[0] : offsets[-1]] == _OPEN).any():
         raise Odd
@@ -198,18 +200,19 @@ def _careful_floats(texts: Texts, to: pa.DataType) -> Column:
 
 
 def _beyond_range(texts: Texts, to: pa.DataType) -> Column:
-    """Cast a text that Arrow refuses: to Spark it is infinite, or zero."""
+    """Cast a text that Arrow refuses, and Spark reads as infinity or zero."""
     number = float(texts[0].as_py())
     return pa.array([math.copysign(math.inf if abs(number) > 1 else 0.0, number)], to)
 
 
 def _without_plus(texts: Texts) -> Texts:
-    """Return texts as Arrow takes them, without a sign that changes nothing."""
+    """Return texts in the form that Arrow accepts, without a leading plus."""
     return kernels.utf8_ltrim(texts, "+")
 
 
-# Dates and timestamps in ISO form, in the whole range of Spark's types. Not taken, though `try_cast` takes them,
-# because no server prints them: a year or month alone, a time without seconds or without a day, and zones by name.
+# Dates and timestamps in ISO form, in the whole range of Spark's types. Some forms are refused although `try_cast`
+# accepts them, because no server prints them: only a year or month, a time without seconds or without a day, and named
+# zones.
 
 _Integers = npt.NDArray[np.int64]
 _Booleans = npt.NDArray[np.bool_]
@@ -240,7 +243,7 @@ _UTC = np.frombuffer(b"+00", np.uint8)
 
 
 def dates(texts: Texts) -> Column:
-    """Cast texts to dates; what follows a day behind a space is ignored."""
+    """Cast texts to dates; anything after a day and a space is ignored."""
     return cast_in_pieces(texts, lambda texts: texts.cast(pa.date32()), _careful_dates, never=_find_infinite)
 
 
@@ -260,7 +263,7 @@ def _find_infinite(texts: Texts) -> Column:
 
 
 def _quick_timestamps(texts: Texts) -> Column:
-    """Arrow takes offsets of a day, and times without seconds: only the form that UTC has is left to it."""
+    """Arrow accepts offsets of a day, and times without seconds, so it only gets texts in the form of UTC."""
     _require_length(texts, _WITH_SECONDS + len(_UTC))
     offsets, data = bytes_of(texts)
     ends = offsets[1:] if texts.null_count == 0 else offsets[1:][texts.is_valid().to_numpy(zero_copy_only=False)]
@@ -302,13 +305,13 @@ def _careful_timestamps(texts: Texts, to: pa.DataType) -> Column:
         moment = moment - _signed(fields["zone_sign"]) * offset
     fraction = _integers(kernels.utf8_slice_codeunits(kernels.utf8_rpad(fields["fraction"], 6, "0"), 0, 6), 0)
     fits = is_day & is_time & is_zone & _find_in_range(moment, fraction)
-    # The first second of the range is in it in part: it overflows before the fraction is added, and back after.
+    # Only a part of the first second is in the range: it overflows before the fraction is added, and back afterwards.
     micros = np.where(fits, moment, 0) * _SECOND + fraction
     return pa.array(micros, mask=~fits | _find_nulls(fields["year"])).cast(to)
 
 
 def _days(year: _Integers, month: _Integers, day: _Integers) -> tuple[_Integers, _Booleans]:
-    """Return days since 1970 in the proleptic Gregorian calendar, and which are days that there are.
+    """Return days since 1970 in the proleptic Gregorian calendar, and which of them are valid.
 
     Years begin in March, so that a leap day is the last day of its year.
     """

@@ -1,6 +1,6 @@
-"""Alter tables in use: in short transactions, with slow steps outside of them.
+"""Alterations of tables in use: short transactions, with slow steps outside of them.
 
-A rehearsal runs the same actions and rolls them back; a dry run prints its statements.
+A rehearsal runs the same actions and rolls them back; a dry run prints its statements. Indexes are built concurrently.
 
 Build indexes concurrently.
 """
@@ -23,18 +23,19 @@ from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.errors import LockNotObtained, UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
-from rowtide.databases.postgres.silence import end_silent_beside
+from rowtide.databases.postgres.silent_sessions import end_silent_beside
 from rowtide.databases.source_table import SourceTable, TableKind
 
-# Locks on tables in use, requested repeatedly with a short timeout, because a waiting request blocks later ones. A
-# single table is waited for with patience; where many are altered, each request is so brief that no writer behind it
-# notices (`rounds`).
+# Locks on tables in use are requested repeatedly with a short timeout, because a waiting request blocks later ones. For
+# a single table the timeout is longer; where many tables are altered, it is so short that no writer behind the request
+# notices (`altering_many`).
 
+# A waiting request blocks later readers and writers, so it is short, and repeated after a pause that lets them pass.
 LOCK_TIMEOUT_S = 2
 LOCK_ATTEMPTS = 5
 _PAUSE_S = 0.5
 BRIEF_MS = 50
-"""Besides what the transaction itself takes, how long a session waits behind a brief request."""
+"""How long a session may wait behind a brief request, in addition to the duration of the transaction itself."""
 LOCK_NOT_AVAILABLE = "55P03"
 
 Result = TypeVar("Result")
@@ -58,13 +59,13 @@ def set_brief_lock_timeout() -> TextClause:
 
 
 def lock_briefly_steps(table: SourceTable, mode: LockMode) -> list[Executable]:
-    """Lock a table, and its partitions, until commit; all of them are waited for together no longer than one."""
-    # Without ONLY the tables that inherit from it would be locked, too.
+    """Lock a table and its partitions until commit; the waits for all of them together have the limit of one."""
+    # Without ONLY, tables that inherit from it would be locked too.
     only = "" if table.kind is TableKind.PARTITIONED else "only "
     return [
         set_brief_lock_timeout(),
-        # `lock_timeout` counts for each lock by itself: the statement's limit bounds their sum over all partitions. It
-        # is a little longer, so that a single wait ends with the error that says so.
+        # `lock_timeout` applies to each lock separately: the statement's limit bounds the sum over all partitions. It
+        # is a little longer, so that a single wait ends with the lock timeout's error.
         statement(f"set local statement_timeout = '{BRIEF_MS + 10}ms'"),
         statement(f"lock table {only}{quote_qualified(table.schema, table.name)} in {mode.value} mode"),
         statement("set local statement_timeout = 0"),
@@ -242,8 +243,7 @@ def create_tables(connection: Connection, metadata: MetaData) -> None:
     """
     mapped = connection.get_execution_options().get("schema_translate_map") or {}
     schema = mapped.get(metadata.schema, metadata.schema)
-    # Not `create table if not exists`: it would ask for the right to create in the schema also where nothing is
-    # missing.
+    # Not `create table if not exists`, which requires the right to create in the schema even if the table exists.
     present = inspect(connection).get_table_names(schema)
     missing = tuple(table.name for table in metadata.sorted_tables if table.name not in present)
     if missing:
@@ -262,7 +262,7 @@ def _compile_creation(metadata: MetaData, names: tuple[str, ...], schema: str | 
         )
         for step in steps
     ]
-    # Doubled for a driver that fills in parameters; here are none.
+    # Percent signs are doubled for a driver that fills in parameters; there are none here.
     return ";\n".join(str(one).strip() for one in compiled).replace("%%", "%").encode()
 
 
@@ -354,7 +354,7 @@ def build_index(
     """
     validity = alterations.run(table.qualified_name, lambda connection: read_validity(connection, index))
     beside = "" if table.kind is TableKind.PARTITIONED else "concurrently "
-    # A concurrent build that was interrupted leaves an invalid index, which each write maintains and no query uses.
+    # An interrupted concurrent build leaves an invalid index, which every write maintains and no query uses.
     if validity is False:
         alterations.run_alone(statement(f"drop index {beside}{quote_qualified(*index)}"))
     if not validity:

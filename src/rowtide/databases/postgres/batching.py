@@ -1,7 +1,8 @@
-"""A connection on which statements that need no answer wait for the next that does: both are one round trip.
+"""A connection that defers statements without a needed result until the next one with a result: one round trip for
+both.
 
-Each answer that is waited for costs a round trip to the server; on the networks that devices have, these are most of
-what a short task takes. What waits is sent in order, in libpq's pipeline mode, so nothing overtakes anything.
+Each wait for a result costs a round trip; on the networks that devices have, round trips are most of the duration of a
+short task. Deferred statements are sent in order, in libpq's pipeline mode.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.copying import Parameters, ReceivedTexts, Text, length_of, shortened
-from rowtide.databases.postgres.owners import functions_path
+from rowtide.databases.postgres.owner_functions import functions_path
 from rowtide.databases.postgres.session_settings import PINNED_SETTINGS
-from rowtide.databases.postgres.silence import WatchedConnection
+from rowtide.databases.postgres.silent_sessions import WatchedConnection
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
     from rowtide.databases.urls import DatabaseUrl
 
 _END = "set constraints all immediate"
-"""What a transaction runs at its end: what is checked there is checked while it can still be said of a row.
+"""Runs at the end of a transaction, so that deferred constraints are checked while a failure can still be assigned to a
+row.
 
 Users' deferred triggers run there, and those that they defer again at the commit: under the path of the role's own.
 """
@@ -45,15 +47,17 @@ Rows = list[tuple[Any, ...]]
 
 
 MOST_SENT = 256 * 1024
-"""How many characters of long parameters are always sent while a transaction is open: sixteen seconds at 128 kbit/s."""
+"""So many characters of long parameters are sent while a transaction is open, whatever the network: sixteen seconds at
+128 kbit/s.
+"""
 _MOST_SENT_S = 0.25
-"""On a fast network, so are those that take no longer, by the time that the last long ones took."""
+"""On a fast network, more characters are sent then, if they take no longer than this by the last measurement."""
 _TIMED = MOST_SENT // 8
-"""From how many characters on they say how fast the network is."""
+"""The least number of characters from which the network's speed is measured."""
 
 
 class NotReceived(Exception):
-    """Parameters are too long to be sent in an open transaction: `receive` sends them without one."""
+    """Parameters are too long to be sent while a transaction is open: `receive` sends them outside of one."""
 
     def __init__(self, texts: Sequence[Text]) -> None:
         super().__init__()
@@ -61,10 +65,10 @@ class NotReceived(Exception):
 
 
 class BatchingConnection(WatchedConnection):
-    """In autocommit mode; `begin` opens a transaction, in which `put` makes statements wait.
+    """A connection in autocommit mode; `begin` opens a transaction, in which `put` defers statements.
 
-    What is too long to be sent while it is open is received before. Where code of roles that are not trusted may run in
-    its transactions, `distrust` says what is run at their ends.
+    Parameters that are too long to be sent in an open transaction are received before it. If code of untrusted roles
+    may run in its transactions, `distrust` sets the statements that run at their ends.
     """
 
     minds_blockers = True
@@ -76,7 +80,7 @@ class BatchingConnection(WatchedConnection):
         self._is_repeatable = False
         self._received = ReceivedTexts()
         self._characters_s = 0.0
-        """How fast the session last took what is long, with the server's own work."""
+        """The measured speed of sending long parameters, including the server's work."""
         self._step: Callable[[], bool] | None = None
         self._checks: Sequence[str] = ()
         self._repairs: Sequence[str] = ()
@@ -89,7 +93,7 @@ class BatchingConnection(WatchedConnection):
 
     @property
     def is_in_transaction(self) -> bool:
-        """Whether any transaction is open, or waits to be."""
+        """Whether any transaction is open, or deferred."""
         return self._is_open or self.info.transaction_status is not TransactionStatus.IDLE
 
     @property
@@ -100,7 +104,8 @@ class BatchingConnection(WatchedConnection):
     def begin(self, *statements: str, is_repeatable: bool = False) -> None:
         """Open a transaction by these statements, which are sent with the first that needs an answer.
 
-        One that is repeatable raises `NotReceived`: it is to be rolled back, and repeated once the texts are received.
+        A repeatable transaction raises `NotReceived` for texts that are too long: roll it back, and repeat it once they
+        are received.
         """
         self._waiting = [(each, None) for each in statements]
         self._is_open, self._is_repeatable = True, is_repeatable
@@ -114,7 +119,7 @@ class BatchingConnection(WatchedConnection):
             self._received.forget()
         try:
             for statements in self._received.statements(texts):
-                # Each time an answer is waited for: so both ends see that something comes.
+                # Each piece is waited for, so that both ends notice progress.
                 with self._timing(sum(map(length_of, statements))), self.sending(always=True):
                     for statement, parameters in statements:
                         psycopg.Cursor(self).execute(sql.SQL(statement), parameters)
@@ -123,11 +128,11 @@ class BatchingConnection(WatchedConnection):
             raise
 
     def discard_received(self) -> None:
-        """Note that nothing of what was received is there any more."""
+        """Note that the received texts no longer exist."""
         self._received = ReceivedTexts()
 
     def distrust(self, checks: Sequence[str], repairs: Sequence[str]) -> None:
-        """Run statements before the end of each transaction of `begin`, which may fail, and others behind it."""
+        """Run statements, which may fail, before the end of each transaction of `begin`, and others after it."""
         self._checks, self._repairs = checks, repairs
 
     @property
@@ -135,7 +140,7 @@ class BatchingConnection(WatchedConnection):
         return (*self._checks, *functions_path(), _END, *self._checks, "commit", *self._repairs)
 
     def put(self, statement: str, parameters: Parameters = None) -> None:
-        """Run a statement without an answer: in a transaction of `begin` with the next that has one."""
+        """Run a statement without a result; in a transaction of `begin`, defer it until the next one with a result."""
         self._waiting.append((statement, parameters))
         if not self._is_open:
             self.flush()
@@ -147,7 +152,7 @@ class BatchingConnection(WatchedConnection):
         self.flush()
 
     def flush(self) -> None:
-        """Send what waits. Raises the first error of it, after which nothing more of it was done."""
+        """Send the deferred statements. Raises the first error, after which the rest is not executed."""
         with self.sending():
             pass
 
@@ -158,7 +163,7 @@ class BatchingConnection(WatchedConnection):
         begins: Sequence[str] = (),
         ends: Sequence[str] = (),
     ) -> list[Rows]:
-        """Return the rows of statements, read in one round trip with what waits before them.
+        """Return the rows of statements, in one round trip with the deferred ones.
 
         `begins` are statements before them, `ends` behind them.
 
@@ -177,14 +182,14 @@ class BatchingConnection(WatchedConnection):
         return [[] if cursor.description is None else cursor.fetchall() for cursor in cursors]
 
     def read_last(self, *statements: tuple[str, Parameters], texts: bool = False) -> list[Rows]:
-        """Return the rows of statements, and commit the transaction of `begin` behind them, in one round trip."""
+        """Return the rows of statements, and commit the transaction of `begin` after them, in one round trip."""
         answers = self.read(*statements, ends=self._ends, texts=texts)
         self._is_open = False
         return answers
 
     @contextmanager
     def working(self, step: Callable[[], bool]) -> Iterator[None]:
-        """Within, take steps of other work while an answer to what was sent together is waited for.
+        """Within the block, run steps of other work while waiting for the result of a pipeline.
 
         A step should take a few milliseconds, must not use this connection nor raise, and returns whether there is
         another one.
@@ -196,7 +201,7 @@ class BatchingConnection(WatchedConnection):
             self._step = None
 
     def text_cursor(self) -> psycopg.Cursor[tuple[Any, ...]]:
-        """Return a cursor that gives each value as the server's text; what waits is not sent before its statements."""
+        """Return a cursor that returns each value as the server's text; it does not send deferred statements first."""
         return _TextCursor(self)
 
     def commit_open(self) -> None:
@@ -206,7 +211,7 @@ class BatchingConnection(WatchedConnection):
         self._is_open = False
 
     def roll_back(self) -> None:
-        """Forget what waits, and undo what the server has of the transaction."""
+        """Discard deferred statements, and roll back the transaction at the server."""
         self._waiting, self._is_open = [], False
         if not self.closed and self.info.transaction_status is not TransactionStatus.IDLE:
             self.execute("rollback")
@@ -235,7 +240,7 @@ class BatchingConnection(WatchedConnection):
                 if self._step is not None:
                     self._work(self._step)
         except BaseException:
-            # The driver believes statements prepared that the server has skipped after the failed one.
+            # The driver assumes that statements are prepared which the server skipped after the failed one.
             self._prepared.clear()
             raise
 
@@ -249,7 +254,7 @@ class BatchingConnection(WatchedConnection):
 
     @contextmanager
     def _timing(self, length: int) -> Iterator[None]:
-        """Note how fast the session takes what is sent within, if that is long."""
+        """Measure the speed of sending within the block, if enough is sent."""
         began = time.monotonic()
         yield
         if length >= _TIMED:
@@ -257,11 +262,11 @@ class BatchingConnection(WatchedConnection):
 
     def _work(self, step: Callable[[], bool]) -> None:
         """Take steps until there is an answer, or none is left."""
-        # The server keeps its answers back until it is asked for them.
+        # The server buffers its results until it is asked for them.
         self.pgconn.send_flush_request()
         with selectors.DefaultSelector() as selector:
             selector.register(self.pgconn.socket, selectors.EVENT_READ)
-            # What the server had no room for yet is sent between the steps.
+            # Data that did not fit the socket's buffer is sent between the steps.
             while self.pgconn.flush() >= 0 and not selector.select(0) and step():
                 pass
 
@@ -317,7 +322,9 @@ def _batching(cursor: psycopg.Cursor[tuple[Any, ...]]) -> BatchingConnection:
 
 
 class BatchingDialect(PGDialect_psycopg):
-    """SQLAlchemy's dialect on such connections: what needs no answer waits, and the server is not asked who it is."""
+    """SQLAlchemy's dialect for such connections: statements without a needed result are deferred, and the server's
+    version is not queried.
+    """
 
     supports_statement_cache = True
 

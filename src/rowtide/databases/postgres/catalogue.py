@@ -13,7 +13,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres import quoting
 from rowtide.databases.postgres.errors import GrantMissing, TableNotFound
 from rowtide.databases.postgres.functions import USERS_SCHEMAS
-from rowtide.databases.postgres.kept_answers import made_once
+from rowtide.databases.postgres.query_memo import made_once
 from rowtide.databases.postgres.quoting import Run, quote_qualified, share_ownership
 from rowtide.databases.source_table import SourceColumn, SourceIndex, SourceTable, TableKind, TablePartition
 
@@ -53,7 +53,7 @@ def read_server_time(connection: Connection) -> datetime:
 
 
 def running_through(connection: Connection) -> Run:
-    """Return what runs statements on a connection of SQLAlchemy's."""
+    """Return a function that runs statements on a connection of SQLAlchemy."""
     return lambda sql, **parameters: connection.execute(text(sql), parameters).all()
 
 
@@ -72,7 +72,7 @@ def has_table(connection: Connection, schema: str, name: str) -> bool:
 
 @made_once
 def is_begun(connection: Connection, schema: str, name: str, *, made_with: str) -> bool:
-    """Return whether a table of ours is there, or one that was made with it; see `quoting`."""
+    """Return whether a table of rowtide's exists, or one that was created with it; see `quoting`."""
     return quoting.is_begun(running_through(connection), schema, name, made_with=made_with)
 
 
@@ -251,8 +251,7 @@ _SCHEMA_OF_NEW = f"""
 select case cardinality(parts) when 1 then ({USERS_SCHEMAS})[1] else parts[1] end from parse_ident(:name) parts
 """
 
-# Not `to_regclass`, which would follow the path that rowtide's sessions pin: a name means what it means to the role's
-# own sessions.
+# Not `to_regclass`, which would use the pinned search_path: a name means what it means in the role's own sessions.
 _RESOLVE = f"""
 (select r.oid from unnest({USERS_SCHEMAS}) with ordinality path (schema, place)
  join pg_namespace m on m.nspname = path.schema join pg_class r on r.relnamespace = m.oid
@@ -260,7 +259,7 @@ _RESOLVE = f"""
 """
 """SQL expression of the relation that a name without a schema means to the role: the first in its search_path."""
 
-# What the name means as SQL comes before a table that is called so literally.
+# The name as SQL takes precedence over a table with literally that name.
 _FIND_TABLE = f"""
 with given (parts) as (select case when cast(:as_sql as text) is not null then parse_ident(:as_sql) end),
 meant (id) as (
@@ -288,8 +287,8 @@ _IDENTITY_INDEX = """
  where i.indrelid = c.oid and i.indisreplident)
 """
 
-# What only partitions and parents have is looked up for them alone: `relhassubclass` stays true of a former parent, and
-# is never false of one.
+# Facts of partitions and parents are read only for these. `relhassubclass` is true for every parent, and may be true
+# for a former one.
 _TABLES = f"""
 select c.oid::bigint as source_id, n.nspname::text as schema, c.relname::text as name, {_KIND} as kind,
        c.relreplident::text as identity, case when c.relreplident = 'i' then {_IDENTITY_INDEX} end as identity_index,
@@ -324,7 +323,7 @@ where c.oid <> root.oid
 order by root.oid, c.oid
 """
 
-# A null among the names is an expression: no column alone has its value.
+# A null among the names stands for an expression, which is not the value of a single column.
 _INDEXES = """
 select i.indrelid::bigint, x.relname::text,
        array(select a.attname::text
@@ -346,7 +345,8 @@ join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdroppe
 where c.oid = :source_id
 """
 
-# `typelem` of types of fixed length, such as point, is no element of an array: only a length of -1 marks an array.
+# For types of fixed length, such as point, `typelem` is not the element of an array: only a length of -1 marks an
+# array.
 _TYPE_TEXT = """
 (select case when named.typnamespace <> 'pg_catalog'::regnamespace and pg_type_is_visible(named.oid)
              then quote_ident(n.nspname) || '.' else '' end || format_type(t.oid, {modifier})
@@ -367,6 +367,14 @@ COLUMN_BASE_TYPE_TEXT = f"""
 """
 """SQL expression of the base type of a row `a` of pg_attribute, if its type is a domain."""
 
+IS_NOT_NULL = """
+(a.attnotnull and not exists (
+    select from pg_constraint required
+    where required.conrelid = a.attrelid and required.contype = 'n' and required.conkey[1] = a.attnum
+        and not required.convalidated))
+"""
+"""SQL condition: a column, a row `a` of pg_attribute, has no null. PostgreSQL 18 has constraints that rows violate."""
+
 COLUMN_TYPE_TEXT = _TYPE_TEXT.format(type_code="a.atttypid", modifier="a.atttypmod")
 """SQL expression of the type of a row `a` of pg_attribute."""
 
@@ -377,7 +385,8 @@ COLUMN_COLLATION = """
 """
 """SQL expression of the collation of a row `a` of pg_attribute; null if it is its type's."""
 
-# To name a type takes longer than all else that is read of a column; thousands of columns are of a dozen types.
+# Formatting a type's name takes longer than reading everything else of a column, and thousands of columns have a dozen
+# types.
 _COLUMNS = f"""
 with chosen as materialized (
     select a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod, a.attcollation, a.attnotnull, a.attgenerated
@@ -390,7 +399,7 @@ types as materialized (
                as has_deterministic_collation
     from (select distinct atttypid, atttypmod, attcollation from chosen) a)
 select a.attrelid::bigint, a.attnum::int, a.attname::text, a.atttypid::bigint, a.atttypmod,
-       t.type_text, not a.attnotnull, a.attgenerated <> '',
+       t.type_text, not {IS_NOT_NULL}, a.attgenerated <> '',
        array_position(k.conkey, a.attnum), a.attgenerated = 'v', t.base_type_text, t.has_deterministic_collation,
        case when a.attgenerated <> '' then (
            select pg_get_expr(d.adbin, d.adrelid) from pg_attrdef d
@@ -402,7 +411,7 @@ left join pg_constraint k on k.conrelid = a.attrelid and k.contype = 'p'
 order by a.attrelid, a.attnum
 """
 
-# A schema `distribution` is excluded only where it is rowtide's: users may have one of that name.
+# A schema `distribution` is excluded only if it is rowtide's, since users may have one of that name.
 _APPLICATION_TABLES = f"""
 select c.oid::bigint, n.nspname::text, c.relname::text, c.oid is not distinct from {_RESOLVE.format(name="c.relname")},
        array(select relid::oid::bigint from pg_partition_ancestors(c.oid) where relid <> c.oid)

@@ -3,7 +3,7 @@
 A transaction stamps what it writes with its transaction id (BSN), which it has anyway: this takes no lock and touches
 no shared row. Transaction ids do not follow commit order, but a snapshot does. So an anchor is a snapshot, and stamps
 that it does not see are new. Commit order (CSN) is assigned when an anchor is taken, to the transactions that are new
-to it.
+since the last one.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def unseen(stamp: str, taken: AnchorSnapshot) -> str:
 def unseen_by(stamp: str, snapshot: str) -> str:
     """Return the condition that a snapshot, in PostgreSQL's text form, does not see a stamp."""
     seen = f"pg_visible_in_snapshot({stamp}::text::xid8, {quote_literal(snapshot)}::pg_snapshot)"
-    # Everything below a snapshot's xmin is seen: the first condition can use an index, the second cannot.
+    # A snapshot sees everything below its xmin: the first condition can use an index, the second cannot.
     return f"({stamp} >= {int(snapshot.partition(':')[0])} and not {seen})"
 
 
@@ -126,7 +126,7 @@ def taking_anchors(connection: Connection) -> Iterator[None]:
     if connection.execute(text("select pg_is_in_recovery()")).scalar():
         raise ServerIsStandby
     require_session(connection.connection.driver_connection)
-    # The commit ends the transaction that `execute` began: the next one takes its snapshot after the lock is ours.
+    # The commit ends the transaction that `execute` began: the next one takes its snapshot after the lock is acquired.
     connection.execute(text(f"select pg_advisory_lock({LOCK})"))
     connection.commit()
     connection.execution_options(isolation_level="REPEATABLE READ")
@@ -142,7 +142,7 @@ def taking_anchors(connection: Connection) -> Iterator[None]:
 
 def stop_anchors(connection: Connection) -> int:
     """Prevent anchors from being taken until the caller's transaction ends; return a CSN above all anchors'."""
-    # The key of the session lock of `taking_anchors`: locks of sessions and of transactions exclude each other.
+    # The same key as the session lock of `taking_anchors`: session locks and transaction locks exclude each other.
     connection.execute(text(f"select pg_advisory_xact_lock({LOCK})"))
     last = connection.execute(text(f'select max("__sysCsn") from {ANCHORS_TABLE}')).scalar()
     return 0 if last is None else int(last) + 1
@@ -159,7 +159,7 @@ def take_anchor(
     snapshot = str(connection.execute(text("select pg_current_snapshot()::text")).scalar_one())
     last = find_last(connection)
     if last is None:
-        # Whatever is seen from the start needs no number of its own: the next ones are above all of them.
+        # Transactions before the first anchor need no number of their own: later numbers are above all of them.
         return _put_anchor(connection, max(highest_begun(snapshot), lowest_csn), snapshot)
     fresh = list(stamps_since(last))
     if not fresh:
@@ -233,14 +233,6 @@ def find_last(connection: Connection) -> AnchorSnapshot | None:
     return None if row is None else AnchorSnapshot(Anchor(row[0], row[1]), row[2])
 
 
-def is_of_other_history(connection: Connection) -> bool:
-    """Return whether all anchors were taken in another history of the database, of which it is a restored copy."""
-    query = (
-        f'select count(*) > 0 and not coalesce(bool_or("__sysIncarnation" = {INCARNATION}), false) from {ANCHORS_TABLE}'
-    )
-    return bool(connection.execute(text(query)).scalar())
-
-
 def _put_anchor(connection: Connection, csn: int, snapshot: str) -> AnchorSnapshot:
     anchor, insertion = _new_anchor(csn, snapshot)
     connection.execute(statement(insertion))
@@ -248,7 +240,8 @@ def _put_anchor(connection: Connection, csn: int, snapshot: str) -> AnchorSnapsh
 
 
 def _new_anchor(csn: int, snapshot: str) -> tuple[Anchor, str]:
-    # The random token makes anchors of a restored copy unknown here, though both count on with the same numbers.
+    # The random token makes anchors of a restored copy unknown here, though both databases continue with the same
+    # numbers.
     anchor = Anchor(csn, secrets.token_hex(16))
     return anchor, (
         f'insert into {ANCHORS_TABLE} ("__sysCsn", "__sysToken", "__sysSnapshot", "__sysIncarnation") '

@@ -39,14 +39,14 @@ from rowtide.databases.postgres.session_settings import (
     refuses_parameters,
     require_session,
 )
-from rowtide.databases.postgres.silence import WatchedConnection
+from rowtide.databases.postgres.silent_sessions import WatchedConnection
 from rowtide.databases.urls import DatabaseKind, DatabaseUrl, PostgresNeeded, UrlNotRead, parse_url
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
 
-# SQLAlchemy is imported with the first engine: many connections are psycopg's alone.
+# SQLAlchemy is imported with the first engine, since many processes only use psycopg.
 
 
 _DEAD_AFTER = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
@@ -54,6 +54,7 @@ _DEAD_AFTER = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives
 _UNANSWERED_MS = "60000"
 _CONNECT_S = "30"
 """How long a server may take to accept a connection."""
+# Each keeps what it learned of its server, so the number is limited.
 _MOST_ENGINES = 32
 
 
@@ -102,7 +103,9 @@ def open_engine(
 def _find_engine(
     url: str | DatabaseUrl, application_name: str, settings: tuple[tuple[str, str], ...], driver: str
 ) -> Engine:
-    """Return an engine that keeps no connection: what one has learned of its server, and compiled, the next would."""
+    """Return an engine that keeps no connection. It is reused, so that it need not query its server and compile
+    statements again.
+    """
     from rowtide.databases.postgres.kept_sessions import PoolOfOperations
 
     return _make_engine(url, application_name, dict(settings), driver, poolclass=PoolOfOperations)
@@ -121,7 +124,7 @@ def _make_engine(
     engine = create_engine(
         URL.create(f"postgresql+{driver}", database=parsed.database),
         **pool,
-        # Under rowtide's path the type, which each new engine would look up, is never found.
+        # Each new engine would look up the type, which is never found under rowtide's search_path.
         use_native_hstore=False,
         connect_args={name: value for name, value in {**parsed.parameters, **own}.items() if name != "options"},
         hide_parameters=True,
@@ -322,7 +325,7 @@ def _read_views(connection: Connection) -> None:
 def _open_pinned(
     url: DatabaseUrl, connect: Callable[[type[WatchedConnection], str], WatchedConnection], settings: Mapping[str, str]
 ) -> tuple[WatchedConnection, Found]:
-    """Open a connection in autocommit mode, given `options`, and pin its settings, by whatever pooler it goes."""
+    """Open a connection in autocommit mode with `options`, and pin its settings, with or without a pooler."""
     own, given = options_of(url), url.parameters.get("options", "")
     opened = connect_without_options(partial(connect, WatchedConnection), own, given)
     try:
@@ -361,8 +364,8 @@ def open_replication_connection(url: str, *, application_name: str) -> PGconn:
 def require_replication_right(connection: Connection) -> None:
     """Raise `NoReplicationRight` if the connection's role may not replicate, by trying it.
 
-    A managed service gives the right to members of a group, whose roles lack the attribute in pg_roles. What else
-    refuses the attempt (pg_hba.conf, a pooler, no free sender) does not report whether the role has the right.
+    A managed service grants the right through a group, whose members lack the attribute in pg_roles. Other reasons for
+    a refusal (pg_hba.conf, a pooler, no free sender) do not tell whether the role has the right.
     """
     session = connection.connection.driver_connection
     assert isinstance(session, psycopg.Connection)

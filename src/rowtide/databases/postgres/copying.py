@@ -17,7 +17,7 @@ import psycopg
 from psycopg import pq
 from psycopg.errors import error_from_result
 
-from rowtide.databases.postgres.silence import WatchedConnection
+from rowtide.databases.postgres.silent_sessions import WatchedConnection
 
 _BLOCK_BYTES = 1 << 18
 _SENT_BYTES = 1 << 16
@@ -82,7 +82,7 @@ def await_socket(connection: psycopg.Connection[Any], *, is_sending: bool, patie
 
 def _await_sent(connection: psycopg.Connection[Any]) -> None:
     while connection.pgconn.flush():
-        # The server may have to say something before it takes more.
+        # The server may have to send something before it accepts more.
         await_socket(connection, is_sending=True)
 
 
@@ -104,7 +104,7 @@ def _await_answer(connection: psycopg.Connection[Any], wanted: pq.ExecStatus) ->
 
 @contextmanager
 def _nonblocking(libpq: pq.abc.PGconn) -> Iterator[None]:
-    # In blocking mode libpq would wait by itself, without the deadline that `await_socket` has.
+    # In blocking mode libpq would wait without the deadline of `await_socket`.
     before = libpq.nonblocking
     libpq.nonblocking = 1
     try:
@@ -160,7 +160,7 @@ def read_rows(block: bytes) -> Iterator[list[bytes | None]]:
 
 def read_texts(block: bytes) -> Iterator[tuple[str | None, ...]]:
     """Yield the rows of whole UTF-8 lines as texts; NULL is None."""
-    # What is decoded all at once costs a tenth.
+    # Decoding everything at once takes a tenth of the time.
     for line in block.decode().split("\n")[:-1]:
         yield tuple([value if "\\" not in value else _unescape_text(value) for value in line.split(_TAB)])
 
@@ -182,7 +182,7 @@ def _unescape(value: bytes) -> bytes | None:
     return None if value == _NULL else _ESCAPED.sub(lambda found: _MEANINGS.get(found[1], found[1]), value)
 
 
-# What is known of rows is the same for thousands of them.
+# Cached, because thousands of rows have the same form.
 @lru_cache(maxsize=1 << 12)
 def _unescape_text(value: str) -> str | None:
     plain = _unescape(value.encode())
@@ -190,7 +190,7 @@ def _unescape_text(value: str) -> str | None:
 
 
 # Long parameters that a session receives before a transaction, piece by piece, so that nothing is locked meanwhile.
-# They wait in a temporary table; statements of the transaction have an expression in their place
+# They are stored in a temporary table; statements of the transaction refer to them by an expression
 # (docs/decisions/0007).
 
 Parameters = Sequence[Any] | Mapping[str, Any] | None
@@ -198,15 +198,17 @@ Text = str | bytes
 Statement = tuple[str, Parameters]
 
 LONG = 4096
-"""From this length on a parameter is worth a place of its own."""
+"""Parameters from this length on are received separately."""
 _LEAST_TOGETHER, _MOST_TOGETHER = 64 * 1024, 512 * 1024
-"""How much is sent before an answer is waited for: from 4 seconds on at 128 kbit/s, more where that takes no second."""
+"""How much is sent before waiting for a reply: 4 seconds at 128 kbit/s, and more as long as that takes less than a
+second.
+"""
 _SHORT_S, _LONG_S = 1.0, 8.0
 _TABLE = "pg_temp.rowtide_received"
 _MAKING = (
     f"drop table if exists {_TABLE}",
     f"create temporary table {_TABLE} (text_number integer, piece integer, characters text, octets bytea)",
-    # Compressing what is read once takes longer than it saves.
+    # Compression would take longer than it saves, since the texts are read once.
     f"alter table {_TABLE} alter column characters set storage external, alter column octets set storage external",
 )
 _PARAMETER = re.compile(r"%%|%(?:\((?P<name>[^)]+)\))?s(?P<typed>::)?")
@@ -225,7 +227,7 @@ class ReceivedTexts:
         self._together = _LEAST_TOGETHER
 
     def forget(self) -> None:
-        """Let the next texts take the place of those that were received."""
+        """Let the next texts replace the received ones."""
         self._numbers.clear()
         self._is_stale = self._is_made
 
@@ -278,14 +280,14 @@ _UNFIT = b""
 
 
 def _identify(text: Text) -> bytes:
-    """Return a hash of a text; `_UNFIT` if no server takes it."""
+    """Return a hash of a text; `_UNFIT` if no server accepts it."""
     if isinstance(text, str):
         try:
             octets = text.encode()
         except UnicodeEncodeError:
             return _UNFIT
         return _UNFIT if "\0" in text else blake2b(octets, digest_size=32, person=b"text").digest()
-    # A hash, not the text: texts of megabytes would stay in memory for as long as the session.
+    # A hash instead of the text, so that megabytes do not stay in memory as long as the session.
     return blake2b(text, digest_size=32, person=b"octets").digest()
 
 

@@ -15,7 +15,7 @@ from psycopg import sql
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.functions import DISTRIBUTORS, OWN_SCHEMAS, PREFIX
-from rowtide.databases.postgres.owners import SCHEMA
+from rowtide.databases.postgres.owner_functions import SCHEMA
 from rowtide.databases.postgres.quoting import quote, quote_qualified, share_ownership
 
 _OBJECT = re.compile(
@@ -31,7 +31,7 @@ _ROLE = re.compile(r'permission denied to set role "(?P<name>.+)"')
 
 
 _WITHOUT_VIEWS = re.compile(r"distribution(_\d+_\d+)?|rowtide_audit|rowtide_merge|rowtide_tracking")
-"""Schemas of rowtide's that no role gets into but their owners: monitors read views."""
+"""Schemas of rowtide's to which only their owners get access: monitors read views."""
 _OF_ROWTIDE = re.compile("|".join((*OWN_SCHEMAS, DISTRIBUTORS)))
 
 
@@ -74,7 +74,7 @@ def find_grant(message: str, context: str, looking: psycopg.Connection[Any]) -> 
 
 def _find_executing(context: str, looking: psycopg.Connection[Any]) -> str | None:
     """Return the owner as which a statement of rowtide's ran; None if the statement was not in such a function."""
-    # The innermost function alone: an owner's own code could ask for any right in its owner's name.
+    # Only the innermost function: an owner's own code could request any right in its owner's name.
     named = _OF_OWNERS.match(context)
     found = looking.execute("select rolname::text from pg_roles where oid = %s", [named["id"]]) if named else None
     row = found.fetchone() if found is not None else None
@@ -90,7 +90,7 @@ def _of_relation(looking: psycopg.Connection[Any], name: str, role: str) -> Miss
         return None
     schema, table, owner, has_usage, lacking = candidates[0]
     if not has_usage:
-        # A session that had the right has planned its queries by then: it is the table that is refused to it first.
+        # If the session had the right to the schema when it planned its query, the table is refused first.
         return MissingGrant(
             f"grant usage on schema {quote(schema)} to {quote(role)}", owner, _join(schema, owner, role)
         )
@@ -134,7 +134,7 @@ def _find_owner(message: str, looking: psycopg.Connection[Any], role: str) -> Mi
     return MissingGrant(sharing, "a superuser")
 
 
-# Of a table that monitors read through a view, the view: it is preferred. A view of another owner is none of rowtide's.
+# If monitors read a table through a view, the view is preferred. A view of another owner is not rowtide's.
 _RELATIONS = sql.SQL("""
 select n.nspname::text, c.relname::text, o.rolname::text, has_schema_privilege(n.oid, 'usage'), lacking
 from pg_class c join pg_namespace n on n.oid = c.relnamespace join pg_roles o on o.oid = c.relowner

@@ -58,6 +58,7 @@ _INSTALLATIONS: Mapping[ServerVersion, str] = MappingProxyType({16: "pginstall",
 _STOP_SIGNALS: Mapping[StopMode, int] = MappingProxyType({"fast": signal.SIGINT, "immediate": signal.SIGQUIT})
 _SUPERUSER = "postgres"
 _READY_TIMEOUT_S = 60
+# A log reader that does not respond delays a fast shutdown by a minute: an immediate one follows sooner.
 _FAST_STOP_TIMEOUT_S = 10
 _IMMEDIATE_STOP_TIMEOUT_S = 30
 
@@ -281,7 +282,7 @@ def _spawn(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
                     stdout=output,
                     stderr=output,
                     env=_environment_of_server(),
-                    start_new_session=True,  # an interrupt from the keyboard is ours to turn into a stop
+                    start_new_session=True,  # an interrupt from the keyboard must reach only this process
                 )
         except OSError as error:
             started.set_exception(error)

@@ -1,4 +1,4 @@
-"""PostgreSQL's errors, as errors of rowtide. They are there without the extra `postgres`."""
+"""PostgreSQL's errors as errors of rowtide; importable without the extra `postgres`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class HostNotAllowed(RowtideError, number=1169):
 
 
 NOT_CONNECTED = (ConnectionFailed, HostNotAllowed)
-"""Errors of a server that cannot be reached, or that lets nobody in from here."""
+"""Errors of a server that cannot be reached, or refuses connections from here."""
 
 
 class ServerSilent(ConnectionFailed, number=1130):
@@ -51,7 +51,7 @@ class ServerSilent(ConnectionFailed, number=1130):
 
 
 class TransactionsPooled(Invalid, number=1147):
-    """The URL goes to a connection pooler that lends a session for a transaction; what was asked for needs its own."""
+    """The URL leads to a connection pooler in transaction mode, but the request needs a session of its own."""
 
     fact = "{place} is a connection pooler in transaction mode: locks, leases and settings need a session of their own"
     hint = """Let the pooler lend sessions (`pool_mode = session` for this database in pgbouncer.ini), or connect to the
@@ -244,15 +244,15 @@ _EXHAUSTED = ("53", "58")
 """SQLSTATE classes: insufficient resources, and system errors."""
 _ABORTED = ("40001", "40P01")
 _DROPPED_MEANWHILE = re.compile(r"could not open relation with OID|cache lookup failed for (relation|type|function)")
-"""What the catalogue's functions say (XX000) of an object that was dropped while they waited for its lock."""
+"""Errors (XX000) of catalogue functions for an object that was dropped while they waited for its lock."""
 _ATTEMPT = re.compile(r'(?:, port \d+|on socket "[^"]*") failed:\s*(?:FATAL:\s*)?([^:]*)')
 _NOT_ALLOWED = re.compile("no pg_hba.conf entry|pg_hba.conf rejects")
-"""What the server says in English (28000); in other languages the connection is tried again."""
+"""Messages of the server (28000) in English; in other languages the connection is retried."""
 _POLICY = "would be affected by row-level security policy"
 
 
 _OF_VALUES = ("22", "23", "44", "P0")
-"""SQLSTATE classes about values, or of users' code, for which the server's detail repeats values of a row."""
+"""SQLSTATE classes of errors about values, or from users' code, whose detail may contain values of a row."""
 _ROWS_IN_CONTEXT = ("COPY ", "with parameters")
 """How a context names the row that was copied, or the values of parameters (log_parameter_max_length_on_error)."""
 
@@ -288,10 +288,10 @@ def describe(error: psycopg.Error) -> str:
 
 
 def translate(error: psycopg.Error) -> RowtideError:
-    """Return our error for a psycopg error."""
+    """Return rowtide's error for a psycopg error."""
     import psycopg
 
-    from rowtide.databases.postgres.silence import MISSING_GRANT, NotAnswered
+    from rowtide.databases.postgres.silent_sessions import MISSING_GRANT, NotAnswered
 
     if isinstance(error, NotAnswered):
         return ServerSilent(error.reason, error.silence_s)
@@ -336,10 +336,10 @@ def find_outage(sqlstate: str, reason: str) -> RowtideError | None:
 
 
 def translate_connection_text(reason: str) -> RowtideError:
-    """Return our error for what libpq says of a connection that it did not open, or has lost."""
+    """Return rowtide's error for libpq's message about a connection that failed or was lost."""
     if "max_wal_senders" in reason:
         return NoFreeSender()
-    # libpq tries each address of a host, with and without TLS: another address may only be down.
+    # libpq tries each address of a host, with and without TLS: some addresses may merely be down.
     attempts = _ATTEMPT.findall(reason)
     if attempts and all(map(_NOT_ALLOWED.match, attempts)):
         return HostNotAllowed(reason)
@@ -348,7 +348,7 @@ def translate_connection_text(reason: str) -> RowtideError:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise our errors for the server's, whether raised by psycopg or through SQLAlchemy."""
+    """Raise rowtide's errors for those of the server, whether psycopg or SQLAlchemy raised them."""
     import psycopg
 
     try:

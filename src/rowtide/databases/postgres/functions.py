@@ -20,22 +20,24 @@ if TYPE_CHECKING:
 AUDIT_SCHEMA = "rowtide_audit"
 FEATURE_SCHEMAS = ("rowtide", "cdc", "distribution", "rowtide_subscriber", "rowtide_merge", "rowtide_tracking")
 OWN_SCHEMAS = (*FEATURE_SCHEMAS, AUDIT_SCHEMA)
-"""rowtide's schemas, but those of distributors of other databases and of the audit."""
+"""rowtide's schemas, except those of distributors of other databases and of the audit."""
 DISTRIBUTORS = r"distribution_\d+_\d+"
 """The names of schemas of distributors of other databases, as a regular expression of Python and PostgreSQL."""
 
 OF_OTHERS = "RT127"
-"""The SQLSTATE of the guard of schemas: its message is what belongs to another role, its detail that role."""
+"""The SQLSTATE of the guard of schemas. Its message names the object that belongs to another role, its detail the
+role.
+"""
 
 DEFINER = "security definer set search_path = pg_catalog, pg_temp"
 """The attributes of a function that runs with its creator's rights."""
 
 ALL_ROWS = "set row_security = off"
-"""The attribute of one that reads a user's table: a policy is the owner's code, and would hide rows."""
+"""The attribute of a function that reads a user's table: a policy is the owner's code, and could hide rows."""
 
 
 def close_function(signature: str, *, is_cloned: bool = False) -> str:
-    """Return the statement after which a function fires by its triggers alone.
+    """Return the statement after which a function can be called only by its triggers.
 
     To fire needs no right to execute, to create a trigger does: `is_cloned` functions are those of row triggers of
     partitioned tables, which the server clones with the rights of the role that adds a partition.
@@ -57,7 +59,7 @@ def close_all(schema: str) -> str:
 
 
 def own_schema(schema: str) -> Sequence[str]:
-    """Return the statements that create a schema of rowtide's if it is not there, and see whose it is."""
+    """Return the statements that create a schema of rowtide's if it does not exist, and verify its owner."""
     return [f"create schema if not exists {quote(schema)}", guard_schema(schema)]
 
 
@@ -80,7 +82,7 @@ PATH = "pg_catalog, pg_temp"
 """The search_path of all sessions: no other schema's functions, operators, types or tables hide the server's."""
 
 PIN_PATH = f"set search_path = {PATH}"
-"""The statement that sets the path of rowtide's sessions, under whatever path holds."""
+"""The statement that sets the search_path of rowtide's sessions, valid under any current path."""
 
 OWN_PATH = f"set local search_path = {PATH}"
 """The statement that returns to the path of rowtide's sessions within a transaction."""
@@ -90,7 +92,8 @@ USERS_PATH = "set local search_path to default"
 
 It is the last one before a commit which may run deferred triggers: they find by it what they name without a schema.
 Code that runs in the session cannot change the default, as it could a setting of rowtide's.
-Other code of users runs in functions that have this path attached (see `owners`), never in a statement of rowtide's.
+Other code of users runs in functions that have this path attached (`owner_functions`), never in a statement of
+rowtide's.
 """
 
 USERS_SCHEMAS = "pg_catalog.current_setting('rowtide.schemas')::pg_catalog.name[]"

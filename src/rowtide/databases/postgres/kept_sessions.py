@@ -1,4 +1,4 @@
-"""What is kept for later statements: sessions, for the rest of an operation, and compiled statements, for all engines.
+"""Sessions that are kept for the rest of an operation, and compiled statements that are kept for all engines.
 
 Enabling a database is eight transactions, each on a session of its own: five milliseconds of processor time for each,
 most of it at the server, as much again for its first statements, and over a network with TLS several round trips.

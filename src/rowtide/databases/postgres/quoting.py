@@ -69,7 +69,7 @@ select exists (
 
 
 def running(connection: psycopg.Connection) -> Run:
-    """Return what runs statements on a connection."""
+    """Return a function that runs statements on a connection."""
     from psycopg.rows import namedtuple_row
 
     def run(sql: str, **parameters: object) -> Sequence[Any]:
@@ -85,9 +85,10 @@ def has_table(run: Run, schema: str, name: str) -> bool:
 
 
 def is_begun(run: Run, schema: str, name: str, *, made_with: str) -> bool:
-    """Return whether a table of ours is there, or one that was made with it.
+    """Return whether a table of rowtide's exists, or one that was created with it.
 
-    If the first was dropped since, a query of it says so; without one it would seem that nothing was ever made.
+    If the first was dropped since, querying it fails with the reason; otherwise it would seem that nothing was ever
+    created.
     """
     return has_table(run, schema, name) or has_table(run, schema, made_with)
 

@@ -1,4 +1,4 @@
-"""A database read again and again: each query is run once in a reading, and all of them together in the next one."""
+"""Repeated reading of a database: each query runs once in a reading, and all of them run together in the next one."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from sqlalchemy import Connection, Engine
 
 from rowtide.core.errors import describe
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.kept_answers import KEPT, Answer, Answers, MadeOnce, keeping_facts, note_used
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
+from rowtide.databases.postgres.query_memo import KEPT, Answer, Answers, MadeOnce, keeping_facts, note_used
 from rowtide.databases.postgres.session_settings import place_of
 
-# Queries that are run once: how a database stands is said by many parts of rowtide, which need the same facts. `check
-# --as reader` ran 147 statements, `replication status` 129; with this 99 and 76. Handing facts on would give a dozen
-# functions of five packages parameters that only the diagnosis fills, and each new fact could be forgotten. All facts
-# of one query are of one moment. A loop that waits for something in the database must not be within it.
+# Queries that run once in a reading: several packages check the same facts of a database. `check --as reader` ran 147
+# statements, `replication status` 129; with this 99 and 76. Passing facts on would give a dozen functions of five
+# packages parameters that only the diagnosis fills, and each new fact could be forgotten. All uses of a query see the
+# same moment. A loop that waits for a change in the database must not run within it.
 
 
 @contextmanager
@@ -99,10 +99,9 @@ class _RepeatingCursor(psycopg.Cursor[tuple[Any, ...]]):
         return self._answer.rows[first : self._read]
 
 
-# Reading a database again and again: the queries of the reading before are run as one statement. How a database
-# stands is said by some seventy queries of many parts of rowtide, each of which takes a round trip. Who looks every
-# few seconds runs the same ones again: they are known beforehand, and become columns of one statement, whose answers
-# are of one snapshot. No fact needs a second query for that.
+# Polling: the queries of the previous reading run as one statement. A reading has about seventy queries, each of which
+# would take a round trip. A poll repeats the same queries every few seconds: as they are known beforehand, they become
+# columns of one statement, whose results are of one snapshot.
 
 log = logging.getLogger("rowtide.databases")
 
@@ -113,7 +112,9 @@ _SAFE_TYPES = {
 """Types whose values psycopg returns alike in both formats; so it does arrays of them."""
 _QUERY = re.compile(r"\s*(select|with|values)\b", re.IGNORECASE)
 _SETTINGS = {"jit": "off", "statement_timeout": "30s", "lock_timeout": "5s"}
-"""To compile the statement takes longer than to run it. What waits for a lock is not known, instead of being late."""
+"""JIT compilation of the statement would take longer than running it. Facts that would wait for a lock are unknown
+instead of late.
+"""
 _MOST_TOGETHER = 400
 """Of the columns of a statement: PostgreSQL allows 1664."""
 
@@ -157,7 +158,7 @@ class RepeatedReading:
             return answer_together(session, self._known)
         except psycopg.Error as error:
             if session.broken:
-                # The pool would try to roll back, and log that it cannot.
+                # Otherwise the pool would try to roll back, and log the failure.
                 connection.invalidate(error)
                 raise
             log.info("queries_run_one_by_one: %s", describe(error))
@@ -196,7 +197,7 @@ def _as_column(session: psycopg.Connection[tuple[Any, ...]], asked: Answer) -> s
 def _can_be_asked_again(key: tuple[str, ...], answer: Answer, place: tuple[str, ...]) -> bool:
     if not answer.is_used or key[: len(place)] != place:
         return False
-    # What is a column of a statement already was asked again before.
+    # Queries that are columns of the statement are known already.
     return bool(answer.column) or (_QUERY.match(answer.query) is not None and all(map(_is_safe, answer.columns)))
 
 

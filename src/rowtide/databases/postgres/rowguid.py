@@ -16,7 +16,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import Alterations, Around, build_index
 from rowtide.databases.postgres.catalogue import read_table
 from rowtide.databases.postgres.functions import OWN_PATH
-from rowtide.databases.postgres.owners import functions_path
+from rowtide.databases.postgres.owner_functions import functions_path
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind, TablePartition
 
@@ -99,7 +99,7 @@ def make_rowguid(alterations: Alterations, made: SourceTable, maker: str, fillin
     build_index(alterations, made, index, f"on {table} ({ROWGUID})", is_unique=made.kind is not TableKind.PARTITIONED)
     alterations.run(name, lambda connection: _add_check(connection, table))
     alterations.run_alone(statement(f"alter table {table} validate constraint {_CHECK}"))
-    # Beside the check no row has to be looked at again.
+    # With the validated check, `set not null` need not scan the table.
     alterations.run_alone(statement(f"alter table {table} alter column {ROWGUID} set not null"))
     alterations.run_alone(statement(f"alter table {table} drop constraint {_CHECK}"))
 
@@ -107,8 +107,8 @@ def make_rowguid(alterations: Alterations, made: SourceTable, maker: str, fillin
 def _add_column(connection: Connection, made: SourceTable, maker: str) -> None:
     table = quote_qualified(made.schema, made.name)
     if not any(column.name == ROWGUID for column in read_table(connection, made.source_id).columns):
-        # The default follows in a statement of its own: with a volatile one the server would rewrite the table, locked
-        # for readers and writers.
+        # The default is set in a separate statement: adding a column with a volatile default would rewrite the table,
+        # and lock out readers and writers.
         connection.execute(statement(f"alter table {table} add column {ROWGUID} uuid"))
         connection.execute(statement(f"alter table {table} alter column {ROWGUID} set default {NEW_ROWGUID}"))
         connection.execute(statement(f"comment on column {table}.{ROWGUID} is {quote_literal(maker)}"))

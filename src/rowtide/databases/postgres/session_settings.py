@@ -1,4 +1,6 @@
-"""Settings that sessions have pinned: texts of values mean the same everywhere; and poolers, which lend sessions."""
+"""Settings that are pinned in every session, so that texts of values mean the same everywhere; and connection
+poolers.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,11 @@ from psycopg.pq import TransactionStatus
 
 from rowtide.databases.postgres.errors import TransactionsPooled
 from rowtide.databases.postgres.functions import FIND_MONITORED, MONITORED, PATH
-from rowtide.databases.postgres.silence import SESSION, WatchedConnection
+from rowtide.databases.postgres.silent_sessions import SESSION, WatchedConnection
 
-# Connection poolers: recognized by what they do, and read through where they lend a session for each transaction. A
-# server reports the process of the session as the connection begins; a pooler, which lends sessions, reports a number
-# of its own. Whether it lends a session for a transaction only shows when two connections compete for one
-# (docs/decisions/0039).
+# Connection poolers are recognised by their behaviour; in transaction mode reading works through them. A server reports
+# the process of the session as the connection begins; a pooler, which lends sessions, reports a number of its own.
+# Whether it lends a session for a transaction only shows when two connections compete for one (docs/decisions/0039).
 
 _REFUSED = "unsupported startup parameter"
 """PgBouncer's message for a parameter that it neither passes on nor is configured to ignore."""
@@ -61,7 +62,7 @@ def lends_transactions(session: Session) -> bool:
         try:
             _lends_transactions[place] = _compete(session)
         except psycopg.Error:
-            # No second session in time: this one is held, or all of a pool's are in use.
+            # No second session in time: this one is reserved for us, or all sessions of the pool are in use.
             return False
     return _lends_transactions[place]
 
@@ -70,13 +71,13 @@ def _compete(session: Session) -> bool:
     """Return whether a second connection's transaction gets this one's session, or this one another than before."""
     conninfo = make_conninfo(session.info.dsn, password=session.info.password or None)
     with _Competing.connect(conninfo, autocommit=True, prepare_threshold=None) as other:
-        # A pool with a free session may lend the same one again: a single match proves nothing.
+        # A pool with a free session may assign the same one again: a single match proves nothing.
         for _ in range(_TRIES):
             before = _ask_process(session)
             try:
                 other.execute("begin")
             except psycopg.errors.ProtocolViolation:
-                # It lends a session for a statement.
+                # The pooler is in statement mode.
                 return True
             if _ask_process(other) == before or _ask_process(session) != before:
                 return True
@@ -110,8 +111,8 @@ class PooledConnection(WatchedConnection):
         self._pinning = _READ_ONLY
 
     def pin(self, expressions: str) -> None:
-        """Have each transaction evaluate expressions first, which set its settings."""
-        # Prepared statements stay in the session in which they were.
+        """Let each transaction first evaluate expressions that set its settings."""
+        # Prepared statements exist only in the session that prepared them.
         self.prepare_threshold = None
         self.cursor_factory = _cursor_of(self.cursor_factory)
         self._pinning = f"{_READ_ONLY}, {expressions}"
@@ -135,7 +136,7 @@ class PooledConnection(WatchedConnection):
         try:
             begun = psycopg.Cursor(self).execute(f"{begin}select {self._pinning}, {SESSION}".encode())
         except psycopg.errors.ProtocolViolation as error:
-            # The pooler lends a session for a statement.
+            # The pooler is in statement mode.
             raise self._refusal() from error
         while begun.nextset():
             pass
@@ -144,7 +145,7 @@ class PooledConnection(WatchedConnection):
         self.begin_watch(*row[-2:])
 
     def commit(self) -> None:
-        # Whatever a query has set for longer than its transaction would be set for the next program.
+        # A setting that a query makes beyond its transaction would affect the next program.
         self.rollback()
 
     def transaction(self, *_: Any, **__: Any) -> NoReturn:
@@ -259,7 +260,7 @@ Code of other roles that runs in a session can change the setting, but not this.
 
 
 DECODING_MEMORY = "256MB"
-"""Of the one walsender of a database; the server's own setting if that is more."""
+"""The `logical_decoding_work_mem` of a database's walsender; the server's own setting if that is more."""
 
 
 _PINNED_IF = {
@@ -282,7 +283,7 @@ pg_catalog.set_config('search_path', '{PATH}', {{is_local}})
 """
 """Keeps the schemas of the role's own path in a setting of rowtide's before it sets another.
 
-Until then the role's path holds: whatever is named here, and in `_PINNED_IF`, needs its schema.
+The role's search_path is in force until this has run, so every name here and in `_PINNED_IF` has its schema.
 """
 
 

@@ -29,6 +29,7 @@ from rowtide.databases.lake_values.casting import (
     where,
     whole_numbers,
 )
+from rowtide.databases.types.registry import find_type
 
 if TYPE_CHECKING:
     import psycopg
@@ -42,6 +43,19 @@ def typed_values(texts: Texts, lake_type: LakeType) -> Column:
     if isinstance(to, pa.Decimal128Type):
         return decimals(texts, to)
     return _CASTS[to](texts)
+
+
+def typed_values_of(texts: Texts, type_code: int, lake_type: LakeType) -> Column:
+    """As `typed_values`, of texts that the server printed for a type, given by its oid, that may be another by now.
+
+    A `real` is the number that it prints as only among others: as a `double precision` it has more digits.
+    """
+    if type_code == _REAL.oid and lake_type.name == "double":
+        return typed_values(texts, _REAL.lake(())).cast(pa.float64())
+    return typed_values(texts, lake_type)
+
+
+_REAL = find_type("real").value_type
 
 
 def _unchanged(texts: Texts) -> Column:

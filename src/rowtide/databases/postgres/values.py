@@ -33,7 +33,7 @@ def text_of(value: str, type_text: str) -> str:
     text = f"pg_catalog.format('%s', {value})"
     if _casts_otherwise(type_text):
         text += f"::{type_text}::text"
-    # Of a null, `format` returns an empty text; a row of nulls is null only for `is null`.
+    # `format` returns an empty text for null; and `is null`, unlike this test, is true for a row of nulls.
     return f"case when {value} is distinct from null then {text} end"
 
 
@@ -151,7 +151,7 @@ _MODIFIER = re.compile(r" ?\((-?\d+)(?:,(-?\d+))?\)")
 _ALIKE_FAMILIES = (NUMBERS, TEXTS, frozenset({TypeKind.DATE, TypeKind.TIMESTAMP}))
 """Kinds of types between which the server casts without regard to settings of the session."""
 _COMPARED_ALIKE = (frozenset({TypeKind.WHOLE_NUMBER, TypeKind.NUMERIC}), frozenset({TypeKind.TEXT}))
-"""Types whose values compare by what they are, whichever of them a column has."""
+"""Types whose values compare equally, whichever of these types a column has."""
 
 
 def _kinds(*type_codes: int) -> frozenset[TypeKind]:

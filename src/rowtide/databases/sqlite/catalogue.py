@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rowtide.core.values import frozen
-from rowtide.databases.sqlite.sql_text import IndexText, parse_index, quote, words_of
+from rowtide.databases.sqlite.sql_text import IndexText, fold, parse_index, quote, words_of
 
 _EXPRESSION = -2
 _ROWID = -1
@@ -77,7 +77,7 @@ class Table:
 
     def find_column(self, name: str) -> Column | None:
         """Return a column by its name, in any case."""
-        return next((column for column in self.columns if column.name.lower() == name.lower()), None)
+        return next((column for column in self.columns if fold(column.name) == fold(name)), None)
 
 
 def find_table(connection: sqlite3.Connection, name: str) -> Table | None:
@@ -145,7 +145,7 @@ def _columns(connection: sqlite3.Connection, table: str) -> tuple[Column, ...]:
 
 
 def _rowid_name(columns: tuple[Column, ...]) -> str | None:
-    taken = {column.name.lower() for column in columns}
+    taken = {fold(column.name) for column in columns}
     return next((name for name in ROWID_NAMES if name not in taken), None)
 
 
@@ -210,7 +210,7 @@ class Displacement:
     @property
     def rowid_names(self) -> tuple[str, ...]:
         """The names by which an update can set the rowid, besides that of an integer primary key."""
-        taken = {column.name.lower() for column in self.table.columns}
+        taken = {fold(column.name) for column in self.table.columns}
         return () if self.table.rowid is None else tuple(name for name in ROWID_NAMES if name not in taken)
 
     @property
@@ -260,7 +260,7 @@ class Displacement:
         No others: a trigger that names a column keeps it from being dropped, and differs once one is added.
         """
         words = words_of(expression)
-        named = [column for column in self.columns if column.name.lower() in words]
+        named = [column for column in self.columns if fold(column.name) in words]
         values = [f"{new_value(column)} as {quote(column.name)}" for column in named]
         return f"(select {', '.join(values) or '1'})"
 

@@ -1,9 +1,9 @@
 """The change clock of a SQLite file: which changes committed after an anchor.
 
-Triggers run in programs that know nothing of rowtide, and cannot identify transactions. So they stamp rows with an
-epoch, the begin sequence number (BSN), stored in one row; only an anchor, or a transaction of rowtide's own, ends an
-epoch. SQLite has one writer at a time: everything committed before an anchor ended its epoch has that number or a lower
-one, everything later a higher one, and commit order is begin order (CSN = BSN).
+Triggers run in programs that do not know rowtide, and cannot identify transactions. So they stamp rows with an epoch,
+the begin sequence number (BSN), stored in one row; only an anchor, or a transaction of rowtide's own, ends an epoch.
+SQLite has one writer at a time: everything committed before an anchor ended its epoch has that number or a lower one,
+everything later a higher one, and commit order is begin order (CSN = BSN).
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class StrangeFile(sqlite3.Connection):
         """Return the connection, with the limits set for all that follows."""
         self.limits = limits
         for setting in _SETTINGS:
-            self.execute(f"pragma {setting}")
+            self.execute(f"pragma {setting}").fetchall()
         # The expressions of a file can make values of any size: `zeroblob(1e9)`, `hex`, `printf`.
         self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, limits.value_bytes)
         set_defensive(self, is_on=True)
@@ -97,7 +97,7 @@ class StrangeFile(sqlite3.Connection):
 class _Cursor(sqlite3.Cursor):
     connection: StrangeFile
 
-    # Each says when it began, without a context manager: a cursor is asked for every row.
+    # The time is noted without a context manager, since this runs for every row.
     def execute(self, *statement: Any) -> Self:
         self.connection.running_since = monotonic()
         try:
@@ -179,7 +179,7 @@ IN_MEMORY = ""
 _ALTERING = re.compile(
     r"\s*(create(?! (temporary|index temp\.))|alter|drop|insert|update|delete|pragma \w+ =)", re.IGNORECASE
 )
-"""What triggers execute comes as comments."""
+"""Matches no comments: SQLite reports the statements of triggers as comments."""
 
 
 def open_url(url: str | DatabaseUrl, limits: FileLimits | None = None) -> sqlite3.Connection:
@@ -227,7 +227,9 @@ def open_file(path: str, limits: FileLimits | None = None) -> sqlite3.Connection
         if limits is not None and isinstance(connection, StrangeFile):
             connection.limited_by(limits)
         # SQLite opens a file only with the first statement: one that is no database is refused here, not later.
-        connection.execute("select 1 from sqlite_schema").fetchone()
+        # To its end: a debugger that holds the cursor would keep the statement active, beside which SQLite lets nobody
+        # replace a function, as SQLAlchemy does.
+        connection.execute("select 1 from sqlite_schema limit 1").fetchall()
     except sqlite3.DatabaseError as error:
         if is_busy(error) or error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CORRUPT:
             raise find_fault(path, error) from error
@@ -238,9 +240,9 @@ def open_file(path: str, limits: FileLimits | None = None) -> sqlite3.Connection
 def begin_file(path: Path) -> None:
     """Let an empty file have a write-ahead log: what reads it does not keep others from writing.
 
-    With a rollback journal a commit waits until nobody reads, and apps leave cursors open for minutes; waiting longer
-    is no way, since nobody can begin to read while a commit waits. A file with tables stays as its programs made it:
-    they may have it on a network's file system, or back up the one file.
+    With a rollback journal a commit waits for all readers, and apps leave cursors open for minutes. A longer wait is no
+    solution, since no new reader can begin while a commit waits. A file with tables stays as its programs made it: they
+    may have it on a network's file system, or back up the one file.
     """
     if path.stat().st_size == 0:
         with closing(open_file(str(path))) as connection, suppress(sqlite3.OperationalError):

@@ -46,7 +46,7 @@ class FileFailed(RowtideError, number=1124):
 
 
 class FileDamaged(FileFailed, number=1133):
-    """Pages of the file are not what SQLite has written: nothing that is not said can be relied upon."""
+    """Pages of the file are not as SQLite wrote them, so no result of it can be trusted."""
 
     fact = "the database file {path} is damaged: {reason}"
     hint = """Keep a copy of it. Put a backup back, or save the rows that can be read into a new file by `.recover` of
@@ -92,7 +92,7 @@ def _sqlalchemy_errors() -> tuple[type[DBAPIError], ...]:
 
 
 def find_fault(path: str, error: Exception) -> FileFailed | FileBusy:
-    """Return what an error of SQLite's says of a file."""
+    """Return the fault of a file that an SQLite error reports."""
     if is_busy(error):
         return FileBusy(path, LOCK_DEADLINE_S)
     is_damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT

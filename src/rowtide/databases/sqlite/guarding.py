@@ -1,7 +1,7 @@
 """rowtide's own tables in a SQLite file: their formats, and their guards against other programs.
 
-A file has no users, so that a mistake is what is guarded against: triggers refuse what is written while a flag, a row
-of another table, is not there. It is there only within rowtide's transactions, so nobody else ever sees it.
+A file has no users, so this guards against mistakes: triggers refuse writes unless a flag is set, which is a row of
+another table. The row exists only within rowtide's transactions, so other programs never see it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WRITING = "__sysWriting"
 """Has a row while rowtide writes to the tables of its clock and of tracking."""
 ALL_WRITES = ("insert", "update", "delete")
 CHANGES = ("update", "delete")
-"""What is guarded of a table that triggers insert into, in the statements of programs."""
+"""The guarded operations of a table into which triggers insert within statements of other programs."""
 
 
 def create_flag(connection: sqlite3.Connection) -> None:
@@ -33,11 +33,9 @@ def create_flag(connection: sqlite3.Connection) -> None:
     connection.execute(f"create table if not exists {WRITING} (is_writing integer not null)")
 
 
-def guard(
-    connection: sqlite3.Connection, table: str, events: Iterable[str] = ALL_WRITES, *, flag: str = WRITING
-) -> None:
+def guard(connection: sqlite3.Connection, table: str, events: Iterable[str] = ALL_WRITES) -> None:
     """Guard a table, in the caller's transaction; an older guard is replaced."""
-    for statement in guard_statements(table, events, flag=flag):
+    for statement in guard_statements(table, events):
         connection.execute(statement)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from string import ascii_lowercase, ascii_uppercase
 from typing import TYPE_CHECKING
 
 from rowtide.core.values import frozen
@@ -18,7 +19,14 @@ if TYPE_CHECKING:
 
 _INTEGER = re.compile(r"-?\d+")
 _SEPARATOR = ","
+# Well below SQLite's limit of a thousand levels, which the expression around it counts towards too.
 _LONGEST_CHAIN = 400
+_FOLDED = str.maketrans(ascii_uppercase, ascii_lowercase)
+
+
+def fold(name: str) -> str:
+    """Return a name as SQLite compares names: without the case of ASCII letters, and of no others."""
+    return name.translate(_FOLDED)
 
 
 def concatenated(parts: Sequence[str], between: str = "||") -> str:
@@ -162,8 +170,8 @@ def _without_order(term: list[re.Match[str]]) -> list[re.Match[str]]:
 
 
 def words_of(text: str) -> frozenset[str]:
-    """Return the words of a text in lower case: each name that it has is among them."""
-    return frozenset(unquote(token.group()).lower() for token in _tokens(text))
+    """Return the words of a text, folded: each name that it has is among them."""
+    return frozenset(fold(unquote(token.group())) for token in _tokens(text))
 
 
 def text_between(tokens: Sequence[re.Match[str]]) -> str:
@@ -201,7 +209,7 @@ class TableItem:
 
     def mentions(self, column: str) -> bool:
         """Whether a word of it is a column's name; a word alike counts too."""
-        return column.lower() in self.names
+        return fold(column) in self.names
 
     @property
     def is_primary_key(self) -> bool:
@@ -272,6 +280,4 @@ def _item(tokens: Sequence[re.Match[str]]) -> TableItem:
     first = tokens[0]
     is_constraint = first.lastgroup == "word" and words[0].lower() in _CONSTRAINTS
     named = words[1] if is_constraint and words[0].lower() == "constraint" else None
-    return TableItem(
-        text_between(tokens), None if is_constraint else words[0], named, frozenset(word.lower() for word in words)
-    )
+    return TableItem(text_between(tokens), None if is_constraint else words[0], named, frozenset(map(fold, words)))

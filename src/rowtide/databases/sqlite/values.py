@@ -54,6 +54,7 @@ _PARTS = (
 
 _INFINITY = "9e999"
 """A number beyond the range: SQLite has no literal for infinity."""
+# Above this, a double does not have every integer.
 _EXACT_IN_DOUBLE = 2**53
 
 _DECIMAL = re.compile(r"(?:decimal|numeric|number|dec)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")

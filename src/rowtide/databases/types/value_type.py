@@ -1,4 +1,4 @@
-"""A type of values, and what it says of them: literals in row filters, storage in SQLite files. Pure."""
+"""A type of values: its literals in row filters, its storage in SQLite files, its order. Pure."""
 
 from __future__ import annotations
 
@@ -116,7 +116,9 @@ AS_TEXT = StoredType("text", _text, KEEPING_TEXTS, is_text=True)
 NEVER_NUMBERS = StoredType(
     "text", _text, KEEPING_TEXTS | {Affinity.NUMERIC, Affinity.INTEGER, Affinity.REAL}, is_text=True
 )
-"""Of texts that are never a number's: columns declared `timestamp` or `uuid`, as programs do, leave them alone."""
+"""For texts that never look like numbers, also the affinity of columns that programs declare `timestamp` or `uuid`,
+which does not convert them.
+"""
 
 
 Modifiers = tuple[int, ...]
@@ -149,14 +151,14 @@ TIMES = frozenset({TypeKind.DATE, TypeKind.TIMESTAMP, TypeKind.ZONED_TIMESTAMP})
 
 
 class TypeModifier(Enum):
-    """What the number is that the catalogue has beside a type, and where `format_type` writes it."""
+    """The meaning of a type's modifier in the catalogue, and where `format_type` writes it."""
 
     NONE = auto()
     LENGTH = auto()
     BITS = auto()
     NUMERIC = auto()
     PRECISION = auto()
-    """Of fractions of a second; before `with time zone`."""
+    """The precision of fractions of a second; written before `with time zone`."""
     FIELDS = auto()
     """An interval's fields and precision: `interval day to second(3)`."""
 
@@ -206,18 +208,18 @@ def infinity(value: float) -> str:
 
 @frozen(kw_only=True)
 class ValueType:
-    """A type; what it does not say is as for a type that rowtide does not know."""
+    """A type. The defaults are those of a type that rowtide does not know."""
 
     name: str
     """As `format_type` writes it, without modifiers."""
     kind: TypeKind = TypeKind.OTHER
     oid: int | None = None
-    """Of a built-in type whose binary form is the same in all versions of the server; None of others."""
+    """The oid of a built-in type whose binary form is the same in all versions of the server; None for other types."""
     array_oid: int | None = None
-    """As `oid`, of arrays of it."""
+    """The oid of its array type, under the same condition."""
     modifier: TypeModifier = TypeModifier.NONE
     bits: int | None = None
-    """Of a whole number, or of a floating point number's digits."""
+    """The bits of an integer, or of a floating point number's significand."""
     is_padded: bool = False
     """Values are padded to the length."""
     casts_otherwise: bool = False

@@ -1,7 +1,7 @@
-"""Change a table's columns and properties, with what that means for its rows: they go, stay, or are converted.
+"""Changes of a table's columns and properties, by which its rows are removed, stay, or are converted.
 
-`before_commit` is called with a version of the table in hand, in front of the commit on top of it, and may raise: what
-it finds then holds for the commit too, since it is called again if the version is no longer the last.
+`before_commit` is called after a version of the table is read and before the commit on top of it, and may raise. Its
+check holds for the commit too, since it is called again if another commit came first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rowtide.delta.writing.appends import write_partition, write_stream
 from rowtide.delta.writing.changes import CommitChange, commit_change
 from rowtide.delta.writing.commit_race import CommitEntry, CommitLost, Last, Passed, load_nameable, put_commit
 from rowtide.delta.writing.commits import LAST_ID, features_for, give_names, is_mapped
-from rowtide.storage.store import read_clock
+from rowtide.storage.freshness import read_clock
 
 TYPE_CHANGES = "delta.typeChanges"
 """In a column's metadata: the narrower types that older files may have."""
@@ -43,7 +43,8 @@ def empty_table(location: Location) -> bool:
     def plan(snapshot: Snapshot) -> CommitChange | None:
         if not snapshot.files:
             return None
-        # `sees_all_files`: a commit that added files meanwhile makes this be planned again, else its rows would remain.
+        # `sees_all_files`: if another commit added files meanwhile, this one is planned again, or else those rows would
+        # remain.
         return CommitChange("DELETE", removed=list(snapshot.files.values()), sees_all_files=True)
 
     return commit_change(location, plan)
@@ -57,7 +58,7 @@ def retire_table(location: Location, name: str, value: str, retired: str) -> Non
 
     def plan(snapshot: Snapshot) -> CommitChange | None:
         found = snapshot.properties.get(name)
-        # Retired before, but a writer that still had the table in hand has added files.
+        # It was retired before, but a writer with an earlier version of the table has added files since.
         if found not in (value, retired) or (found == retired and not snapshot.files):
             return None
         metadata = _altered(snapshot.metadata, properties={name: retired})
@@ -93,7 +94,8 @@ def renew_table(
 def retype_empty(
     location: Location, read_types: Callable[[], Mapping[str, str]], *, before_commit: BeforeCommit = lambda: None
 ) -> bool:
-    """Give a table's columns other types, in Delta's words, if it has no data files; return whether any was another.
+    """Change the types of a table's columns, given as Delta types, if it has no data files; return whether any
+    differed.
 
     `read_types` is called with each version of the table in hand. Raises as `commit_change`, and what it raises.
     """
@@ -118,7 +120,7 @@ def retype_empty(
 
 
 def set_properties(location: Location, properties: Mapping[str, str]) -> bool:
-    """Set properties that need no feature; return whether any was another. Raises as `commit_change`."""
+    """Set properties that need no feature; return whether any differed. Raises as `commit_change`."""
 
     def plan(snapshot: Snapshot) -> CommitChange | None:
         if all(snapshot.properties.get(name) == value for name, value in properties.items()):
@@ -129,7 +131,7 @@ def set_properties(location: Location, properties: Mapping[str, str]) -> bool:
 
 
 def raise_format(location: Location, recorded: StoredFormat) -> None:
-    """Make a table of rowtide's one of a newer format, in one commit: from then on older builds refuse it. Idempotent.
+    """Raise the format of a table of rowtide's, in one commit: from then on older builds refuse it. Idempotent.
 
     Raises `TableMissing`, `LakeReadFailed`, `LakeWriteFailed`.
     """
@@ -151,7 +153,7 @@ def raise_format(location: Location, recorded: StoredFormat) -> None:
 def name_mapping(location: Location) -> bool:
     """Name column mapping as a feature of a table that another program mapped; return whether that was committed.
 
-    Its log is left to that program: our checkpoints lack what other features need. Raises `TableUnwritable`,
+    Its log is left to that program: rowtide's checkpoints lack what other features need. Raises `TableUnwritable`,
     `LakeReadFailed`, `LakeWriteFailed`.
     """
     begun = read_clock()
@@ -173,7 +175,7 @@ def _yield_to_all(_passed: Passed) -> None:
 
 
 def widen_columns(location: Location, types: Mapping[str, str], *, before_commit: BeforeCommit = lambda: None) -> bool:
-    """Give columns wider types, in Delta's words, without rewriting files; return whether any was another.
+    """Widen columns to given Delta types without rewriting files; return whether any type differed.
 
     The schema records that older files have narrower values. Raises as `commit_change`.
     """
@@ -184,8 +186,8 @@ def widen_columns(location: Location, types: Mapping[str, str], *, before_commit
         for field in widened:
             before, after = field["type"], types[field["name"]]
             kept = field.get("metadata") or {}
-            # All earlier changes stay: files of each of the narrower types may exist, and readers widen them by this
-            # list.
+            # All earlier changes stay in the list: files of each of the narrower types may exist, and readers widen
+            # them by it.
             changes = [*kept.get(TYPE_CHANGES, ()), {"toType": after, "fromType": before}]
             field.update(type=after, metadata={**kept, TYPE_CHANGES: changes})
         if not widened:
@@ -210,23 +212,23 @@ def rewrite(
     changes_rows: bool = True,
     before_commit: BeforeCommit = lambda: None,
 ) -> None:
-    """Replace a table's rows by those that `convert` makes of them, and its columns' types by theirs, in one commit.
+    """Replace a table's rows by the result of `convert`, and its columns' types by those of the result, in one commit.
 
-    Files become files, in batches; none has narrower types then, so that the table needs no type widening. Without
-    `changes_rows` the values are the same. No effect on a table that has these columns already. Raises as
-    `commit_change`.
+    Each file becomes a new file, in batches. Afterwards no file has narrower types, so the table needs no type
+    widening. Without `changes_rows` the values are the same. No effect on a table that has these columns already.
+    Raises as `commit_change`.
     """
 
     def plan(snapshot: Snapshot) -> CommitChange | None:
         before = json.loads(snapshot.metadata.schema_text)
-        # Physical names and ids stay: files that other readers still have in hand are found by them.
+        # Physical names and ids stay, because concurrent readers find columns in the earlier files by them.
         schema = _named_alike(json.loads(schema_text), before)
         if _types_of(schema) == _types_of(before):
             return None
         metadata = without_widening(_altered(snapshot.metadata, schema))
         columns = parse_schema(metadata.schema_text, is_mapped=metadata.is_mapped)
-        # No file has narrower types any more. A table that still named the feature would be refused by readers that
-        # lack it, for which it is rewritten.
+        # No file has narrower types any more. A table that still named the feature would be refused by readers without
+        # it, for which the table is rewritten.
         kept = features.without_features(snapshot.protocol, features.WIDENINGS)
         protocol = features.with_features(kept, features_for(schema, metadata.properties))
 
@@ -256,7 +258,7 @@ def rename_columns(
 ) -> bool:
     """Give columns other names, one after the other, in one commit; return False if none has one of the old names.
 
-    Data files are written again where they have the table's names. Raises as `commit_change`.
+    Data files are rewritten if they have the table's names. Raises as `commit_change`.
     """
 
     def plan(snapshot: Snapshot) -> CommitChange | None:
@@ -271,7 +273,7 @@ def rename_columns(
         altered = _altered(snapshot.metadata, schema)
         partitions = [renamed[name] for name in snapshot.metadata.partition_columns]
         metadata = Metadata({**altered.found, "partitionColumns": partitions})
-        # With column mapping files have physical names, which stay: the commit of the schema is all.
+        # With column mapping, files have physical names, which stay: only the schema is committed.
         if metadata.is_mapped:
             before_commit()
             return CommitChange("RENAME COLUMN", metadata=metadata)

@@ -1,4 +1,4 @@
-"""Data files of our own: Parquet as Delta wants it, with statistics, under the names that the table has for files."""
+"""Writes data files: Parquet as Delta requires it, with statistics, and with the table's physical column names."""
 
 from __future__ import annotations
 
@@ -22,21 +22,22 @@ from rowtide.delta.schema import PartitionValues, Struct, folder_of
 from rowtide.delta.snapshot import Location, Snapshot
 
 _INDEXED_COLUMNS = "delta.dataSkippingNumIndexedCols"
+# Delta's default of `delta.dataSkippingNumIndexedCols`.
 _USUALLY_INDEXED = 32
 _SAMPLED = 2048
 """How many rows show whether a column's values repeat."""
-# A row group is in memory as a whole, here and in each reader: this bounds both.
+# A row group is entirely in memory, here and in each reader: this bounds both.
 _GROUP_BYTES = 16 * 1024 * 1024
 _GROUP_ROWS = 1_000_000
 
 
 def name_data_file(cycle: int) -> str:
-    """Return a name that no other data file of a table has; what a crash leaves uncommitted goes with a vacuum."""
+    """Return a unique name for a data file. A file that a crash leaves uncommitted is deleted by a vacuum."""
     return f"{cycle:010d}-{uuid.uuid4().hex[:12]}.parquet"
 
 
 def write_rows(location: Location, columns: Struct, metadata: Metadata, rows: pa.Table, name: str) -> AddFile:
-    """Write rows to a durable data file of a name, which no version has before a commit adds it.
+    """Write rows to a durable data file of a given name. It belongs to no version until a commit adds it.
 
     The rows have some of the table's columns, in its types; the others are null. Raises `RowsUnfit`, `LakeWriteFailed`.
     """
@@ -47,12 +48,12 @@ def write_rows(location: Location, columns: Struct, metadata: Metadata, rows: pa
 def write_stream(
     location: Location, columns: Struct, metadata: Metadata, rows: Iterable[pa.RecordBatch], name: str
 ) -> AddFile:
-    """As `write_rows`, of rows that have all columns, without holding them all in memory."""
+    """Like `write_rows`, for rows that have all columns; they are not all held in memory."""
     return _write(location, columns, columns, metadata, _row_groups(rows), name)
 
 
 def write_partition(snapshot: Snapshot, values: PartitionValues, rows: Iterable[pa.RecordBatch], name: str) -> AddFile:
-    """As `write_stream`, of rows of one partition, whose columns are not in the file, in the partition's folder."""
+    """Like `write_stream`, for rows of one partition: the file is in its folder, and lacks the partition columns."""
     columns, metadata = snapshot.columns, snapshot.metadata
     written = columns.select([field.name for field in columns.fields if field.name not in metadata.partition_columns])
     path = folder_of(values) + name
@@ -79,11 +80,11 @@ def _write(
 
     def write(file: pa.NativeFile) -> None:
         renamed = (_rename(location, written, columns, rows, statistics) for rows in groups)
-        # ParquetWriter takes the choice of dictionaries when it is made: the first row group decides for the file.
+        # ParquetWriter is told at creation which columns get dictionaries: the first row group decides for the file.
         first = next(renamed, written.file_schema.empty_table())
         dictionaries: Any = _find_repeating(first)
-        # Without Arrow's own schema in the footer: the types are those of the table's log, and an unlike second copy of
-        # them would win in pyarrow.
+        # No Arrow schema in the footer: the table's log has the types, and pyarrow would prefer a differing copy in the
+        # footer.
         options: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "store_schema": False}
         with pq.ParquetWriter(file, written.file_schema, use_dictionary=dictionaries, **options) as writer:
             writer.add_key_value_metadata(CALENDAR)
@@ -93,7 +94,7 @@ def _write(
     failpoint("delta_file.before")
     size = location.store.write_durable(name, write)
     failpoint("delta_file.after")
-    # Delta's protocol has paths URL-encoded in the log, and as they are in the store.
+    # In Delta's protocol paths are URL-encoded in the log, but not in the store.
     return AddFile(quote(name), size, int(time.time() * 1000), statistics.format())
 
 
@@ -108,7 +109,7 @@ def _rename(
 
 
 def _find_repeating(rows: pa.Table) -> list[str]:
-    """Return the columns whose values repeat: of others a dictionary takes longer to make than all the rest of a
+    """Return the columns whose values repeat: for others, building a dictionary takes longer than all the rest of a
     file.
     """
     if len(rows) < _SAMPLED:
@@ -142,7 +143,7 @@ def _match(location: Location, columns: Struct, given: pa.Schema) -> list[str]:
 
 def _require_no_nulls(location: Location, columns: Struct, rows: pa.Table) -> None:
     """Raise `RowsUnfit` for a null that the table does not take."""
-    # No later step looks: readers trust that a column which takes no null has none.
+    # Checked here because no later step does: readers trust that a column declared not null has no nulls.
     for field in columns.fields:
         if not field.is_nullable and (field.name not in rows.column_names or rows[field.name].null_count):
             raise RowsUnfit(location.path, f"its column {field.name} takes no null")
@@ -152,6 +153,6 @@ def _in_files(values: pa.ChunkedArray[Any], kind: Any) -> pa.ChunkedArray[Any]:
     """Return values with the names that data files have for the parts of their type."""
     if values.type == kind:
         return values
-    # A view, no cast: only the names of nested fields differ, and no value is copied.
+    # A view instead of a cast, because only the names of nested fields differ: no value is copied.
     chunks: list[Any] = [chunk.view(kind) for chunk in values.chunks]
     return pa.chunked_array(chunks, type=kind)

@@ -1,6 +1,7 @@
-"""Changes of a table other than appends: made again if another commit got in between; and deletion below a bound.
+"""Changes of a table other than appends, which are planned again if another commit comes first; and deletion below a
+bound.
 
-Appends that come in between stay, whatever is changed; a change that has to see all files is made again after them.
+Appends that come in between stay, whatever the change; a change that has to see all files is planned again after them.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ from rowtide.delta.replay import AddFile, Metadata, Protocol, RemoveFile, commit
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
 from rowtide.delta.writing.appends import write_stream
 from rowtide.delta.writing.commit_race import Action, CommitEntry, CommitLost, Last, Passed, load_writable, put_commit
-from rowtide.storage.store import Sweepable, delete_all, read_clock
+from rowtide.storage.freshness import read_clock
+from rowtide.storage.store import Sweepable, delete_all
 
 _APPEND_ONLY = "delta.appendOnly"
 
 
 @frozen(slots=False)
 class CommitChange:
-    """What a commit changes. Of `protocol` and `metadata` None: as they are."""
+    """The content of a commit. If `protocol` or `metadata` is None, it does not change."""
 
     operation: str
     """Delta's name of it, for the table's history."""
@@ -44,9 +46,9 @@ class CommitChange:
     transactions: Mapping[str, int] = field(default_factory=dict)
     """Versions of applications that the commit records."""
     changes_rows: bool = True
-    """Whether the rows are others afterwards, not only their files."""
+    """Whether the rows change, not only their files."""
     sees_all_files: bool = False
-    """Whether a file that is added meanwhile has to be seen before."""
+    """Whether the change has to be planned again if a file is added meanwhile."""
 
     def actions(self) -> list[Action]:
         """Return the commit's actions, without `commitInfo`."""
@@ -62,10 +64,10 @@ class CommitChange:
 
 
 def commit_change(location: Location, plan: Callable[[Snapshot], CommitChange | None]) -> bool:
-    """Commit the change that `plan` makes of the current version; return False if it makes none.
+    """Commit the change that `plan` returns for the current version; return False if it returns none.
 
-    `plan` writes the files that it adds. It is called again, with the version then, if another commit changes columns
-    or properties, removes files of the change or has one of its transactions in between. Raises what it raises,
+    `plan` writes the files that it adds. It is called again with the newer version if another commit in between changes
+    columns or properties, removes files of the change or has one of its transactions. Raises what `plan` raises,
     `TableUnwritable`, and `LakeReadFailed`, `LakeWriteFailed` if the storage failed, after which the change may have
     been made.
     """
@@ -76,12 +78,13 @@ def commit_change(location: Location, plan: Callable[[Snapshot], CommitChange | 
         if change is None:
             return False
         change = _name_mapping(snapshot, change)
-        # Readers of an append-only table rely on it that no row is removed: the property binds all writers.
+        # The property binds all writers: readers of an append-only table rely on no row being removed.
         _require_removable(snapshot, change)
         try:
             number = _put(location, Last(snapshot.version, begun), change)
         except CommitLost:
-            # The other commit may have removed what this one is planned on: it is planned again, on the table of now.
+            # The other commit may have removed files on which this change is based: it is planned again for the current
+            # table.
             continue
         maintain_log(location, number, (change.metadata or snapshot.metadata).properties)
         return True
@@ -91,8 +94,8 @@ def _put(location: Location, last: Last, change: CommitChange) -> int:
     removed = frozenset(file.path for file in change.removed)
 
     def pass_by(passed: Passed) -> None:
-        # The conflicts for which Delta's own writers look, too: changed metadata, files that both remove, files that
-        # had to be seen, and the same transaction identifier. All else commutes.
+        # The same conflicts as for Delta's own writers: changed metadata, files that both remove, files that had to be
+        # seen, and the same transaction identifier. Everything else commutes.
         is_unseen = change.sees_all_files and passed.adds_files
         has_stamp = not change.transactions.keys().isdisjoint(passed.cycles)
         if passed.changes_table or is_unseen or has_stamp or not removed.isdisjoint(passed.removed):
@@ -116,13 +119,13 @@ def _is_counted(location: Location, change: CommitChange) -> bool:
 
 
 def _says(metadata: Metadata) -> tuple[str, Mapping[str, str]]:
-    """Return what changes: a checkpoint fills in the other values."""
+    """Return the values that the change sets; the others come from the checkpoint."""
     return metadata.schema_text, metadata.properties
 
 
 def _name_mapping(snapshot: Snapshot, change: CommitChange) -> CommitChange:
-    """Return a change after which a table with column mapping names it as a feature, as one that others mapped may
-    not: see `with_features`.
+    """Add the feature of column mapping to a change, which a table that another program mapped may lack: see
+    `with_features`.
     """
     if change.protocol is not None or not snapshot.metadata.is_mapped:
         return change
@@ -143,7 +146,7 @@ _kernels: Any = pc
 class Below:
     """Rows in which an integer column is below a bound.
 
-    A row in which it is null is one of them if it meets `if_null`, None: if never.
+    A row in which it is null is included if it meets `if_null`; never if that is None.
     """
 
     column: str
@@ -172,7 +175,7 @@ class Below:
         return are_nulls_meant and (nulls == rows or (most is not None and most < self.bound))
 
     def may_have_some(self, file: AddFile, names: dict[str, str]) -> bool:
-        """Return whether a file may have such rows: its statistics do not say that it has none."""
+        """Return whether a file may have such rows, that is, unless its statistics exclude them."""
         rows, nulls, least, _ = _known(file, names[self.column])
         may_be_below = (rows is None or nulls != rows) and (least is None or least < self.bound)
         return may_be_below or (nulls != 0 and self.if_null is not None and self.if_null.may_have_some(file, names))
@@ -238,9 +241,9 @@ def _without(batches: Iterable[pa.RecordBatch], rows: Below) -> Iterator[pa.Reco
 
 
 def _known(file: AddFile, column: str) -> tuple[int | None, int | None, int | None, int | None]:
-    """Return what statistics have of rows, and of a column's nulls, least and greatest value; None: unknown.
+    """Return a file's number of rows, and a column's nulls, least and greatest value, from statistics; None: unknown.
 
-    Those that are not tight may be of rows that no longer exist: the bounds hold, the counts do not.
+    Statistics that are not tight may include rows that no longer exist: their bounds hold, their counts do not.
     """
     found = file.statistics
     least, most, nulls = ((found.get(kind) or {}).get(column) for kind in ("minValues", "maxValues", "nullCount"))
@@ -255,24 +258,24 @@ def _known(file: AddFile, column: str) -> tuple[int | None, int | None, int | No
 def vacuum(location: Location, files: Sweepable, now: datetime | None = None) -> int:
     """Delete files older than the table's retention of removed files; return how many. No effect without a table.
 
-    Files whose path has a part that begins with `_` or `.`, as the log's, are none of it. Raises `LakeReadFailed`,
-    `LakeWriteFailed`, `TableUnreadable`.
+    Files with a path component that begins with `_` or `.`, such as those of the log, are spared. Raises
+    `LakeReadFailed`, `LakeWriteFailed`, `TableUnreadable`.
     """
     now = now or datetime.now(UTC)
-    # For its retention alone; which files are needed is read again, after the list of files.
+    # Only for its retention: which files are needed is read again after the list of files.
     first = open_snapshot(location)
     if first is None:
         return 0
     before = now - removed_for(first.properties)
-    # Files that a commit is about to name are young: only those older than the retention are candidates.
+    # Only files older than the retention are candidates, because a commit may be about to name a young one.
     old = location.store.list("", before=before)
-    # The newest version, read after the files: what was committed meanwhile is in it.
+    # The newest version, read after the list of files, so that it has what was committed meanwhile.
     snapshot = open_snapshot(location)
     assert snapshot is not None
     oldest = int(before.timestamp() * 1000)
     removed = (gone.path for gone in snapshot.state.removed.values() if gone.deleted_at >= oldest)
     needed = {unquote(path) for path in (*snapshot.files, *removed)}
-    # A shallow clone names files by absolute paths, which may be of this folder: names cannot be compared then.
+    # A shallow clone names files by absolute paths, possibly in this folder, so names cannot be compared.
     if any("://" in path or path.startswith(("/", "file:")) for path in needed):
         raise TableUnreadable(location.path, "data files outside its folder")
     unneeded = [path for path in old if path not in needed and not _is_hidden(path)]

@@ -1,34 +1,34 @@
-"""The race for a table's next version, and the fences that keep a former holder of a lake's lease from it.
+"""The race for a table's next version, in which a former holder of a lake's lease is refused.
 
-The loser reads what won, and takes the next number unless the two do not go together. Appends (`commits`) and other
-changes (`changes`) race alike.
+The loser reads the winning commit, and takes the next number unless the two conflict. Appends (`commits`) and other
+changes (`changes`) use the same race.
 
-The lakes whose lease this process has, each with its number: commits to tables with a higher one are refused.
+A process knows a number for each lake whose lease it holds, and commits nothing to tables with a higher one: see
+`fences`.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any, TypeAlias
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
 from rowtide.delta import features
-from rowtide.delta.errors import LakeFenced, LakeReadFailed, TableMissing, TableUnreadable, TableUnwritable
+from rowtide.delta.errors import LakeFenced, LakeReadFailed, TableMissing, TableUnwritable
 from rowtide.delta.features import find_unappendable, find_unnameable
-from rowtide.delta.replay import LOG, LogFiles, commit_info, commit_path, format_commit, read_commit
+from rowtide.delta.replay import LOG, LogFiles, commit_path, format_commit, read_commit
 from rowtide.delta.snapshot import Location, Snapshot, Tail, open_snapshot, open_tail, read_hint
-from rowtide.events.catalogue import CommitBelowCheckpoint, TableNotFenced
+from rowtide.events.catalogue import CommitBelowCheckpoint
 from rowtide.events.event import emit
-from rowtide.storage.store import Clock, Missing, is_fresh, read_clock
+from rowtide.storage.freshness import Clock, is_fresh, read_clock
+from rowtide.storage.store import Missing
 
 FENCE = "rowtide.lease"
 """The application of Delta's `txn` actions that have a holder's number as their version."""
 
-# Of the process, since a lease is the process's: whichever thread or committer of it commits is fenced alike.
+# Global to the process, as its leases are: every thread and committer is fenced alike.
 _numbers: dict[str, int] = {}
 _unfenced: dict[str, frozenset[str]] = {}
 _changing = threading.Lock()
@@ -37,7 +37,8 @@ _changing = threading.Lock()
 def hold(lake: str, number: int, unfenced: Iterable[str] = ()) -> None:
     """Note that this process has taken the lease of a lake.
 
-    It commits nothing to the tables with the paths `unfenced`, until it takes the lease again: a former holder may.
+    Until it takes the lease again, it commits nothing to the tables at the paths `unfenced`, where a former holder
+    still could.
     """
     with _changing:
         _numbers[lake.rstrip("/")] = number
@@ -51,9 +52,9 @@ def require_fence(location: Location) -> None:
 
 
 def require_unfenced(location: Location, cycles: Mapping[str, int]) -> None:
-    """Raise `LakeFenced` if a table has a later holder's number among its versions of applications."""
-    # The fence is in the table itself: a process that was stopped after it verified its lease reads it with the version
-    # on which it builds.
+    """Raise `LakeFenced` if a table's transactions include the number of a later holder."""
+    # The fence is in the table itself, so that a process which was stopped after verifying its lease reads it with the
+    # version that it builds on.
     fence = cycles.get(FENCE)
     if fence is not None and _numbers:
         number = next((own for lake, own in _numbers.items() if location.path.startswith(f"{lake}/")), None)
@@ -65,7 +66,7 @@ Action: TypeAlias = tuple[str, Mapping[str, Any]]
 
 
 class CommitLost(Exception):
-    """Another commit does not go together with ours, or the log was cut meanwhile: begin again."""
+    """Another commit conflicts with this one, or the log was truncated meanwhile: start again."""
 
 
 @frozen
@@ -83,7 +84,7 @@ class CommitEntry:
 
 @frozen
 class Passed:
-    """A commit of another writer that took our number, or that we did not know of."""
+    """A commit of another writer that took this one's number, or that was not known."""
 
     content: bytes
     commit_id: str | None
@@ -108,7 +109,7 @@ def load_tail(location: Location) -> tuple[Snapshot, Tail]:
 
 
 def load_nameable(location: Location) -> Snapshot:
-    """Return the current version of a table for a commit that changes its protocol alone. Raises as `load_writable`."""
+    """Return the current version of a table for a commit that only changes its protocol. Raises as `load_writable`."""
     snapshot = open_snapshot(location)
     if snapshot is None:
         raise TableMissing(location.path, "there is no table")
@@ -119,8 +120,9 @@ def load_nameable(location: Location) -> Snapshot:
 
 
 def require_writable(snapshot: Snapshot) -> None:
-    """Raise `TableUnreadable`, `TableUnwritable` if a version has features that our commits do not honour, `LakeFenced`
-    if it is another process's to write, `LakeReadFailed` if it is not yet ours; and as `formats.require_writable`.
+    """Raise `TableUnreadable`, `TableUnwritable` if a version has features that commits here do not honour,
+    `LakeFenced` if another process holds the lake's lease, `LakeReadFailed` if the table is not fenced yet; and as
+    `features.require_writable`.
     """
     snapshot.require_readable()
     _require_ours(snapshot)
@@ -137,7 +139,9 @@ def _require_ours(snapshot: Snapshot) -> None:
 
 @frozen
 class Last:
-    """A version that was a table's last one at a time of the clock; for how long it is built on: see `is_fresh`."""
+    """A version that was a table's last one at a time of the clock, and for how long commits may build on it: see
+    `is_fresh`.
+    """
 
     version: int
     known_at: float
@@ -162,23 +166,21 @@ def put_commit(
     number = last.version
     while True:
         number += 1
-        # Before the attempt: whether this was the table's last version is asked of the time at which the number was
-        # free.
+        # Read before the attempt, because freshness concerns the time at which the number was free.
         begun = clock()
         failpoint("delta_commit.before")
         is_won = location.store.put_if_absent(commit_path(number), entry.content)
         failpoint("delta_commit.after")
         if not is_won:
             passed = read_passed(location, number)
-            # The same id: our own commit, which the store had written before its answer was lost and the request
-            # repeated.
+            # The same id: this very commit, which the store wrote before its reply was lost and the request repeated.
             if passed.commit_id != entry.commit_id:
-                # Before `pass_by`: a former holder stops, also where its commit could follow the other one.
+                # Before `pass_by`: a former holder must stop even if its commit could follow the other one.
                 require_unfenced(location, passed.cycles)
                 pass_by(passed)
                 continue
-        # Delta's cleanup deletes commits below a checkpoint. After a long pause the number may have been free for that
-        # reason alone; readers begin at the checkpoint, and would never see ours.
+        # Delta's cleanup deletes commits below a checkpoint. After a long pause the number may have been free only for
+        # that reason; readers begin at the checkpoint, and would never see this commit.
         is_last = is_fresh(last.known_at, clock, last.fresh_for_s)
         if is_last or _is_above_checkpoints(location, number) or is_counted():
             return Last(number, begun, last.fresh_for_s)
@@ -196,7 +198,7 @@ def read_passed(location: Location, number: int) -> Passed:
 
 
 def sum_up(location: Location, number: int, content: bytes) -> Passed:
-    """Return what a commit of another does. Raises `LakeReadFailed` if it is damaged."""
+    """Return what another writer's commit does. Raises `LakeReadFailed` if it is damaged."""
     try:
         return _sum_up(content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -212,7 +214,7 @@ def _sum_up(content: bytes) -> Passed:
                 commit_id = values.get("txnId")
             case "txn":
                 cycles[values["appId"]] = values["version"]
-            # Files that were written for the columns and features before these may not be files of the table any more.
+            # Files that were written for the earlier columns and features may no longer fit the table.
             case "protocol" | "metaData" | "domainMetadata":
                 changes_table = True
             case "add":
@@ -225,87 +227,10 @@ def _sum_up(content: bytes) -> Passed:
 def _is_above_checkpoints(location: Location, number: int) -> bool:
     """Return whether no checkpoint replaces a commit.
 
-    Otherwise the number may have been free because the log's cleanup had removed its file: no reader would see ours.
+    Otherwise the number may have been free because the log's cleanup had removed its file: no reader would see the
+    commit.
     """
     hinted = read_hint(location.store)
     if hinted is not None:
         return hinted < number
     return not LogFiles.of(location.store.list(LOG, after=f"{LOG}{number:020d}")).checkpoints
-
-
-# Fences: commits that keep a former holder of a lake's lease from committing, whenever it wakes
-# (docs/decisions/0006). A process may be stopped between the moment when it verifies its lease and its next commit.
-# So who takes a lake from a holder that did not give it up commits its own number to each table, as a transaction's
-# version. A commit of a holder with a lower number either finds it in the version that it begins with, or loses the
-# race for the next one to it.
-
-
-def fence_all(
-    locations: Iterable[Location],
-    number: int,
-    *,
-    at_once: int,
-    pass_over: Callable[[str], object] | None = None,
-) -> int:
-    """Commit a holder's number, or a higher one, to those of some tables that are there; return it.
-
-    It is above all that the tables have: a process that took one with a clock that was ahead is a former holder.
-    `pass_over` is given the path of each table that cannot be read, and thus not be fenced: see `held_lakes.hold`.
-    Without it, raises `LakeReadFailed`, `TableUnreadable`.
-    """
-    listed = list(locations)
-    with ThreadPoolExecutor(at_once, "rowtide-fence") as pool:
-        fences = list(pool.map(partial(_unless_unread, _read, pass_over), listed))
-        readable = [location for location, found in zip(listed, fences, strict=True) if found is not None]
-        # Read from all tables before any is fenced: all get one number, above every holder that any of them knows.
-        number = max([number, *(found + 1 for found in fences if found is not None)])
-        list(pool.map(partial(_unless_unread, partial(_fence, number), pass_over), readable))
-    return number
-
-
-def _unless_unread(
-    act: Callable[[Location], int], pass_over: Callable[[str], object] | None, location: Location
-) -> int | None:
-    """Return what `act` does with a table; None if it cannot be read and is passed over."""
-    try:
-        return act(location)
-    except (LakeReadFailed, TableUnreadable) as error:
-        if pass_over is None:
-            raise
-        emit(TableNotFenced(error))
-        pass_over(location.path)
-        return None
-
-
-def _read(location: Location) -> int:
-    return _fence_of(open_snapshot(location))
-
-
-def _fence_of(snapshot: Snapshot | None) -> int:
-    found = None if snapshot is None else snapshot.state.transactions.get(FENCE)
-    return -1 if found is None else found.version
-
-
-def _fence(number: int, location: Location) -> int:
-    while True:
-        begun = read_clock()
-        snapshot = open_snapshot(location)
-        # Fenced already, by an attempt of ours whose answer was lost, or by a later holder: nothing is to be added.
-        if snapshot is None or _fence_of(snapshot) >= number:
-            return number
-        info = commit_info("WRITE", {"mode": "Append"})
-        transaction = {"appId": FENCE, "version": number, "lastUpdated": info["timestamp"]}
-        try:
-            put_commit(
-                location,
-                Last(snapshot.version, begun),
-                CommitEntry.of(info, [("txn", transaction)]),
-                # It follows any commit: a fence contradicts none, and the former holder's last commit must not keep it
-                # out.
-                pass_by=lambda _passed: None,
-                is_counted=lambda: _read(location) >= number,
-            )
-        # Another commit came first, maybe another holder's fence: the table is read again.
-        except CommitLost:
-            continue
-        return number

@@ -1,9 +1,8 @@
 """Commits to tables without a JVM (docs/decisions/0008): the first creates the table, later ones add each cycle once.
 
-A commit is the log's next file, put if absent. It carries the table's transaction identifier (`txn`), which every
-commit in between is searched for: a cycle that the table has is never added again. What is remembered of a table is
-built on while no cleanup can have removed what others committed since; then the log is listed behind it
-(docs/decisions/0010).
+A commit is the log's next file, put if absent. It carries the table's transaction identifier (`txn`), for which every
+commit in between is searched, so that a cycle is never added twice. The cached state of a table is used as long as no
+cleanup can have removed later commits of others; after that the log is listed from there (docs/decisions/0010).
 """
 
 from __future__ import annotations
@@ -26,18 +25,19 @@ from rowtide.delta.features import COLUMN_MAPPING, TIMESTAMP_NTZ, with_features
 from rowtide.delta.schema import FIELD_ID, PHYSICAL_NAME, Struct
 from rowtide.delta.snapshot import Location, Snapshot, Tail, get_commits
 from rowtide.delta.writing import commit_race
-from rowtide.storage import store
-from rowtide.storage.store import Clock, Missing, is_fresh, read_clock
+from rowtide.storage import freshness
+from rowtide.storage.freshness import Clock, is_fresh, read_clock
+from rowtide.storage.store import Missing
 
 HELD_FOR_S = 3600.0
 """The longest that the holder of a lake's lease uses its cached state of a table: less than any holder keeps files."""
 _OF_RETENTION = 4
-"""Of the time for which the table's log is kept by its properties, the part in which a holder builds on it."""
+"""The fraction of the table's log retention during which a holder uses its cached state."""
 
 
 @frozen
 class PriorVersion:
-    """What a commit has to know of the version before it."""
+    """What a commit needs to know of the version before it."""
 
     version: int
     columns: Struct
@@ -81,8 +81,8 @@ class Committer:
     def __init__(
         self, *, clock: Clock = read_clock, maintain: Maintain = maintain_log, holds_lease: bool = False
     ) -> None:
-        """`maintain` is called after each commit, as `maintain_log`. `holds_lease`: it commits for the holder of the
-        lake's lease alone, from when that was taken: nobody else cuts the tables' logs but by their properties.
+        """`maintain` is called after each commit, like `maintain_log`. `holds_lease`: it commits only while this
+        process holds the lake's lease, so other programs truncate the tables' logs only as their properties say.
         """
         self._clock = clock
         self._holds_lease = holds_lease
@@ -110,10 +110,10 @@ class Committer:
         Raises `AppendNotFound` if the table has a later cycle but not this one, `TableUnwritable`, and
         `LakeReadFailed`, `LakeWriteFailed` if the storage failed, after which the cycle may be there.
         """
-        # Taken out: what a commit leaves that failed is for the next one to find out.
+        # Removed from the cache: after a failed commit the next one has to read the table.
         recalled = self._recall(location)
         self.forget(location.path)
-        # What is remembered may be behind: the number of the next commit is then taken, and what took it is read.
+        # The cached state may be outdated: then the next number is taken, and the commit that took it is read.
         known = recalled or self._load(location)
         while True:
             if _has_cycle(location, known.state, identity, cycle):
@@ -123,8 +123,8 @@ class Committer:
                 claim = _claim(location, identity, cycle, write(known.state), tags)
                 committed = self._commit(claim, known)
             except (commit_race.CommitLost, RowsUnfit) as error:
-                # Rows that do not fit remembered columns may fit the present ones. Those were read just now: nothing
-                # changes by a repeat.
+                # Rows that do not fit the cached columns may fit the present ones; but if the table was read just now,
+                # a repeat is useless.
                 if isinstance(error, RowsUnfit) and known is not recalled:
                     raise
                 known = self._load(location)
@@ -135,23 +135,23 @@ class Committer:
             return True
 
     def forget(self, path: str) -> None:
-        """Discard what is remembered of a table."""
+        """Discard the cached state of a table."""
         self._known.pop(path, None)
 
     def _recall(self, location: Location) -> _Known | None:
-        """Return what is remembered of a table, with what others have committed since; None if it is to be loaded."""
+        """Return the cached state of a table, updated by commits of others; None if it has to be loaded."""
         known = self._known.get(location.path)
         if known is None or is_fresh(known.at, self._clock, self._fresh_for_s(known.state)):
             return known
         return self._catch_up(known)
 
     def _catch_up(self, known: _Known) -> _Known | None:
-        """Return what is remembered with the commits that follow it; None if they change the table, or if its log is
-        not what it was.
+        """Return the cached state with the commits that follow it; None if they change the table, or if its log was
+        replaced.
         """
-        # Read before the log is listed: what is known is as old as the listing's begin, not as its end.
+        # The time before the log is listed, because the state is as of the beginning of the listing, not its end.
         begun, location, version = self._clock(), known.tail.location, known.state.version
-        # The last known one is listed, too: without it another table may be there, or none.
+        # The last known commit is listed too: if it is missing, the table was replaced or removed.
         files = replay.LogFiles.of(location.store.list(replay.LOG, after=f"{replay.LOG}{version:020d}."))
         numbers = sorted(number for number in files.commits if number >= version)
         if numbers != list(range(version, version + max(len(numbers), 1))):
@@ -163,7 +163,7 @@ class Committer:
         cycles = dict(known.state.cycles)
         for number, content in zip(numbers[1:], contents, strict=True):
             passed = commit_race.sum_up(location, number, content)
-            # Before anything else is made of the commit: a holder that was succeeded while it slept ends here.
+            # Before the commit is used in any way: a holder that lost its lease while it was stopped ends here.
             commit_race.require_unfenced(location, passed.cycles)
             if passed.changes_table:
                 return None
@@ -172,11 +172,11 @@ class Committer:
         return _Known(state, begun, known.tail.then(contents))
 
     def _fresh_for_s(self, state: PriorVersion) -> float | None:
-        """Return for how long a version that is known is built on; None: as by anybody."""
+        """Return for how long the cached version may be used; None: the limit for writers without the lease."""
         if not self._holds_lease:
             return None
         kept_s = log_kept_for(state.metadata.properties).total_seconds()
-        return max(store.FRESH_FOR_S, min(HELD_FOR_S, kept_s / _OF_RETENTION))
+        return max(freshness.FRESH_FOR_S, min(HELD_FOR_S, kept_s / _OF_RETENTION))
 
     def _load(self, location: Location) -> _Known:
         begun = self._clock()
@@ -190,7 +190,8 @@ class Committer:
         contents: list[bytes] = []
 
         def pass_by(passed: commit_race.Passed) -> None:
-            # The other commit has this cycle or a later one: only the table's state says whether the cycle is there.
+            # The other commit has this cycle or a later one: only the table's state tells whether the table has the
+            # cycle.
             if passed.changes_table or passed.cycles.get(claim.identity, claim.cycle - 1) >= claim.cycle:
                 raise commit_race.CommitLost
             cycles.update(passed.cycles)
@@ -226,8 +227,8 @@ def _has_cycle(location: Location, state: PriorVersion, identity: str, cycle: in
 def _claim(
     location: Location, identity: str, cycle: int, files: Sequence[replay.AddFile], tags: Mapping[str, str]
 ) -> _Claim:
-    # The transaction identifier makes a repeated append recognisable in any state of the log; the tags are for people
-    # and tools that read the history, which cleanup of the log forgets.
+    # The transaction identifier makes a repeated append recognisable in any state of the log. The tags are for people
+    # and tools that read the history, which the log's cleanup removes.
     own_tags = {"rowtide.identity": identity, "rowtide.cycle": str(cycle)}
     info = replay.commit_info("WRITE", {"mode": "Append"}, tags={**own_tags, **tags})
     transaction = {"appId": identity, "version": cycle, "lastUpdated": info["timestamp"]}
@@ -251,8 +252,8 @@ def create_table(
 ) -> bool:
     """Create an empty table of the columns of a schema (Delta's or Spark's JSON); return False if there is a table.
 
-    With property `delta.columnMapping.mode`, columns get names and ids for data files. Raises `write_failed` of the
-    store, after which the table may be there.
+    With property `delta.columnMapping.mode`, columns get names and ids for data files. Raises the store's
+    `write_failed`, after which the table may exist.
     """
     schema = json.loads(schema_text)
     configuration = dict(properties)
@@ -272,7 +273,7 @@ def create_table(
         ("metaData", metadata),
     ]
     failpoint("delta_creation.before")
-    # Version 0 is put if absent: of two processes that create the table, one learns that it exists.
+    # Version 0 is put if absent: of two processes that create the table, the second learns that it exists.
     is_new = location.store.put_if_absent(replay.commit_path(0), replay.format_commit(actions))
     failpoint("delta_creation.after")
     return is_new
@@ -280,7 +281,7 @@ def create_table(
 
 def features_for(schema: Any, properties: Mapping[str, str]) -> set[str]:
     """Return the features that a schema's columns need."""
-    # No feature that no column needs: each one keeps some readers of Delta out.
+    # Only features that some column needs: each one excludes some readers of Delta.
     mapped = {COLUMN_MAPPING} if is_mapped(properties) else set()
     types = {name.replace("_", "") for name in _type_names(schema)}
     return mapped | ({TIMESTAMP_NTZ} if TIMESTAMP_NTZ.lower() in types else set())

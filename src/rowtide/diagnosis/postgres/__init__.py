@@ -1,1 +1,1 @@
-"""What is known of a PostgreSQL database, and what it means."""
+"""The diagnosis of a PostgreSQL database: facts, and checks of them."""

@@ -1,4 +1,4 @@
-"""What the rights of the connection's role, and names that it cannot read, mean for its work. Pure."""
+"""Checks of the rights of the connection's role, and of names that it cannot read. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from rowtide.databases.postgres.errors import ServerIsStandby
-from rowtide.databases.postgres.owners import Owner
+from rowtide.databases.postgres.owner_functions import Owner
 from rowtide.databases.postgres.quoting import quote, share_ownership
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.postgres.access_facts import MergedFacts, Names, NodeFacts, ReaderFacts, TableAccess
@@ -69,7 +69,7 @@ def check_owners(role: str, tables: tuple[PostgresTableFacts, ...]) -> Iterator[
     for owner, owned in groupby(others, key=lambda table: table.owner):
         found = tuple(owned)
         names = format_names(tuple(table.table.qualified_name for table in found))
-        message = f"it has not the rights of {owner}, which owns {names}: only an owner can enable and disable a table"
+        message = f"it lacks the rights of {owner}, which owns {names}: only an owner can enable and disable a table"
         stops = any(table.is_wanted and not table.is_captured for table in found)
         as_bad = failing if stops else warning
         shared, measures = _share_ownership(role, owner, found), counts(tables=len(found))
@@ -144,9 +144,7 @@ def _check_enumeration(facts: ReaderFacts, tracking: TrackingFacts) -> Iterator[
     """An enumeration locks what is tracked and keeps anchors: select on the tables does not suffice."""
     owner = facts.role.others.get("tracking")
     if tracking.is_there and owner is not None:
-        message = (
-            f"it has not the rights of {owner}, which owns the schema rowtide_tracking: it cannot enumerate changes"
-        )
+        message = f"it lacks the rights of {owner}, which owns the schema rowtide_tracking: it cannot enumerate changes"
         as_bad = warning if facts.is_captured else failing
         remediation = as_superuser(f"grant {quote(owner)} to {quote(facts.role.name)};")
         yield as_bad(Code.ENUMERATION_DENIED, f"role {facts.role.name}", message, remediation)
@@ -192,7 +190,9 @@ def check_subscriber(facts: NodeFacts, schema: str) -> Iterator[CheckResult]:
 
 
 def _check_tables_of_owners(facts: NodeFacts) -> Iterator[CheckResult]:
-    """List tables of other roles, whose code runs as their owners, and say which the role may not write so."""
+    """Report tables of other roles, whose code runs as their owners, and those that the role may not write to in this
+    way.
+    """
     others = sorted(
         (one for one in facts.tables if one.owner != facts.role.name and not one.owner_is_superuser),
         key=lambda one: (one.owner, one.is_owned),
@@ -234,7 +234,7 @@ def _check_node(facts: NodeFacts, schema: str, owner: str | None) -> Iterator[Ch
         message = f"it may not create the schema {schema} in database {database}"
         yield failing(Code.CREATE_RIGHT_MISSING, subject, message, Sql((grant,), "as the database's owner"))
     elif facts.is_made and owner is not None:
-        message = f"it has not the rights of {owner}, which owns the schema {schema}"
+        message = f"it lacks the rights of {owner}, which owns the schema {schema}"
         remediation = as_superuser(f"grant {quote(owner)} to {quote(facts.role.name)};")
         yield failing(Code.SCHEMA_OWNER_RIGHTS_MISSING, subject, message, remediation)
 

@@ -1,4 +1,4 @@
-"""What the connection's role may do as a reader of changes, at a subscriber, and in a merge, and reading it."""
+"""Read what the connection's role may do as a reader of changes, at a subscriber, and in a merge."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import ServerIdentity, find_table, has_schema, has_table, read_server_identity
 from rowtide.databases.postgres.connect import open_url
 from rowtide.databases.postgres.errors import RightMissing, translated
-from rowtide.databases.postgres.owners import LAST_WITH_OPEN_COMMIT, Owner, find_deferred, read_owners
+from rowtide.databases.postgres.owner_functions import LAST_WITH_OPEN_COMMIT, Owner, find_deferred, read_owners
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.diagnosis.postgres.server_facts import RoleFacts
 from rowtide.diagnosis.postgres.table_facts import OUR_SCHEMAS, PostgresTableFacts, choose_tables, read_table_facts
@@ -26,9 +26,9 @@ from rowtide.log.catalogue import find_source
 from rowtide.storage.places import local_path
 
 Names = tuple[bytes, bytes, bytes]
-"""Of a schema, a table and a column, as the server has them."""
+"""The names of a schema, a table and a column, as bytes."""
 WRITES = ("select", "insert", "update", "delete", "truncate")
-"""What delivery does in a table of a subscriber."""
+"""The privileges that delivery needs in a table of a subscriber."""
 
 
 @frozen
@@ -56,7 +56,7 @@ class TableAccess:
 
 @frozen
 class ReaderFacts:
-    """What a reader may read.
+    """The read access of a role.
 
     `named` are the tables that the user named. `refusals` are those of capture instances of these tables, else of all.
     `uncaptured` were named and are not captured. `lake` is the folder of change tables, None where it is not on a disk
@@ -74,7 +74,7 @@ class ReaderFacts:
 
 @frozen
 class NodeFacts:
-    """What a subscriber, or a node of a merge, is like.
+    """The access of a role at a subscriber, or at a node of a merge.
 
     `is_made`: rowtide's schema is there. `is_named`: the user named the tables. `unusable_schemas` are those of tables
     whose names the role may not use, `closed_schemas` those in which it may not create tables, `origin_functions` what

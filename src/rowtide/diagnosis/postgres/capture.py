@@ -1,4 +1,4 @@
-"""Check what enable-db and enable-table created, and what its state means for capture. Pure."""
+"""Checks of what enable-db and enable-table created. Pure."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from rowtide.diagnosis.result import (
     warning,
 )
 from rowtide.log import errors
-from rowtide.log.postgres.unreported_changes import shape_of
+from rowtide.log.postgres.missed_ddl import shape_of
 from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import FEATURE as REPLICATION
 
 SMALL_SAFE_SHARE = 0.2
-"""Of max_slot_wal_keep_size; whether that itself is enough is checked with the server."""
+"""The remaining share of max_slot_wal_keep_size below which is a warning; its value is checked with the server."""
 MUCH_KEPT_BYTES = 1 << 30
 
 _BLOCKED: dict[type[RowtideError], tuple[str, Code]] = {
@@ -59,14 +59,14 @@ _BLOCKED: dict[type[RowtideError], tuple[str, Code]] = {
     errors.ServerPromoted: ("server", Code.SERVER_PROMOTED),
     DefinitionsIncomplete: ("schema cdc", Code.DEFINITIONS_INCOMPLETE),
 }
-"""What else is verified is the log store."""
+"""Other errors of the verification are about the log store."""
 
 
 _READERS = {CAPTURE: "instance ", REPLICATION: "article "}
 
 
 def check_capture(facts: DatabaseFacts) -> Iterator[CheckResult]:
-    """Check what enabling made; before enable-db, what stands in its way."""
+    """Check what enabling created; before enable-db, what would prevent it."""
     for schema in facts.taken_schemas:
         rename = Sql((f"alter schema {quote(schema)} rename to {quote(schema + '_earlier')};",), "as its owner")
         yield of_error(Code.SCHEMA_TAKEN, State.FAILING, f"schema {schema}", errors.SchemaTaken(schema), rename)
@@ -110,7 +110,7 @@ def _check_incomplete(state: ManifestState) -> Iterator[CheckResult]:
 
 
 _TAKES_IN = (
-    "The log reader creates it within ten seconds. If it does not, its role has not the right: let the partition's "
+    "The log reader creates it within ten seconds. If it does not, its role lacks the right: let the partition's "
     "owner `grant trigger` on the partition to it."
 )
 
@@ -135,7 +135,7 @@ def _let_superuser(role: RoleFacts, command: Remediation) -> Remediation:
 
 
 def without_forbidden(capture: CaptureFacts) -> CaptureFacts:
-    """Leave out that this user may not write the log store's folder, as others may: that says nothing about it."""
+    """Omit that this user may not write to the log store's folder: the user of the agents may."""
     return replace(capture, blockers=tuple(one for one in capture.blockers if not is_forbidden(one)))
 
 
@@ -161,7 +161,7 @@ def _check_blocker(blocker: RowtideError, capture: CaptureFacts) -> CheckResult:
 
 def _remediate_blocker(blocker: RowtideError, capture: CaptureFacts) -> Remediation | None:
     if {errors.SlotMissing, errors.ManifestMissing} <= {type(other) for other in capture.blockers}:
-        # It was interrupted; a repeat completes it.
+        # Enabling was interrupted; repeating it completes it.
         return _repeat(capture)
     if isinstance(blocker, DefinitionsIncomplete):
         return _repeat(capture)
@@ -254,7 +254,7 @@ def check_rules(rules: RuleFacts, capture: CaptureFacts, role: RoleFacts) -> Ite
     for table in rules.failed:
         subject = f"table {table.source_schema}.{table.source_table}"
         remediation = Advice(
-            "Remediation that, and it is enabled within minutes; or make the rule again, with --except for this table."
+            "Resolve that, and it is enabled within minutes; or make the rule again, with --except for this table."
         )
         yield warning(
             Code.RULE_FAILED, subject, f"rule {table.rule_name} cannot enable it: {table.reason}", remediation

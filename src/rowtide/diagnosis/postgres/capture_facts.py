@@ -1,4 +1,4 @@
-"""What is known of what enable-db and enable-table made, and reading it: as the log reader will verify it."""
+"""Read the state of what enable-db and enable-table created, by the same verification as the log reader's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.kept_answers import make_once
+from rowtide.databases.postgres.query_memo import make_once
 from rowtide.diagnosis.places import LAKE, LOG_STORE, Place, read_place
 from rowtide.diagnosis.postgres.table_facts import MemberFacts, read_members
 from rowtide.log.errors import HistoryDiverged, LogStoreMoved, LogStoreTaken, ManifestMissing
@@ -69,7 +69,7 @@ class CapturedInstance:
 
     @property
     def can_be_compared(self) -> bool:
-        """What a gap changed in the table can be found: it has a key and a snapshot."""
+        """Whether the changes of a gap can be reconciled: the table has a key and a snapshot."""
         return self.is_copied and self.definition is not None and bool(self.definition.index_columns)
 
 
@@ -96,7 +96,7 @@ class CaptureFacts:
     rules: RuleFacts | None = None
     new_partitions: tuple[NewPartition, ...] = ()
     requests: str | None = None
-    """What is asked of the bucket a day, in words."""
+    """The number of requests to the bucket a day, as text."""
 
 
 @frozen
@@ -180,7 +180,7 @@ def load_manifest(url: str) -> ManifestState | None:
 
 
 class KeptManifest:
-    """A manifest that is read again and again: only what was written since, unless the log store was replaced.
+    """A manifest that is read repeatedly: only new entries, unless the log store was replaced.
 
     One in a bucket is read as a whole, which takes fewer requests.
     """
@@ -305,7 +305,7 @@ def _verify_history(url: str, state: ManifestState) -> None:
 
 @contextmanager
 def _noting(blockers: list[RowtideError]) -> Iterator[None]:
-    """Keep an error of ours as a result: one blocker must not hide the others."""
+    """Turn one of our errors into a result: one blocker must not hide the others."""
     try:
         yield
     except RowtideError as error:

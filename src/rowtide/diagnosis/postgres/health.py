@@ -1,4 +1,4 @@
-"""What rowtide does in a PostgreSQL database, and whether that works. Pure."""
+"""Check whether everything that rowtide does in a PostgreSQL database works. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rowtide.cdc.definitions import FEATURE as CAPTURE
 from rowtide.databases.postgres.errors import ServerIsStandby
-from rowtide.databases.postgres.kept_answers import make_once
+from rowtide.databases.postgres.query_memo import make_once
 from rowtide.diagnosis.capture import (
     check_capturing,
     check_cleanup,
@@ -133,7 +133,7 @@ def _check_captured(capture: CaptureFacts) -> Iterator[CheckResult]:
 
 
 def check_lake(lake: LakeFacts) -> Iterator[CheckResult]:
-    """Check what the lake says of instances: copies that are outdated, lost keys, and how targets follow them."""
+    """Check the instances' states in the lake: outdated copies, lost keys, and the progress of targets."""
     yield from if_read(lake.outdated, Code.SNAPSHOTS_UNKNOWN, "snapshots", check_outdated)
     yield from if_read(lake.lost_keys, Code.KEYS_UNKNOWN, "keys", check_lost_keys)
     yield from if_read(lake.targets, Code.TARGETS_UNKNOWN, "targets", check_targets)

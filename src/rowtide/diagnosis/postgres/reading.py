@@ -1,4 +1,4 @@
-"""What is known of a PostgreSQL database: each fact read once, over one session, for whichever view asks."""
+"""The facts about a PostgreSQL database: each is read once, over one session, for `check`, `health` and `status`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.kept_answers import made_once, make_once
+from rowtide.databases.postgres.query_memo import made_once, make_once
 from rowtide.databases.postgres.repeated_reading import reading_once
 from rowtide.diagnosis.capture import ReadingFacts
 from rowtide.diagnosis.codes import ALL_AREAS, Area, Code
@@ -34,7 +34,7 @@ from rowtide.diagnosis.postgres.tracking_facts import TrackingFacts, read_tracki
 from rowtide.diagnosis.result import Known, Unread, attempt
 from rowtide.log.catalogue import find_source
 from rowtide.log.errors import DatabaseCopied
-from rowtide.log.postgres.slot import describe_reading, read_backlog
+from rowtide.log.postgres.backlog import describe_reading, read_backlog
 from rowtide.replication.distributor.history import find_reader_error
 from rowtide.replication.status import (
     ArticlesStatus,
@@ -83,7 +83,7 @@ class DatabaseFacts:
 
 @frozen
 class PublishedFacts:
-    """What the lake has published: up to which LSN, committed when, and of each instance from which LSN on."""
+    """The published range of the lake: its last LSN with its commit time, and the first LSN of each instance."""
 
     lsn: CommitLsn | None
     time: datetime | None
@@ -109,7 +109,7 @@ class LakeFacts:
     """The DDL on the tables of enabled instances, in log order, by the instance."""
 
     def of(self, names: Collection[str]) -> LakeFacts:
-        """Return what is said of some instances."""
+        """Return the facts for some instances."""
         targets, outdated, lost = self.targets, self.outdated, self.lost_keys
         return LakeFacts(
             targets if isinstance(targets, Unread) else tuple(one for one in targets if one.instance in names),
@@ -197,7 +197,7 @@ def read_work(
     areas: Collection[Area] = ALL_AREAS,
     read_manifest: ReadManifest | None = None,
 ) -> PostgresWorkFacts:
-    """Read what rowtide does in a database, as far as it is of some areas; what cannot be read is `Unread`."""
+    """Read what rowtide does in a database, limited to some areas; what cannot be read is `Unread`."""
     server = read_server(connection, url, tries_stream=False)
     capture = read_log(connection, url, may_stream=True, read_manifest=read_manifest)
     tracking = attempt_here(lambda: read_tracking(connection, (), None)) if Area.TRACKING in areas else None
@@ -255,7 +255,7 @@ def _read_agents(
 
 
 def read_lake(connection: Connection, capture: CaptureFacts) -> LakeFacts:
-    """Return what the lake says of instances, and of targets."""
+    """Read the facts about instances and targets from the lake."""
     return _LakeReading(capture.source.lake, capture.state).read(connection) if capture.is_enabled else NO_LAKE_FACTS
 
 
@@ -266,14 +266,14 @@ def _read_reading(connection: Connection, capture: CaptureFacts) -> ReadingFacts
 
 
 class _LakeReading:
-    """What is read of a lake's tables, each once; a table that cannot be read fails what needs it."""
+    """The tables of a lake, each read once; a table that cannot be read raises in each caller."""
 
     def __init__(self, lake: str, state: ManifestState | None) -> None:
         self._lake = lake
         self._state = state
 
     def read(self, connection: Connection) -> LakeFacts:
-        """Return what the lake says of instances and targets."""
+        """Return the facts about instances and targets."""
         return LakeFacts(
             targets=attempt_here(lambda: self._list_targets(connection)),
             outdated=attempt_here(self._find_outdated),

@@ -1,4 +1,4 @@
-"""The server's settings, its sessions, and standbys that may take over: what they mean for capture. Pure."""
+"""Checks of the server's settings, its sessions, and standbys that may take over. Pure."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ TESTED_VERSIONS = (16, 18)
 LONG_TRANSACTION_S = 3600.0
 """Older ones hold WAL back to an extent that matters, or prevent enabling."""
 FORGOTTEN_PREPARED_S = 300.0
-"""A transaction manager ends a prepared transaction within seconds, unless it has lost it."""
+"""A transaction manager ends a prepared transaction within seconds, unless it lost track of it."""
 SHORT_STOP_S = 86_400.0
 PLANNED_STOP_S = 3 * SHORT_STOP_S
 SHORTEST_SENDER_TIMEOUT_S = 10.0
 
 _SERVER = "server"
 _OUR_SESSIONS = "rowtide"
-"""What the application names of our own sessions begin with."""
+"""The prefix of the application names of rowtide's sessions."""
 _GIBIBYTE = 1 << 30
 _SMALL_WAL_KEEP = 1 * _GIBIBYTE
 _MORE_SLOTS = 10
@@ -110,7 +110,7 @@ def _check_senders(server: ServerFacts, slot: str | None) -> Iterator[CheckResul
 
 
 def _check_refusal(server: ServerFacts) -> Iterator[CheckResult]:
-    """What rules of their own say with figures is not said again."""
+    """Settings that have checks of their own, with figures, are omitted here."""
     is_full = server.senders_used >= server.settings.wal_senders
     is_said = isinstance(server.refusal, NoReplicationRight) or (is_full and isinstance(server.refusal, NoFreeSender))
     if server.refusal is not None and not is_said:

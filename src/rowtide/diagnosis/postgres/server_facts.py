@@ -1,4 +1,4 @@
-"""What is known of the server and of the connection's role, and reading it."""
+"""Read facts about the server and the connection's role."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rowtide.databases.postgres.catalogue import ServerIdentity, has_schema, rea
 from rowtide.databases.postgres.errors import NoReplicationRight, translated
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.merge.definitions import SCHEMA as MERGE_SCHEMA
-from rowtide.replication.distributor.definitions import SCHEMA as DISTRIBUTION_SCHEMA
+from rowtide.replication.distributor.location import SCHEMA as DISTRIBUTION_SCHEMA
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBSCRIBER_SCHEMA
 
 SHORTEST_STATISTICS_S = 600
-"""Averages over a shorter time say little."""
+"""The shortest time over which an average is meaningful."""
 _OUR_SCHEMAS = ("rowtide", "cdc")
 _MADE_BY = {
     "cdc": ("cdc", "rowtide"),

@@ -1,4 +1,4 @@
-"""What is known of tables, and of those that are captured or published, and reading it."""
+"""Read facts about tables, captured, published or not."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sqlalchemy import Connection, Row, text
 from rowtide.cdc import definitions
 from rowtide.core.values import frozen
 from rowtide.databases.postgres import clock
-from rowtide.databases.postgres.catalogue import find_table, read_tables
-from rowtide.databases.postgres.kept_answers import make_once
+from rowtide.databases.postgres.catalogue import IS_NOT_NULL, find_table, read_tables
+from rowtide.databases.postgres.query_memo import make_once
 from rowtide.databases.source_table import SourceTable
 from rowtide.log import catalogue
 from rowtide.merge.definitions import SCHEMA as MERGE_SCHEMA
-from rowtide.replication.distributor.definitions import SCHEMA as DISTRIBUTION_SCHEMA
+from rowtide.replication.distributor.location import SCHEMA as DISTRIBUTION_SCHEMA
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBSCRIBER_SCHEMA
 
 OUR_SCHEMAS = (catalogue.SCHEMA, definitions.SCHEMA, DISTRIBUTION_SCHEMA, SUBSCRIBER_SCHEMA, MERGE_SCHEMA, clock.SCHEMA)
@@ -143,7 +143,7 @@ where c.relkind = 'f'
 order by 1
 """
 
-_DETAILS = """
+_DETAILS = f"""
 select c.oid::bigint as source_id, r.rolname::text as owner, r.rolsuper as owner_is_superuser,
        pg_has_role(c.relowner, 'usage') as is_owned,
        (select sum(s.avg_width)::int from pg_stats s
@@ -169,7 +169,7 @@ left join lateral (
     where i.indrelid = c.oid and i.indisunique and i.indimmediate and i.indisvalid and not i.indisprimary
       and i.indpred is null and i.indexprs is null
       and not exists (select from pg_attribute a
-                      where a.attrelid = c.oid and a.attnum = any(i.indkey[0:i.indnkeyatts - 1]) and not a.attnotnull)
+                      where a.attrelid = c.oid and a.attnum = any(i.indkey[0:i.indnkeyatts - 1]) and not {IS_NOT_NULL})
     order by i.indnkeyatts, i.indexrelid
     limit 1
 ) u on true

@@ -22,7 +22,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.names import write_column_list
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.values import lake_type
-from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
+from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind, TablePartition
 from rowtide.diagnosis.codes import Code
 from rowtide.diagnosis.postgres.reading import DatabaseFacts
 from rowtide.diagnosis.postgres.table_facts import MemberFacts, PostgresTableFacts
@@ -59,9 +59,9 @@ def check_members(members: Iterable[MemberFacts], feature: str | None = None) ->
         if member.feature in _NOUNS and feature in (None, member.feature):
             yield from _check_namesake(member)
             if member.table is not None:
-                yield from check_child_tables(
-                    member.table, f"{_NOUNS[member.feature]} {member.name}", _READ[member.feature]
-                )
+                subject = f"{_NOUNS[member.feature]} {member.name}"
+                yield from check_child_tables(member.table, subject, _READ[member.feature])
+                yield from _check_row_holders(member.table, subject)
 
 
 def check_child_tables(table: SourceTable, subject: str, read: str) -> Iterator[CheckResult]:
@@ -72,6 +72,24 @@ def check_child_tables(table: SourceTable, subject: str, read: str) -> Iterator[
             f"returns them: {format_names(table.child_tables)}"
         )
         yield note(Code.CHILD_TABLES_NOT_READ, subject, message, "Have those tables read too, each by itself.")
+
+
+def _check_row_holders(table: SourceTable, subject: str) -> Iterator[CheckResult]:
+    """A table with such a partition is refused, but one can become so, be attached and be created later."""
+    for partition in table.row_holders:
+        if partition.kind is not TableKind.ORDINARY:
+            message = (
+                f"partition {partition.qualified_name} of {table.qualified_name} is {partition.kind.value}: changes of "
+                "its rows are not in the log"
+            )
+            yield CheckResult(Code.PARTITION_NOT_LOGGED, State.FAILING, subject, message, _remediate_holder(partition))
+
+
+def _remediate_holder(partition: TablePartition) -> Remediation:
+    if partition.kind is TableKind.UNLOGGED:
+        name = quote_qualified(partition.schema, partition.name)
+        return Sql((f"alter table {name} set logged;",), f"{AS_OWNER}; then copy the partitioned table again")
+    return Advice("Detach it.")
 
 
 def _check_namesake(member: MemberFacts) -> Iterator[CheckResult]:
@@ -119,7 +137,7 @@ _NOT_IN_NAME = re.compile(r"[^\w-]+")
 
 
 def check_enabling(facts: PostgresTableFacts) -> Iterator[CheckResult]:
-    """Say everything that would be refused, not only the first; of a table of the wrong kind nothing else."""
+    """Report everything that would be refused, not only the first problem; for a table of the wrong kind, only that."""
     refusal = refuse_kind(facts.table)
     if refusal is not None:
         remediation = _remediate_kind(facts.table)
@@ -137,7 +155,7 @@ def refuse_kind(table: SourceTable) -> RowtideError | None:
 
 
 def check_name_clashes(facts: DatabaseFacts) -> Iterator[CheckResult]:
-    """Names of instances are compared without regard to case, and do not say where the schema ends."""
+    """Instances' names are compared without regard to case, and do not separate schema and table."""
     instances = facts.capture.instances if facts.capture is not None else ()
     taken = {instance.name.lower(): f"{instance.schema}.{instance.table}" for instance in instances}
     for table in (one.table for one in facts.tables if not one.is_captured):

@@ -1,4 +1,4 @@
-"""What is known of change tracking in a PostgreSQL database, and what it means. Pure."""
+"""Checks of change tracking in a PostgreSQL database. Pure."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ from rowtide.diagnosis.tracked_tables import (
 from rowtide.tracking.errors import TableToTrackNotFound
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType
 from rowtide.tracking.postgres.stamps import find_blocker
-from rowtide.tracking.postgres.subjects import CHANGE_BSN
+from rowtide.tracking.postgres.tracked_tables import CHANGE_BSN
 
 BIG_TABLE_BYTES = 1 << 30
-"""Of smaller ones all ranges are soon read."""
+"""Smaller tables are not checked: all their ranges are read quickly."""
 LOW_CORRELATION = 0.5
 """Below, each range of blocks has stamps of any age, so that a BRIN index excludes few ranges."""
 
@@ -77,7 +77,7 @@ def check_tracking(facts: DatabaseFacts) -> Iterator[CheckResult]:
 
 
 def tracking_unreadable() -> CheckResult:
-    """Return what is said where the role may not read what is tracked."""
+    """Return the result for a role that may not read the tracking schema."""
     message = "this role may not read the schema rowtide_tracking"
     advice = "Ask as the role that tracks the tables."
     return unknown(Code.TRACKING_UNREADABLE, "tracking", message, advice)
@@ -131,7 +131,7 @@ def _check_tracked(facts: TrackedTableFacts) -> Iterator[CheckResult]:
 def _check_lost_names(tracked: TrackedTable, names: tuple[str, ...], loss: TrackingLoss) -> CheckResult:
     what = "deletes" if tracked.storage is Storage.ROW else "all writes"
     message = (
-        f"{what} of it fail: its triggers go by {format_names(names)}, which it has not any more; "
+        f"{what} of it fail: its triggers use {format_names(names)}, which no longer exist; "
         "its tracking is lost (RT-6106)"
     )
     return failing(Code.TRACKED_WRITES_FAIL, subject_of(tracked), message, remediate_loss(tracked, loss))
@@ -163,7 +163,7 @@ def _check_scattered(tracked: TrackedTable, stamps: StampFacts) -> CheckResult:
 
 
 def _check_candidate(facts: CandidateFacts, tracking: TrackingFacts) -> Iterator[CheckResult]:
-    """Of a table that is not tracked: before anything is, only what enabling would do to others."""
+    """Check an untracked table: before anything is tracked, report only effects of enabling on other tables."""
     subject = table_subject(facts.table)
     if tracking.is_there and not facts.is_trackable:
         yield of_error(Code.TRACKING_REFUSED, State.FAILING, subject, TableToTrackNotFound(facts.table.qualified_name))

@@ -1,4 +1,4 @@
-"""What is known of change tracking in a PostgreSQL database, and reading it."""
+"""Read facts about change tracking in a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from rowtide.log.postgres.table_publications import is_of_table
 from rowtide.tracking.errors import TrackingKeyMissing
 from rowtide.tracking.options import Storage, TrackedTable, TrackingOptions
 from rowtide.tracking.postgres.stamps import stamps_of
-from rowtide.tracking.postgres.subjects import CHANGE_BSN, PostgresSubject, find_present, is_trackable, with_key
 from rowtide.tracking.postgres.system_tables import TOMBSTONES, find_refusal, list_tracked, read_as_made
+from rowtide.tracking.postgres.tracked_tables import CHANGE_BSN, PostgresSubject, find_present, is_trackable, with_key
 from rowtide.tracking.postgres.tracking import can_be_given_rowguid, stamp_index_of
 from rowtide.tracking.postgres.verification import GROWN, find_damage, find_known
 
@@ -30,9 +30,9 @@ _OUR_TABLES = ("__sysOCSTrackedObjects", "__sysOCSDeletedRows", "__sysAnchors")
 
 @frozen
 class Readers:
-    """Who gets the columns of a table from the log: publications that list none, and capture.
+    """The readers that get a table's columns from the log: publications without a column list, and capture.
 
-    Those of all tables are omitted.
+    Publications of all tables are omitted.
     """
 
     publications: tuple[str, ...] = ()

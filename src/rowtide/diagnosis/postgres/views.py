@@ -165,7 +165,7 @@ def _read_work(connection: Connection, url: str, facts: DatabaseFacts) -> tuple[
 
 
 def _check_named_tables(connection: Connection, facts: DatabaseFacts) -> tuple[CheckResult, ...]:
-    """Return what became of the copies, keys and targets of the tables that the user named."""
+    """Return the results for copies, keys and targets of the tables that the user named."""
     capture, named = facts.capture, {table.table.source_id for table in facts.tables}
     if capture is None:
         return ()

@@ -1,1 +1,1 @@
-"""What is known of a SQLite file, and what it means."""
+"""The diagnosis of a SQLite file."""

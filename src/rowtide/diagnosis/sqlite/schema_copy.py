@@ -1,4 +1,4 @@
-"""What three columns more would do to a file's own triggers and views, tried on a copy of its schema in memory.
+"""The effects of three additional columns on a file's own triggers and views, tried on a copy of its schema in memory.
 
 SQLite itself says which statements it would refuse, and which triggers an update asks: nothing is read out of texts.
 Statements that need what the copy cannot have, such as functions or modules of the program, are refused with and
@@ -16,11 +16,12 @@ from rowtide.core.values import frozen
 from rowtide.databases.sqlite.catalogue import find_table, list_relations
 from rowtide.databases.sqlite.sql_text import quote
 from rowtide.tracking.options import TrackingOptions
-from rowtide.tracking.sqlite.stamps import CHANGE_BSN, SqliteRowStamps, SqliteSubject
+from rowtide.tracking.sqlite.stamps import SqliteRowStamps
+from rowtide.tracking.sqlite.tracked_tables import CHANGE_BSN, SqliteSubject
 
 _GENERATED = (2, 3)
 OTHER_FEATURES = ("msmerge_", "sysmerge", "msreplication_", "mssnapshot_")
-"""Of merge, and of what is delivered into the file."""
+"""Prefixes of names of merge, and of delivery into the file."""
 _PREFIXES = ("__sys", ACTIONS, *OTHER_FEATURES)
 
 
@@ -87,7 +88,7 @@ class SchemaCopy:
         )
 
     def _read_views(self) -> dict[str, tuple[str, ...] | None]:
-        """Return the columns of each view, None where SQLite cannot say them."""
+        """Return the columns of each view, None where SQLite cannot determine them."""
         names = [name for name, kind in list_relations(self._copy).items() if kind == "view"]
         return {name: self._read_columns(name) for name in names}
 

@@ -54,8 +54,8 @@ from rowtide.rights.purpose import Purpose
 from rowtide.tracking.errors import TableToTrackNotFound
 from rowtide.tracking.options import Storage, TrackedTable, TrackingKeyType
 from rowtide.tracking.sqlite import system_tables
-from rowtide.tracking.sqlite.stamps import key_of
 from rowtide.tracking.sqlite.system_tables import TOMBSTONES, find_loss, find_refusal, list_tracked
+from rowtide.tracking.sqlite.tracked_tables import key_of
 
 _TABLE = "table"
 _VIRTUAL = "virtual"

@@ -1,4 +1,4 @@
-"""What a body of the wire protocol is: its version, a message, and batches of rows; compressed. Pure."""
+"""The bodies of the wire protocol: a version, a message, and batches of rows; compressed. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rowtide.merge.session.messages import RowBatch
 
 VERSION = 1
 SPOKEN: tuple[int, ...] = (VERSION,)
-"""The versions that this build speaks."""
+"""The versions of the protocol that this build supports."""
 SPOKEN_TEXT = ", ".join(map(str, SPOKEN))
 CONTENT_TYPE = "application/vnd.rowtide+json"
 _FIELDS = {"protocol", "message", "batches", "is_last"}
@@ -23,7 +23,7 @@ _FIELDS = {"protocol", "message", "batches", "is_last"}
 
 @frozen
 class Envelope:
-    """A message with batches of rows; `is_last`: no more follow for it."""
+    """A message with batches of rows; `is_last`: no further batches follow."""
 
     message: Any
     batches: Sequence[RowBatch] = ()
@@ -42,7 +42,7 @@ def write(envelope: Envelope) -> bytes:
 
 
 def read(body: bytes, kind: type[Any], spoken: Sequence[int] = SPOKEN) -> Envelope:
-    """Return the envelope of a body whose message is of a kind. Raises `ProtocolUnknown`, `MessageMalformed`."""
+    """Decode a body whose message is of the given kind. Raises `ProtocolUnknown`, `MessageMalformed`."""
     shown = ", ".join(map(str, spoken))
     try:
         document = parse(body)
@@ -58,7 +58,7 @@ def read(body: bytes, kind: type[Any], spoken: Sequence[int] = SPOKEN) -> Envelo
 
 
 def parse(body: bytes) -> Mapping[str, Any]:
-    """Return the object that a body is. Raises `Misfit`."""
+    """Return the JSON object of a body. Raises `Misfit`."""
     try:
         document = json.loads(body.decode(), object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
@@ -99,29 +99,29 @@ def _refuse_constant(name: str) -> NoReturn:
 _GZIP = 16 + zlib.MAX_WBITS
 _LEVEL, _MEMORY = 6, 8
 SHORTEST_PACKED = 200
-"""A shorter body does not get smaller."""
+"""Shorter bodies are not compressed: they would not get smaller."""
 
 
 @frozen
 class Unfit:
-    """Why a body cannot be unpacked; `is_too_large`: it would exceed the limit."""
+    """A body cannot be unpacked; `is_too_large`: it would exceed the limit."""
 
     reason: str
     is_too_large: bool = False
 
 
 def pack(body: bytes) -> tuple[bytes, bool]:
-    """Return a body as it is sent, and whether it is compressed."""
+    """Return a body as it is sent, and whether that is compressed."""
     if len(body) < SHORTEST_PACKED:
         return body, False
-    # The time in gzip's header is left out: a repeated request has the same bytes.
-    # Short repetitions are left alone: in random digits, those found by chance cost more than the digits themselves.
+    # gzip's header has no time: a repeated request has the same bytes.
+    # Short matches are not used: in random digits they cost more than the digits.
     packing = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP, _MEMORY, zlib.Z_FILTERED)
     return packing.compress(body) + packing.flush(), True
 
 
 def unpack(body: bytes, most: int) -> bytes | Unfit:
-    """Return what a compressed body unpacks to, at most so many bytes: no more are made of a bomb."""
+    """Unpack a compressed body up to a limit of bytes, against decompression bombs."""
     unpacking = zlib.decompressobj(_GZIP)
     try:
         found = unpacking.decompress(body, most + 1)

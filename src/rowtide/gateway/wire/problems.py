@@ -1,4 +1,4 @@
-"""Problem documents (RFC 9457): an error as an answer, which the other side raises as it was. Pure."""
+"""Problem documents (RFC 9457): an error as an answer, which the other side raises again. Pure."""
 
 from __future__ import annotations
 
@@ -52,23 +52,23 @@ _STATUS: tuple[tuple[type[RowtideError], int], ...] = (
     (Invalid, 400),
     (Retryable, 503),
 )
-"""The status of each kind of error; the first that applies. Any other is a conflict of states: 409."""
+"""HTTP statuses by kind of error; the first match counts. Other errors are 409, a conflict of states."""
 _OTHER = 409
 
 
 def status_of(error: RowtideError) -> int:
-    """Return the status of an error's answer."""
+    """Return the HTTP status for an error."""
     return next((status for kind, status in _STATUS if isinstance(error, kind)), _OTHER)
 
 
 def retry_after_s(error: RowtideError) -> float | None:
-    """Return after how many seconds the request may be repeated, if the error says so."""
+    """Return the seconds of Retry-After, if the error has any."""
     found = getattr(error, "after_s", None)
     return float(found) if isinstance(found, int | float) else None
 
 
 def describe(error: RowtideError) -> dict[str, Any]:
-    """Return the problem document of an error; without keys and values of rows."""
+    """Return the problem document of an error, without keys and values of rows."""
     shown = {
         name: without_row(error.row_fields[name], str(value)) if name in error.row_fields else value
         for name in error.field_names
@@ -94,7 +94,7 @@ def read_problem(document: Mapping[str, Any]) -> RowtideError | None:
     number = code.removeprefix("RT-")
     if not number.isascii() or not number.isdigit():
         return None
-    # Whatever answers is not trusted: only errors of ours are made, of plain values.
+    # The other side is not trusted: only our own error classes are made, from plain values.
     kind = next(iter(find_classes(int(number))), None) if number.isdigit() else None
     fields = given if isinstance(given, dict) else {}
     is_plain = all(value is None or isinstance(value, str | int | float) for value in fields.values())

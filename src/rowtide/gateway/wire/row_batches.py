@@ -1,8 +1,8 @@
 """A batch of rows as JSON, column by column. Pure.
 
-Most rows of a batch have the same version, as an upload has one generation; it stands once in `versions`, and `places`
-has the place there of each row's. `columns` has the values of each column, null for tombstones; `bases` and `parents`
-have an element for each row where any row has some.
+Most rows of a batch have the same version, as an upload has one generation; `versions` has it once, and `places` has
+each row's index there. `columns` has the values of each column, null for tombstones; `bases` and `parents` have an
+element for each row where any row has some.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Any
 from rowtide.gateway.wire.typed_json import Misfit, decode_bytes, from_json, to_json, treat
 from rowtide.merge.session.messages import RowBatch
 from rowtide.merge.versions.changes import Row, RowChange
-from rowtide.merge.versions.comparison import Malformed
-from rowtide.merge.versions.stored_metadata import (
+from rowtide.merge.versions.checked_metadata import (
     are_rowguids,
     read_bases,
     read_columns,
@@ -27,6 +26,7 @@ from rowtide.merge.versions.stored_metadata import (
     read_tombstone_type,
     read_version,
 )
+from rowtide.merge.versions.comparison import Malformed
 
 _VERSION_FIELDS = ("lineage", "last", "columns", "tombstone", "priority", "overrules")
 _FIELDS = frozenset({"article", "versions", "places", "rowguids", "columns"})
@@ -35,7 +35,7 @@ _ROWGUID_LENGTH = 36
 
 
 def encode_batch(batch: RowBatch) -> dict[str, Any]:
-    """Return a batch as what `json` writes."""
+    """Return a batch as a document for `json`."""
     found: dict[tuple[object, ...], int] = {}
     versions: list[dict[str, Any]] = []
     places = []
@@ -46,7 +46,7 @@ def encode_batch(batch: RowBatch) -> dict[str, Any]:
             versions.append(_encode_version(change))
         places.append(place)
     rows = [change.row for change in batch.changes if change.row is not None]
-    # Columns have no place for tombstones among rows, which would be lost without a word.
+    # Columns cannot hold tombstones among rows: they would be lost silently.
     assert len(rows) in (0, len(places))
     document = {
         "article": batch.article,
@@ -63,8 +63,8 @@ def encode_batch(batch: RowBatch) -> dict[str, Any]:
 
 
 def _encode_rowguids(changes: Sequence[RowChange]) -> list[str]:
-    # Neighbours share their time, so that the first texts repeat one character; row by row, the random digits between
-    # them would cost gzip twice what they say.
+    # Column by column: neighbouring UUIDs share their time, so their first digits compress; row by row, the random
+    # digits between them would double the compressed size.
     joined = "".join([change.rowguid for change in changes])
     return [joined[place::_ROWGUID_LENGTH] for place in range(_ROWGUID_LENGTH)]
 
@@ -87,7 +87,7 @@ def _base64(encoded: bytes) -> str:
 
 
 def decode_batch(document: Any, place: str) -> RowBatch:
-    """Return the batch that a document stands for. Raises `Misfit`: any of it may be made up."""
+    """Decode a batch. Raises `Misfit`: the document is not trusted."""
     if not isinstance(document, dict) or not _FIELDS <= document.keys() <= _FIELDS | _RARE_FIELDS:
         raise Misfit(place, f"it has other fields than {', '.join(sorted(_FIELDS | _RARE_FIELDS))}")
     versions = [
@@ -121,7 +121,7 @@ def _listed(given: Any, place: str, number: int | None = None) -> list[Any]:
 
 
 def _decode_version(given: Any, place: str) -> RowChange:
-    """Return what rows of a version share, as a change that has no row yet."""
+    """Return the fields that rows of a version share, as a change without a row."""
     if not isinstance(given, dict) or not {"lineage", "last"} <= given.keys() <= {*_VERSION_FIELDS}:
         raise Misfit(place, f"it has other fields than {', '.join(_VERSION_FIELDS)}")
     overrules, priority = given.get("overrules"), given.get("priority")

@@ -1,7 +1,7 @@
-"""Values of dataclasses as JSON that gives them back exactly, and nothing else. Pure.
+"""Dataclasses as JSON, with an exact round trip and nothing else accepted.
 
-What a field may be follows from its type: a message needs no code of its own, and says nothing that its type lacks.
-JavaScript's numbers end at 2^53: integers beyond are texts. Bytes are base64, enumerations the values of their members.
+Pure. Encoding and validation follow from the types of the fields: a message needs no code of its own. JavaScript's
+numbers end at 2^53: integers beyond are texts. Bytes are base64, enumerations the values of their members.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_DIGITS = 20
 
 
 class Misfit(Exception):
-    """A document is not of its type; `place` is the path to what is not."""
+    """A document is not of its type; `place` is the path to the faulty part."""
 
     def __init__(self, place: str, reason: str) -> None:
         super().__init__(place, reason)
@@ -37,23 +37,23 @@ _DECODERS: dict[Any, Decoder] = {}
 
 
 def treat(kind: type, encode: Encoder, decode: Decoder) -> None:
-    """Have a type encoded and decoded by functions of its own."""
+    """Register functions that encode and decode a type."""
     _ENCODERS[kind], _DECODERS[kind] = encode, decode
 
 
 def to_json(kind: Any, value: Any) -> Any:
-    """Return a value of a type as what `json` writes."""
+    """Return a value of a type as a document for `json`."""
     return _encoder(kind)(value)
 
 
 def from_json(kind: Any, document: Any, place: str = "") -> Any:
-    """Return the value of a type that a document stands for. Raises `Misfit`."""
+    """Decode a document as a value of a type. Raises `Misfit`."""
     return _decoder(kind)(document, place or "/")
 
 
 @cache
 def fields_of(kind: type) -> Mapping[str, tuple[Any, bool]]:
-    """Return the types of a dataclass's fields, and whether a message may leave them out."""
+    """Return the types of a dataclass's fields, and whether a message may omit them."""
     hints = get_type_hints(kind)
     return {
         one.name: (hints[one.name], one.default is not MISSING or one.default_factory is not MISSING)
@@ -234,7 +234,7 @@ def _decode_bool(given: Any, place: str) -> bool:
 
 
 def decode_bytes(given: Any, place: str) -> bytes:
-    """Return what base64 stands for. Raises `Misfit`."""
+    """Decode base64. Raises `Misfit`."""
     try:
         return b64decode(_decode_text(given, place), validate=True)
     except ValueError as error:

@@ -16,10 +16,10 @@ from enum import Enum
 
 from sqlalchemy import Connection, Executable, text
 
-from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_COLLATION, COLUMN_TYPE_TEXT
+from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_COLLATION, COLUMN_TYPE_TEXT, IS_NOT_NULL
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, translated
 from rowtide.databases.postgres.functions import close_function
-from rowtide.databases.postgres.kept_answers import made_once
+from rowtide.databases.postgres.query_memo import made_once
 from rowtide.databases.postgres.quoting import quote, quote_literal, statement
 from rowtide.databases.postgres.session_settings import PINNED_SETTINGS
 from rowtide.log.catalogue import LOG, dropped_table
@@ -72,7 +72,7 @@ def trigger_steps(*, removes_dropped: bool = True) -> list[Executable]:
     steps = [step for name, (event, body, rights) in _TELLING.items() for step in _make(name, event, body, rights)]
     if removes_dropped:
         steps += _make(_DROP_NAME, "sql_drop", _ANNOUNCE_DROP, "definer")
-    # Of a dump that was restored without its rows, and whose schema was renamed since.
+    # Left by a dump that was restored without its rows, and whose schema was renamed since.
     left = [statement(f"drop event trigger if exists {name}") for name in (*_TELLING, _DROP_NAME)]
     return [*drop_steps(), *left, *steps]
 
@@ -92,8 +92,8 @@ def take_steps(schema_owner: str) -> list[Executable]:
     ]
 
 
-# An error in an event trigger would undo the user's own statement. So it is a warning; the decoder then infers what
-# altered the table, or omits its changes with a reason.
+# An error in an event trigger would undo the user's own statement. So it becomes a warning; the decoder then infers the
+# alteration, or omits the table's changes with a reason.
 def _function_body(body: str) -> str:
     return f"""
 {body.strip()}
@@ -127,7 +127,7 @@ _SETTINGS = (
     "quote_all_identifiers",
 )
 _PINNED = " ".join(f"set {name} = {quote_literal(PINNED_SETTINGS[name])}" for name in _SETTINGS)
-"""Values and types are written as the log has them, whatever the altering session has set."""
+"""Values and types are written in the form that the log has, whatever the settings of the altering session are."""
 
 _NOTE_REWRITE = """
 begin
@@ -137,8 +137,16 @@ begin
             from (select pg_event_trigger_table_rewrite_oid() as oid
                   union select relid from pg_partition_ancestors(pg_event_trigger_table_rewrite_oid())) above)), true);
     end if;
+    if pg_event_trigger_table_rewrite_reason() & 1 <> 0 then
+        perform set_config('rowtide.relogged', concat_ws(' ', current_setting('rowtide.relogged', true), (
+            select string_agg(relid::oid::bigint::text, ' ')
+            from pg_partition_ancestors(pg_event_trigger_table_rewrite_oid()))), true);
+    end if;
 """
-"""Reason 4: a column's type changes, or how its values are generated. The altered table is the topmost one."""
+"""Reason 4: a column's type changes, or how its values are generated. The altered table is the topmost one.
+
+Reason 1: a table becomes unlogged, or logged. The server keeps published tables from it, but not their partitions.
+"""
 
 _REQUIRE_OWNER = """lock table rowtide.control in row exclusive mode;
         if not exists (select from pg_class c join pg_roles owner on owner.oid = c.relowner
@@ -156,7 +164,7 @@ ALTERED_COLUMNS = f"""(
                     'type_code', a.atttypid::bigint,
                     'type_modifier', a.atttypmod,
                     'base_type_text', {COLUMN_BASE_TYPE_TEXT},
-                    'is_nullable', not a.attnotnull,
+                    'is_nullable', not {IS_NOT_NULL.strip()},
                     'is_generated', a.attgenerated <> '',
                     'is_virtual', a.attgenerated = 'v',
                     'default', (select pg_get_expr(f.adbin, f.adrelid) from pg_attrdef f
@@ -171,7 +179,7 @@ ALTERED_COLUMNS = f"""(
                 where a.attrelid = altered.oid and a.attnum > 0 and not a.attisdropped)"""
 """SQL expression of the columns, as JSON, of a row `altered` with a table's oid."""
 
-_ALTERED_KEYS = """(
+_ALTERED_KEYS = f"""(
                 select coalesce(json_agg((
                     select json_agg(k.number order by k.place)
                     from unnest(i.indkey::int2[]) with ordinality k(number, place)
@@ -181,7 +189,7 @@ _ALTERED_KEYS = """(
                     and i.indpred is null and i.indexprs is null and not exists (
                         select from unnest(i.indkey::int2[]) with ordinality k(number, place)
                         join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number
-                        where k.place <= i.indnkeyatts and not a.attnotnull))"""
+                        where k.place <= i.indnkeyatts and not {IS_NOT_NULL.strip()}))"""
 """SQL expression of the keys, as JSON: columns' numbers of indexes by which rows differ at every moment."""
 
 _OWN_XMIN = """{row}.xmin::text::bigint > 2
@@ -190,8 +198,8 @@ _OWN_XMIN = """{row}.xmin::text::bigint > 2
                     + ({row}.xmin::text::bigint - pg_current_xact_id()::text::bigint & 4294967295))::text::xid8)
                     = 'in progress'"""
 """SQL condition of a catalogue row that this transaction wrote, in a savepoint too: of the visible rows only those have
-a writer in progress. Its number is at or above the transaction's own; what is far above it is an old one, from before
-the numbers began again.
+a writer in progress. Numbers 0 to 2 are no transaction's (invalid, bootstrap, frozen). A savepoint's number is at or
+above the transaction's own; one that is more than 2^30 above it is old, from before the numbers wrapped around.
 """
 
 _PRINTS_OTHERWISE = f"""(
@@ -201,10 +209,10 @@ _PRINTS_OTHERWISE = f"""(
                          and altering.classid = 'pg_type'::regclass and {_OWN_XMIN.format(row="label")})
                 or exists (select from pg_attribute part where part.attrelid = altering.objid
                            and altering.classid = 'pg_class'::regclass and {_OWN_XMIN.format(row="part")}))"""
-"""SQL condition of a reported command `altering`: values of its enum, composite or row type have other texts now.
+"""SQL condition on a reported command `altering`: it changed the texts of values of an enum, composite or row type.
 
-The catalogue does not say whether a label was renamed, or added, which changes no value: the statement's text does. A
-function that alters a type runs as `select …`; then it counts as renamed.
+The catalogue does not tell a renamed label from an added one, which changes no value; the statement's text does. If a
+function alters the type, the text is `select …`, and the label counts as renamed.
 """
 
 _RELABELLED = f"""
@@ -224,7 +232,7 @@ them.
 _HOLDS_ROWS = """exists (
                     select from pg_partition_tree({oid}) part where part.isleaf and pg_relation_size(part.relid) > 0
                     union all select where pg_relation_size({oid}) > 0)"""
-"""SQL condition of a partition that is not empty: it has pages, whatever its statistics say."""
+"""SQL condition: a partition is not empty, that is, it has pages. Statistics may be out of date."""
 
 _IS_PUBLISHED = """join pg_publication_rel r on r.prrelid = c.oid
         join pg_publication p on p.oid = r.prpubid
@@ -237,10 +245,14 @@ _NAMED_TABLES = """
 
 _ADDS_ROWS = f"""exists (
             select from pg_partition_tree(altered.oid) above join pg_inherits i on i.inhparent = above.relid
-            where {_OWN_XMIN.format(row="i")} and {_HOLDS_ROWS.format(oid="i.inhrelid")})"""
+            where {_OWN_XMIN.format(row="i")} and {_HOLDS_ROWS.format(oid="i.inhrelid")}
+                and i.inhrelid::bigint::text <> all(
+                    string_to_array(coalesce(current_setting('rowtide.made', true), ''), ' ')))"""
 """SQL condition: partitions that are not empty were attached to a table in this transaction.
 
-By the catalogue and not by the statement's text: a partition manager's function runs as `select …`.
+Not those that were created as partitions: the log has all of their rows.
+
+From the catalogue and not from the statement's text: the function of a partition manager runs as `select …`.
 """
 
 _TAKES_ROWS = f"""exists (
@@ -251,7 +263,7 @@ _TAKES_ROWS = f"""exists (
                 and {_OWN_XMIN.format(row="c")} and {_HOLDS_ROWS.format(oid="known.tgrelid")})"""
 """SQL condition: partitions that are not empty were detached from a table in this transaction.
 
-One that is dropped has no pages any more when `sql_drop` runs, so it counts as having had rows.
+A dropped partition has no pages any more when `sql_drop` runs, so it counts as having had rows.
 """
 
 
@@ -301,11 +313,14 @@ _KEPT_UNLOGGABLE = """
                             where a.attrelid = c.oid and a.attgenerated = 'v' and not a.attisdropped)
                 and (i.identity = 'i' or i.identity = 'd' and exists (
                     select from pg_index x where x.indrelid = c.oid and x.indisprimary and x.indimmediate))"""
-"""SQL query of a table and its partitions which were given a full replica identity, and have a virtual column now: the
-server refuses their updates and deletes, until the identity is again what it was."""
+"""SQL query for the tables, of a table and its partitions, that were given a full replica identity and now have a
+virtual column: the server refuses their updates and deletes until the earlier identity is restored.
+"""
 
-# A command is reported of the table that it names alone. Tables that inherit from it, and those of an altered type,
-# change with it (`passed_on`); rows of an attached partition are published as those of the tables above it.
+# A command is reported only for the table that it names. Tables that inherit from it, and tables of an altered type,
+# change with it (`passed_on`); rows of an attached partition are published as rows of the tables above it.
+# The settings are repeated as a comment in the body, because `has_triggers` compares bodies, of which a function's
+# settings are no part: so a change of the settings is noticed.
 _ANNOUNCE_DDL = f"""
 -- {_PINNED}
 declare
@@ -314,6 +329,7 @@ declare
     takes_rows boolean;
     unloggable record;
     rewritten text[] := string_to_array(current_setting('rowtide.rewritten', true), ' ');
+    relogged text[] := string_to_array(current_setting('rowtide.relogged', true), ' ');
 begin
     for altered in
         with recursive named as (
@@ -337,6 +353,8 @@ begin
         ), above as (
             select ancestor.relid as oid from named a join pg_class c on c.oid = a.oid and c.relkind = 'p',
                 pg_partition_ancestors(a.oid) ancestor
+            union
+            select c.oid from pg_class c where c.oid::bigint::text = any(relogged)
         )
         select c.oid, n.nspname, c.relname, c.relkind, c.oid not in (select oid from named) as is_inherited,
             c.oid in (select oid from printed_otherwise) as is_printed_otherwise,
@@ -349,6 +367,11 @@ begin
     loop
         brings_rows := altered.relkind = 'p' and tg_tag = 'ALTER TABLE' and {_ADDS_ROWS};
         takes_rows := altered.relkind = 'p' and tg_tag = 'ALTER TABLE' and {_TAKES_ROWS};
+        if altered.oid::bigint::text = any(relogged) then
+            -- Of its rows while it was unlogged the log has no changes.
+            brings_rows := true;
+            takes_rows := true;
+        end if;
         continue when altered.is_above and not (brings_rows or takes_rows);
         {_REQUIRE_OWNER}
         insert into rowtide.control (kind, content) values ('{Announcement.DDL}', {_ANNOUNCED});
@@ -359,6 +382,7 @@ begin
         end loop;
     end loop;
     perform set_config('rowtide.rewritten', '', true);
+    perform set_config('rowtide.relogged', '', true);
 """
 
 _GONE = announced_content(moves_rows="altered.takes_rows", brings_rows="false")
@@ -399,21 +423,30 @@ begin
         insert into rowtide.control (kind, content) values ('{Announcement.DDL}', {_GONE});
     end loop;
 """
-"""A partition takes its trigger along when it is dropped. Whether it was empty, nothing says any more. Columns go along
-with their types, and the index of an instance's key by itself: no command is reported on their table.
+"""The trigger of a dropped partition is dropped with it; whether the partition was empty is no longer known. Columns
+that are dropped with their types, and an instance's key index that is dropped by itself, are not reported as commands
+on their table. The query of `cdc.change_tables` is dynamic, since PL/pgSQL would fail where the table does not exist.
 """
 
 _ATTACH = f"""
 declare
     found record;
 begin
+    perform set_config('rowtide.made', coalesce((
+        select string_agg(c.oid::bigint::text, ' ')
+        from (select unnest(string_to_array(current_setting('rowtide.made', true), ' '))::oid as oid
+              union
+              select d.objid from pg_event_trigger_ddl_commands() d
+              where tg_tag = 'CREATE TABLE' and d.classid = 'pg_class'::regclass) made
+        join pg_class c on c.oid = made.oid
+        where c.relispartition), ''), true);
     if exists (select from pg_event_trigger_ddl_commands() d join pg_class c on c.oid = d.objid
                where d.classid = 'pg_class'::regclass and (c.relkind = 'p' or c.relispartition))
     then
         {partition_truncates.ATTACH.format(tables=_NAMED_TABLES)}
     end if;
 """
-"""Its trigger comes behind that of the announcement, which needs the marks of partitions as they were before."""
+"""Its trigger fires after that of the announcement, which needs the earlier marks of partitions."""
 
 _ANNOUNCE_DROP = f"""
 declare

@@ -1,43 +1,44 @@
 """Leases on PostgreSQL: a session-level advisory lock, held by a session that stays open as long as the lease.
 
-The server ends it where its process is silent, as one that is stopped: see `SessionKeepalive`. A process that takes or
-verifies a lease reads the format of the publisher's metadata too, which an upgrade raises first: a process of an
-earlier version that runs meanwhile writes nothing after that.
+The server ends the session of a silent process, for example a stopped one: see `SessionKeepalive`. A process that takes
+or verifies a lease also reads the format of the publisher's metadata, which an upgrade raises first: so a process of an
+earlier version that is still running writes nothing after that.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-import threading
 import time
 import zlib
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 
-import psycopg
-from psycopg import sql
 from sqlalchemy import Connection, Engine, text
 
 from rowtide.core.formats import StoreFormat, parse_definition, require as require_format
 from rowtide.databases.postgres.errors import TransactionsPooled, translated
 from rowtide.databases.postgres.functions import recorded_definition
-from rowtide.databases.postgres.kept_answers import made_once
+from rowtide.databases.postgres.query_memo import made_once
 from rowtide.databases.postgres.session_settings import place_of_pooler, require_session
-from rowtide.databases.postgres.silence import watched_of
+from rowtide.databases.postgres.silent_sessions import watched_of
 from rowtide.log.errors import LeaseHeld, LeaseLost
 from rowtide.log.membership import SCHEMA
+from rowtide.log.postgres.session_keepalive import SessionKeepalive
 from rowtide.log.source_definition import FORMAT
 
+# "rowt" in ASCII, so that nobody else's advisory locks have the class; the next class is "rowu".
 _CLASS = 0x726F7774
 _KEYS = {"log": 1, "lake": 2, "agent": 4, "source": 5}
-"""3 of this class is taken: see `membership`."""
+"""Number 3 of this class is used by `membership`."""
 _NAMED_CLASS = 0x726F7775
-"""That of leases of something that a user named."""
+"""The class of leases on objects that a user named."""
 _PAUSE_S = 0.2
 _ENDING_S = 2.0
-"""The server takes a moment to see that a process has ended, longer under load: its lease is not another's."""
+"""The server takes a moment to notice that a process has ended, longer under load. Until then that process still has
+the lease, though no other process took it.
+"""
 
 
 def describe_holder() -> str:
@@ -53,9 +54,9 @@ def find_holder(connection: Connection, name: str) -> str | None:
 
 
 def end_sessions(connection: Connection, holder: str) -> None:
-    """End the sessions of a process that had a lease and is gone, or stopped: what they read stays locked otherwise.
+    """End the other sessions of a process that had a lease and is gone or stopped: they would keep their locks.
 
-    Those that are younger than the connection's are not its: a process may have the name of an earlier one.
+    Sessions that are younger than this connection are spared: a new process may have the name of the earlier one.
     """
     if holder != describe_holder():
         names = [f"rowtide {kind} on {holder}".encode()[:_NAME_BYTES].decode(errors="ignore") for kind in _KINDS]
@@ -64,9 +65,10 @@ def end_sessions(connection: Connection, holder: str) -> None:
 
 
 class AdvisoryLease:
-    """A lease held by one open session; it ends with the session, also after a crash, or while the process is stopped.
+    """A lease held by one open session. It ends with the session, also if the process crashes, or is stopped for too
+    long.
 
-    One of any format (`is_of_any_format`) is what migrates the database. Raises `ConnectionFailed`,
+    With `is_of_any_format` the database may have any format: for its migration. Raises `ConnectionFailed`,
     `TransactionsPooled`.
     """
 
@@ -110,15 +112,15 @@ class AdvisoryLease:
         with translated():
             found = self.connection.execute(text(_SESSION)).one()
         session = watched_of(self.connection)
-        # Behind a pooler that lends a session for each transaction, the advisory lock is some other session's.
+        # Behind a pooler in transaction mode, another session holds the advisory lock.
         if found.pid != session.known_pid:
-            # The pooler lends sessions in another way than when it was asked.
+            # The pooler's mode has changed since it was determined.
             raise TransactionsPooled(place_of_pooler(session))
         if not self._is_of_any_format:
             _require_writable(found.place, found.definition)
 
     def verifier(self) -> Callable[[], None]:
-        """Return what verifies the lease from another thread, each time by a session of its own.
+        """Return a function that verifies the lease from another thread, each time with a new session.
 
         It raises `LeaseLost` if the session that holds the lease is gone, `ConnectionFailed` if that is not known,
         `FormatNewer` if the database was upgraded meanwhile.
@@ -129,7 +131,7 @@ class AdvisoryLease:
 
     def release(self) -> None:
         self._heartbeat.end()
-        # Its session ends, also where the engine keeps connections.
+        # The session ends even if the engine pools connections.
         self.connection.invalidate()
         self.connection.close()
 
@@ -159,8 +161,8 @@ def _verify_session(engine: Engine, name: str, pid: int) -> None:
 
 
 def _require_writable(place: str, definition: str | None) -> None:
-    """Raise `FormatNewer`, `FormatOutdated` unless this build may write to a database; one without a format passes:
-    what reads its definitions refuses it.
+    """Raise `FormatNewer`, `FormatOutdated` unless this build may write to a database. A database without a format is
+    accepted here: reading its definitions refuses it.
     """
     stored = parse_definition(definition)
     if stored is not None:
@@ -170,7 +172,7 @@ def _require_writable(place: str, definition: str | None) -> None:
 def _parameters(name: str) -> dict[str, int]:
     if name in _KEYS:
         return {"class": _CLASS, "key": _KEYS[name]}
-    # The key is an int4, which is signed. Names that collide only exclude each other.
+    # The key is a signed int4. Names whose keys collide merely exclude each other.
     return {"class": _NAMED_CLASS, "key": zlib.crc32(name.encode()) >> 1}
 
 
@@ -201,51 +203,3 @@ from pg_locks l join pg_stat_activity a on a.pid = l.pid
 where l.locktype = 'advisory' and l.granted and l.classid = :class and l.objid = :key
   and l.database = (select oid from pg_database where datname = current_database())
 """
-
-
-# Sessions that the server ends when their process is silent: a frozen one would hold their locks for ever. A process
-# that is stopped, or whose machine is paused, keeps its connections. So a session that holds something for long says
-# a word from time to time, from a thread of its own: a long cycle, a copy, or a start of Spark is no silence. The
-# server ends it by `idle_session_timeout`, which nobody needs a right for (docs/decisions/0006).
-
-_BEATS = 6
-"""How many words are said within the time of silence."""
-_END_S = 5.0
-"""How long the end of a beat is waited for."""
-
-
-class SessionKeepalive:
-    """Keeps a session alive while its process runs; the server ends it after the time of silence otherwise.
-
-    The connection is in autocommit mode, and may be used by one other thread.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        """Raises psycopg's errors."""
-        self._session = session = watched_of(connection)
-        for name in ("idle_session_timeout", "idle_in_transaction_session_timeout"):
-            session.execute(sql.SQL(f"set {name} = '{session.silence_s}s'"))
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="rowtide-heartbeat", daemon=True)
-        self._thread.start()
-
-    def _beat(self) -> None:
-        while not self._ended.wait(self._session.silence_s / _BEATS):
-            try:
-                self._session.execute("select 1")
-            except psycopg.Error:
-                # The next statement of the session fails, and says why.
-                return
-
-    def end(self) -> None:
-        """Let the session be silent: it is about to be closed."""
-        self._ended.set()
-        self._thread.join(_END_S)
-
-    def __enter__(self) -> SessionKeepalive:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.end()

@@ -1,7 +1,7 @@
 """PostgreSQL's log as the log reader uses it: one stream, one decoder, and a session that verifies both.
 
-Where transactions end in messages that have arrived, found in all of them together. The secrets of the subscriptions
-that deliver to a database, by which its log reader verifies their marks.
+Commits are searched for in all messages of a batch at once. The log reader verifies marks of delivery by the secrets of
+the subscriptions that deliver to the database.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from sqlalchemy import Connection, text
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import RightMissing, WritesRefused, translated
-from rowtide.databases.postgres.silence import watched_of
+from rowtide.databases.postgres.silent_sessions import watched_of
 from rowtide.events.catalogue import HeartbeatNotWritten, MarkNotVerified
 from rowtide.events.event import emit
 from rowtide.log.batches import Messages
 from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, MarkUnverified, SlotInUse, StreamEnded
 from rowtide.log.log_source import ChangeNotReceivable, Decoded, ReceivedMessages, Undecodable
-from rowtide.log.membership import AlteredColumn, ControlRow, SecretWanted
-from rowtide.log.postgres import control, ddl_triggers, pgoutput, slot
+from rowtide.log.membership import AlteredColumn, ControlRow
+from rowtide.log.origin_marks import SecretWanted
+from rowtide.log.postgres import control_table, ddl_triggers, pgoutput, slot
 from rowtide.log.postgres.lease import verify_format
+from rowtide.log.postgres.missed_ddl import attach_partitions, end_dropped, find_altered_columns
 from rowtide.log.postgres.pgoutput import Decoder
 from rowtide.log.postgres.provenance import verify_history, verify_resent, verify_slot_on
 from rowtide.log.postgres.restricted_reading import (
@@ -39,7 +41,6 @@ from rowtide.log.postgres.restricted_reading import (
 from rowtide.log.postgres.stream.copy_data import COMMIT, HEADER_BYTES, commit_end, ends_with_mark
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.postgres.table_publications import find_blocker
-from rowtide.log.postgres.unreported_changes import attach_partitions, end_dropped, find_altered_columns
 from rowtide.log.store.entries import TimelineFollowed
 
 
@@ -76,9 +77,12 @@ left join pg_namespace n on n.oid = c.relnamespace
 _SECRET = f"select secret from {TABLE} where subscription_guid = :guid"  # noqa: S608 - of constants
 
 
+# How long the walsender is silent before it is looked at, and between two looks: each is a query of its session's
+# state.
 _LOOK_S = 5.0
 _SENDER_NAME = "rowtide log reader"
-# It is at work, as with a large transaction, unless it waits for messages or for more of the log.
+# The walsender is working, for example on a large transaction, unless it waits for messages or for more WAL. Server
+# versions spell the last wait event differently.
 _SENDER = """
 select coalesce(wait_event in ('ClientRead', 'WalSenderMain', 'WalSenderWaitForWal', 'WalSenderWaitForWAL'), false)
 from pg_stat_activity where pid = %s
@@ -91,7 +95,7 @@ where s.slot_name = %s and a.application_name = %s and a.usename = session_user
 
 
 class PostgresSource:
-    """An open stream from the manifest's position on; with a `reread`, of one transaction."""
+    """An open stream from the manifest's position on; with a `reread`, the stream of one transaction."""
 
     def __init__(
         self, access: LogAccess, stream: ReplicationStream | RestrictedStream, reread: TransactionReread | None = None
@@ -117,9 +121,9 @@ class PostgresSource:
     def open(cls, access: LogAccess) -> PostgresSource:
         """Connect, verify that nothing is missing since the manifest's position, and start the stream.
 
-        Also verifies that the log is the one that was read. Once the session that holds the lease is gone, no range is
-        kept and no heartbeat written. Raises `HistoryDiverged`, `ServerPromoted`,
-        `SlotMissing`, `SlotInvalidated`, `SlotAdvanced`, `PublicationAltered`.
+        Also verifies that the log is the one that was read. Once the session that holds the lease is gone, no range
+        becomes durable and no heartbeat is written. Raises `HistoryDiverged`, `ServerPromoted`, `SlotMissing`,
+        `SlotInvalidated`, `SlotAdvanced`, `PublicationAltered`.
         """
         return cls._open(access, was_read=False)
 
@@ -130,8 +134,8 @@ class PostgresSource:
         try:
             timeline = verify_history(stream, state)
             with translated():
-                # By the session that holds the lease: whatever is verified is verified while no other log reader can
-                # move the slot.
+                # With the session that holds the lease, so that no other log reader can move the slot during the
+                # checks.
                 seen = verify_slot_on(timeline, connection, definition.slot, state)
                 end_dropped(connection)
                 attach_partitions(connection)
@@ -140,9 +144,10 @@ class PostgresSource:
                     with _taking_slot(access):
                         verify_resent(connection, definition, seen.confirmed, state)
                 if seen.has_failover is False and seen.active_pid is None:
-                    # Made on an earlier version of the server, or by hand.
+                    # The slot was created on an earlier version of the server, or by hand.
                     stream.make_failover_slot(definition.slot)
-                # A heartbeat waits for no disk and no standby.
+                # Heartbeats need not wait for the disk or a standby. Neither need the ends of dropped members, which
+                # this session announces too: after a crash of the server they are found again.
                 connection.execute(text("set synchronous_commit to off"))
                 _forget_stored(connection, state.control_row)
             if timeline != state.source.timeline:
@@ -169,7 +174,7 @@ class PostgresSource:
             self._require_sender()
 
     def _require_sender(self) -> None:
-        """Raise `StreamEnded` if the walsender waits too: it was asked for an answer, and is not at work."""
+        """Raise `StreamEnded` if the walsender waits too, although it was asked for a reply."""
         sender, silent_s = self._stream.sender_id, self._stream.unheard_s
         with translated():
             found = self._session.execute(_SENDER, [sender]).fetchone()
@@ -187,7 +192,8 @@ class PostgresSource:
             try:
                 decoded = self._decoder.decode(messages, present, secrets)
                 break
-            # The decoder does no I/O: it stops, unchanged, and is given what it asks for with the same messages.
+            # The decoder does no I/O: it stops without a change of its state, and gets what it asks for together with
+            # the same messages.
             except pgoutput.TableWanted as wanted:
                 with translated():
                     present[wanted.source_id] = find_altered_columns(self._connection, wanted.source_id)
@@ -206,7 +212,7 @@ class PostgresSource:
         return found
 
     def _report_unverified(self, decoded: Decoded) -> None:
-        """Report the first one of the connection; a role may emit any number."""
+        """Report only the first one of the connection, since any role can write any number of them."""
         if decoded.unverified and not self._has_reported:
             emit(MarkNotVerified(MarkUnverified(str(decoded.unverified[0]))))
             self._has_reported = True
@@ -224,7 +230,7 @@ class PostgresSource:
         suspects = [source_id for source_id in self._decoder.find_suspects(messages) if source_id not in left_out]
         tables = {member.source_id for member in self._access.manifest.state.members} - left_out.keys()
         with translated():
-            # The transaction is read again through publications of single tables, in place of the one that has all.
+            # The transaction is read again, through publications of single tables instead of the one that has all.
             blocker = find_blocker(self._connection, self._definition, tables)
         unreadable = self._name_unreadable(messages, lsn, "; ".join(filter(None, (refused.reason, blocker))))
         if blocker is not None or not suspects:
@@ -240,7 +246,7 @@ class PostgresSource:
 
     def reopen(self) -> PostgresSource:
         self.close()
-        # Its walsender may still process a confirmation: what it would send again is not known.
+        # Its walsender may still process a confirmation, so it is not known what it would send again.
         return persist(lambda: PostgresSource._open(self._access, was_read=True))
 
     def _is_refused(self, lsn: CommitLsn, unreadable: RowtideError, tables: Sequence[int]) -> bool:
@@ -254,13 +260,15 @@ class PostgresSource:
     def _name_unreadable(self, messages: Sequence[bytes], lsn: CommitLsn, reason: str) -> RowtideError:
         table = self._decoder.name_table(messages)
         if table is None:
-            # All before it is stored: the next connection begins with its transaction, and describes its tables only.
+            # Everything before it is stored: the next connection begins with this transaction, and describes only its
+            # tables.
             return StreamEnded(reason)
         return ChangeUnreadable(table, str(lsn), reason)
 
     def verify(self) -> None:
         with translated():
-            # Without an event trigger for it only the catalogue says that a table was dropped.
+            # Without the event trigger only the catalogue shows that a table was dropped. If the role lacks the rights
+            # to announce that, it lacks them for as long as this connection, so it is not tried again.
             self._ends_dropped = self._ends_dropped and end_dropped(self._connection)
             verify_format(self._connection)
             slot.verify_publication(self._connection, self._definition)
@@ -273,7 +281,7 @@ class PostgresSource:
         try:
             with translated():
                 attach_partitions(self._connection)
-                written = control.write_heartbeat(self._connection, self._next_xid, stored)
+                written = control_table.write_heartbeat(self._connection, self._next_xid, stored)
             self._next_xid = written or self._next_xid
             self._refusal = None
         except RowtideError as error:
@@ -295,10 +303,10 @@ class PostgresSource:
 
 @contextmanager
 def _taking_slot(access: LogAccess) -> Iterator[None]:
-    """Let the block use the slot; where it is in use, end the walsender of a log reader that lost the lease.
+    """Let the block use the slot; if it is in use, end the walsender of a log reader that lost the lease.
 
-    That one may be stopped: with `wal_sender_timeout = 0` its walsender would stay for as long as the process. The
-    session of the lease ends it, which is there as long as the lease.
+    That log reader may be stopped: with `wal_sender_timeout = 0` its walsender would exist as long as the process. The
+    session that holds the lease ends it.
     """
     try:
         yield
@@ -327,10 +335,10 @@ def _forget_stored(connection: Connection, stored: ControlRow | None) -> None:
     reports it.
     """
     with suppress(RightMissing, WritesRefused), translated():
-        control.forget_before(connection, stored)
+        control_table.forget_before(connection, stored)
 
 
 _REFERENCES = """
 select pg_snapshot_xmax(pg_current_snapshot())::text::bigint, coalesce(to_regclass('rowtide.control')::oid::bigint, 0)
 """
-"""A table that is created again while the log is read has another oid: its marks close no batch early."""
+"""If the table is created again while the log is read, it has another oid, and its marks do not end a batch early."""

@@ -1,4 +1,5 @@
-"""Members of the log on PostgreSQL: begun and ended in the order that the log requires, found again after a restore.
+"""Members of the log on PostgreSQL: how they begin and end in the order that the log requires, and are found after a
+restore.
 
 All statements of one change run in one transaction. No writer of the table is open when it commits, so the log has
 every row change either wholly before or wholly after it. (`alter publication … add table` does not wait for writers by
@@ -7,7 +8,7 @@ itself; an open transaction would be captured in part.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from sqlalchemy import Connection, Engine, Executable, delete, literal_column, select, text, update
@@ -24,19 +25,18 @@ from rowtide.databases.postgres.alterations import (
     set_brief_lock_timeout,
     set_lock_timeout,
 )
-from rowtide.databases.postgres.catalogue import read_tables
+from rowtide.databases.postgres.altering_many import AlterationProgress, BriefAlteration, alter_each
 from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
-from rowtide.databases.postgres.rounds import BriefAlteration, Rounds, alter_each
 from rowtide.databases.source_table import SourceTable, TablePartition
-from rowtide.log.catalogue import LOG, identities_table, members_table
+from rowtide.log.catalogue import identities_table, members_table
 from rowtide.log.membership import Announcement, Member, encode_disable, encode_member, encode_token
-from rowtide.log.postgres import control
+from rowtide.log.postgres import control_table
 from rowtide.log.postgres.table_publications import Publishing, publish_table_steps, unpublish_table_steps
 from rowtide.log.source_definition import SourceDefinition
 
 Plan = Callable[[Connection], Sequence[Executable]]
-"""Returns the steps of a change of membership, in their order."""
+"""Returns the steps of a change of membership, in order."""
 
 SERIALIZE = {"class": 0x726F7774, "key": 3}
 """The advisory lock of a transaction that changes members."""
@@ -89,9 +89,10 @@ def lock_steps(table: SourceTable | None) -> list[Executable]:
 
 
 def lock_briefly_steps(table: SourceTable, before_images: BeforeImages, key_index: str | None) -> list[Executable]:
-    """Lock a table as `lock_steps` does, without a wait that its readers and writers would notice.
+    """Lock a table as `lock_steps` does, but without a wait that its readers and writers would notice.
 
-    The lock is at once the one that a change of replica identity needs: an upgrade would wait with the lock held.
+    The lock is already the one that a change of replica identity needs: a lock upgrade would wait while holding the
+    weaker lock.
     """
     return alterations.lock_briefly_steps(table, find_lock_mode(table, before_images, key_index))
 
@@ -118,7 +119,7 @@ def join_steps(
     until the last one leaves.
     """
     wanted = _WantedIdentity(before_images, key_index)
-    # Identity first: once the table is published, the server refuses updates and deletes that lack one.
+    # Identity first: once the table is published, the server refuses updates and deletes without a replica identity.
     steps = list(_identity_steps(table, wanted))
     if not publishing.with_others:
         steps.append(statement(f"alter publication {quote(source.publication)} add table only {_quoted(table)}"))
@@ -146,8 +147,8 @@ def leave_steps(
         for earlier in identities
     ]
     return [
-        # Publications first: as long as the table is published, a lesser identity would make the server refuse updates,
-        # or the log lack old rows.
+        # Publications first: while the table is published, a lesser identity would make the server refuse updates, or
+        # old rows would be missing from the log.
         *(statement(sql) for sql in publication),
         *unpublish_table_steps(source, source_table_id),
         *(statement(sql) for sql in restored),
@@ -163,17 +164,17 @@ def unregister_step(member_id: str) -> Executable:
 
 def announce_enabled(member: Member) -> Executable:
     """Write the member's whole definition into the log; the last statement of its transaction."""
-    return control.announce_step(Announcement.ENABLE, encode_member(member))
+    return control_table.announce_step(Announcement.ENABLE, encode_member(member))
 
 
 def announce_disabled(member_id: str) -> Executable:
     """Write the member's end into the log; the last statement of its transaction."""
-    return control.announce_step(Announcement.DISABLE, encode_disable(member_id))
+    return control_table.announce_step(Announcement.DISABLE, encode_disable(member_id))
 
 
 def announce_token(publication: str, tracer_id: int) -> Executable:
     """Write a tracer token into the log."""
-    return control.announce_step(Announcement.TRACER, encode_token(publication, tracer_id))
+    return control_table.announce_step(Announcement.TRACER, encode_token(publication, tracer_id))
 
 
 def count_members(connection: Connection, source_table_id: int) -> int:
@@ -214,7 +215,10 @@ def run_membership_change(alterations: Alterations, table_name: str, plan: Plan)
 
 
 def run_membership_changes(
-    engine: Engine, changes: Sequence[MembershipChange], wait_s: float, on_progress: Callable[[Rounds], None]
+    engine: Engine,
+    changes: Sequence[MembershipChange],
+    wait_s: float,
+    on_progress: Callable[[AlterationProgress], None],
 ) -> dict[int, RowtideError | None]:
     """Plan and run changes of the members of many tables, each in a transaction, in the rounds of `alter_each`."""
     alterations = [
@@ -253,8 +257,8 @@ def _identity_steps(table: SourceTable, wanted: _WantedIdentity) -> Iterator[Exe
     holders: tuple[SourceTable | TablePartition, ...] = (table, *table.row_holders)
     for holder in holders:
         if not wanted.is_met_by(holder):
-            # In the same transaction, before the change: what is not remembered cannot be restored when the last member
-            # leaves.
+            # In the same transaction, before the change: otherwise the identity could not be restored when the last
+            # member leaves.
             yield _remember_step(holder, table)
             yield statement(f"alter table {_quoted(holder)} replica identity {wanted.clause}")
 
@@ -266,7 +270,7 @@ def _remember_step(holder: SourceTable | TablePartition, table: SourceTable) -> 
         identity_index=holder.identity_index,
         captured_table_id=table.source_id,
     )
-    # A replica identity that another role changed since is left as it is.
+    # A replica identity that somebody else has changed since stays.
     return remembered.on_conflict_do_nothing()
 
 
@@ -297,123 +301,4 @@ where i.captured_table_id = :table
   and (i.source_table_id = :table
        or not exists (select from rowtide.members m where m.source_table_id = i.source_table_id))
 order by i.source_table_id
-"""
-
-
-# Finds the members' tables in a database restored from a dump: they have the same names and other oids. Copies of
-# files keep the oids, and with them the publication's, which distinguishes the two cases.
-
-NOWHERE = 0
-"""An oid that no table has: that of a member whose table is missing."""
-
-
-@frozen
-class Rebound:
-    """A member's table in this database, None if it is missing; `earlier_id` is the oid that was recorded.
-
-    `column_names` are the columns' present names by the numbers under which they were recorded, as far as known.
-    """
-
-    member_id: str
-    feature: str
-    name: str
-    earlier_id: int
-    schema: str
-    table_name: str
-    table: SourceTable | None
-    column_names: Mapping[int, str]
-
-    @property
-    def source_id(self) -> int:
-        """The table's oid in this database."""
-        return self.table.source_id if self.table is not None else NOWHERE
-
-
-def find_rebound(
-    connection: Connection, source: SourceDefinition, logged: Iterable[Member] = ()
-) -> tuple[Rebound, ...] | None:
-    """Return the members' tables, found by name; None if the oids are as recorded.
-
-    `logged` are the members as the log knows them, with renamed tables and columns followed.
-    """
-    parameters = {"name": source.publication, "id": source.publication_id}
-    if connection.execute(text(_KEEPS_OIDS), parameters).scalar_one():
-        return None
-    known = {member.member_id: member for member in logged}
-    found = {(row.schema, row.name): row.oid for row in connection.execute(text(_CANDIDATES), parameters)}
-    columns = members_table.c
-    # The log's own table is made again.
-    of_features = select(members_table).where(columns.feature != LOG)
-    rows = connection.execute(of_features.order_by(columns.source_table_id, columns.member_id)).all()
-    names = {row.member_id: _name(row.source_schema, row.source_name, known.get(row.member_id)) for row in rows}
-    tables = {
-        table.source_id: table
-        for table in read_tables(connection, [found[name] for name in names.values() if name in found])
-    }
-    return tuple(
-        Rebound(
-            row.member_id,
-            row.feature,
-            row.name,
-            row.source_table_id,
-            *names[row.member_id],
-            tables.get(found.get(names[row.member_id], NOWHERE)),
-            _name_columns(known.get(row.member_id)),
-        )
-        for row in rows
-    )
-
-
-def rebind_steps(connection: Connection, rebound: Sequence[Rebound]) -> list[Executable]:
-    """Return the statements that record the new oids of the members' tables."""
-    moved: list[Executable] = [
-        update(members_table)
-        .where(members_table.c.member_id == member.member_id)
-        .values(source_table_id=member.source_id, source_schema=member.schema, source_name=member.table_name)
-        for member in rebound
-    ]
-    tables = {member.earlier_id: member.table for member in rebound if member.table is not None}
-    recorded = connection.execute(select(identities_table)).all()
-    identities = [
-        insert(identities_table).values(
-            source_table_id=holder_id, identity=identity, identity_index=index, captured_table_id=table.source_id
-        )
-        for row in recorded
-        if (table := tables.get(row.source_table_id)) is not None
-        for holder_id, identity, index in _identities(table, row.identity, row.identity_index)
-    ]
-    return [*moved, delete(identities_table), *identities]
-
-
-def _identities(table: SourceTable, identity: str, index: str | None) -> Iterator[tuple[int, str, str | None]]:
-    """Of partitions only the oids were recorded: each gets the replica identity of its root, as far as it has one
-    that fits.
-    """
-    yield table.source_id, identity, index
-    for partition in table.row_holders:
-        yield partition.source_id, identity if index is None else DEFAULT_IDENTITY, None
-
-
-def _name(schema: str, name: str, logged: Member | None) -> tuple[str, str]:
-    return (logged.schema, logged.table) if logged is not None else (schema, name)
-
-
-def _name_columns(logged: Member | None) -> dict[int, str]:
-    if logged is None or not logged.column_numbers:
-        return {}
-    return dict(zip(logged.column_numbers, logged.columns, strict=True))
-
-
-_KEEPS_OIDS = "select exists (select from pg_publication where pubname = :name and oid = :id)"
-
-_CANDIDATES = """
-select c.oid::bigint as oid, n.nspname::text as schema, c.relname::text as name
-from pg_class c join pg_namespace n on n.oid = c.relnamespace
-where c.relkind in ('r', 'p')
-  and (not exists (select from pg_publication where pubname = :name)
-       or exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
-                  where p.pubname = :name and r.prrelid = c.oid))
-"""
-"""If the publication was restored too, it has the members' tables and no others: a name that another table got since
-does not match.
 """

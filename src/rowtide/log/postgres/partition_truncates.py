@@ -1,11 +1,11 @@
-"""Truncates of one partition, which the server does not publish for a partitioned table: they are refused.
+"""Refusal of truncates of single partitions, which the server does not publish for a partitioned table.
 
-Members whose readers carry out truncates hold the refusal; it goes with the last one of a table. In a truncate of the
-whole table its trigger comes before those of its partitions, and another one after all is done: in between the
-session knows which tables are truncated as a whole.
+Members whose readers apply truncates need the refusal; it is removed with the last such member of a table. When a whole
+table is truncated, its trigger fires before those of its partitions, and a second one after all is done: in between a
+setting of the session says which tables are truncated as a whole.
 
-The trigger of a partition is also the mark that it is known: one that lacks it is new, a table that has it and is no
-partition any more was detached, and one that is dropped takes it along.
+The trigger of a partition also marks it as known: a partition without the trigger is new, and a table that has the
+trigger but is no partition was detached. Dropping a partition drops its trigger.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from sqlalchemy import Connection, Executable, text
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.functions import close_function
-from rowtide.databases.postgres.kept_answers import made_once
+from rowtide.databases.postgres.query_memo import made_once
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
 from rowtide.databases.source_table import SourceTable, TableKind, TablePartition
 
 
 @frozen
 class NewPartition:
-    """A partition that could be truncated unseen, and the table whose rows are read; qualified names."""
+    """A partition whose truncate would not be logged, and the table whose rows are read; qualified names."""
 
     name: str
     table: str
@@ -32,11 +32,10 @@ def refuse_steps(table: SourceTable, member_id: str, way_out: str) -> list[Execu
 
     `way_out` completes the hint: what to do to truncate nevertheless.
     """
-    # The log has a truncate of an ordinary table. Of a partition whose root is published, it has none.
+    # The log has truncates of ordinary tables, but none of a partition whose root is published.
     if table.kind is not TableKind.PARTITIONED:
         return []
-    # A truncate of the whole table reaches each partition too: these two tell the triggers of the partitions that it is
-    # allowed.
+    # A truncate of the whole table fires the triggers of the partitions too: these two triggers let them allow it.
     announcing = [
         _trigger_step(table, _trigger_name(member_id, when), when, "announce_truncate", (way_out,)) for when in _WHOLE
     ]
@@ -89,7 +88,7 @@ _OF_MEMBER = r"rowtide\_before\_whole\_%"
 """Pattern of the names of the triggers that members have on a partitioned table, one each."""
 
 _ARGUMENTS = r"regexp_match(encode({trigger}.tgargs, 'escape'), '^(.*?)(?:\\000(\d+))?\\000$')"
-"""SQL expression of the two arguments of a trigger, in the server's escapes."""
+"""SQL expression of the two arguments of a trigger, as the server escapes them."""
 
 HOLDING_TABLE = f"(({_ARGUMENTS})[2])::oid"
 """SQL expression of the partitioned table whose partition has a `{{trigger}}`, a row of `pg_trigger`."""
@@ -149,8 +148,8 @@ ATTACH = f"""
         end;
     end loop;
 """
-"""Statements in PL/pgSQL, with a record `found`, that let members know the partitions of some tables (`tables`, a query
-of oids or a list), and forget detached ones. What is in use waits for the next time.
+"""PL/pgSQL statements, using a record `found`, that create the triggers on new partitions of some tables (`tables`: a
+query of oids or a list), and drop those of detached ones. Tables in use are left for the next time.
 """
 
 _FUNCTIONS = (

@@ -1,4 +1,4 @@
-"""Checks that the server's log continues what was read: its timeline, its slot, and who wrote the log store."""
+"""Checks that the server's log continues the one that was read: by timeline, slot, and the row that was read last."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def verify_provenance(connection: Connection, manifest: Manifest) -> ServerIdent
     """
     server = read_server_identity(connection)
     if server.in_recovery:
-        # It has the identity and the slot of its primary, which is the one that is read.
+        # A standby has the identity and the slot of its primary, whose log is the one that is read.
         raise ServerIsStandby
     state = manifest.refresh()
     while (difference := _find_difference(connection, server, state)) is not None:
-        # A log reader may have stored a later row meanwhile, and deleted the one that was looked for.
+        # A log reader may meanwhile have stored a later row, and deleted the one that was searched for.
         if manifest.refresh().control_row == state.control_row:
             raise HistoryDiverged(difference, str(state.position))
         state = manifest.state
@@ -44,8 +44,8 @@ def verify_provenance(connection: Connection, manifest: Manifest) -> ServerIdent
 def find_difference(connection: Connection, state: ManifestState) -> str | None:
     """Return how the server differs from the one that wrote what was read; None if no difference can be found.
 
-    On another timeline the server's history decides. A log store restored to an earlier state, and an
-    emptied table, prove nothing: no row is there then that is earlier than the missing one.
+    On another timeline the server's history decides. If no row is earlier than the missing one, nothing is proved: the
+    log store may have been restored to an earlier state, or the table may have been emptied.
     """
     return _find_difference(connection, read_server_identity(connection), state)
 
@@ -65,7 +65,7 @@ def _find_difference(connection: Connection, server: ServerIdentity, state: Mani
 def find_owner(connection: Connection, source: SourceDefinition) -> str | None:
     """Return the owner of a source's log store if it is not this database on this server.
 
-    A store without a manifest is what an interrupted removal left. Raises `LogStoreReadFailed`.
+    A store without a manifest is left by an interrupted removal, and has no owner. Raises `LogStoreReadFailed`.
     """
     try:
         manifest = Manifest.find(open_store(source.log_store))
@@ -114,7 +114,7 @@ select not exists (select from rowtide.control where xid = cast(cast(:xid as tex
        and exists (select from rowtide.control where xid <= cast(cast(:xid as text) as xid8)
                    and xmin::text::bigint = xid::text::bigint & 4294967295)
 """
-"""Rows restored from a dump prove nothing: other transactions wrote them than those that they name."""
+"""Rows that were restored from a dump prove nothing: they were not written by the transactions that they name."""
 
 
 def verify_history(stream: ReplicationStream, state: ManifestState) -> int:
@@ -164,12 +164,13 @@ def find_history_difference(
     end = ends.get(state.source.timeline)
     if end is None:
         return f"timeline {identity.timeline} does not come from timeline {state.source.timeline}"
-    # What was read between the fork and the position is in no history of this server, and consumers may have it.
+    # What was read between the fork and the position is not in this server's history, but consumers may have it.
     if end < state.position.log:
         return f"timeline {state.source.timeline} ended at {format_log_position(end)}"
     return None
 
 
+# object_in_use: another connection streams from the slot, so it cannot be decoded here.
 _IN_USE = "55006"
 
 
@@ -193,7 +194,7 @@ def verify_resent(connection: Connection, definition: SourceDefinition, confirme
         "slot": definition.slot,
         "end": last.log + 1,
         "publication": definition.publication,
-        # Begin has the commit LSN of its transaction right behind the kind.
+        # In Begin the transaction's commit LSN follows the kind byte.
         "begin": b"B" + last.log.to_bytes(8),
     }
     try:
@@ -202,7 +203,7 @@ def verify_resent(connection: Connection, definition: SourceDefinition, confirme
     except UnexpectedSqlError as error:
         if error.sqlstate == _IN_USE:
             raise SlotInUse(definition.slot, error.reason) from error
-        # Too much for the server to hold at once, for one: nothing is known then.
+        # For example, the server lacks resources: then nothing is known.
         emit(ResentNotVerified(error))
         return
     if not is_sent:

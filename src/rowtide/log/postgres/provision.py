@@ -28,14 +28,14 @@ from rowtide.databases.postgres.quoting import statement
 from rowtide.log import catalogue
 from rowtide.log.catalogue import find_source
 from rowtide.log.errors import LogStoreTaken, ManifestMissing, SchemaTaken
-from rowtide.log.postgres import control, membership, slot, table_publications
+from rowtide.log.postgres import control_table, membership, slot, table_publications
 from rowtide.log.postgres.ddl_triggers import Triggers, ensure_triggers
 from rowtide.log.postgres.lease import AdvisoryLease
-from rowtide.log.postgres.membership import find_rebound, rebind_steps
 from rowtide.log.postgres.provenance import find_owner, verify_provenance
+from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.table_publications import PublicationCreation
 from rowtide.log.source_definition import FORMAT, SourceDefinition
-from rowtide.log.store import segments
+from rowtide.log.store import maintenance
 from rowtide.log.store.entries import Opened, StoredSource
 from rowtide.log.store.location import open_store, probe_store, require_own
 from rowtide.log.store.manifest import LOG_STORE, Manifest
@@ -67,7 +67,7 @@ class StoragePlaces:
 
 @frozen
 class OpenedSource:
-    """The source that was found or created, and how far its log is read.
+    """The source that was found or created, and its manifest.
 
     `triggers` are the event triggers that write DDL into the log; a role without the right to create them does without.
     """
@@ -101,7 +101,7 @@ def ensure_source(
     interrupted removal left. `choose_place` is called if there is no source yet. Creating the slot waits for open
     transactions; `on_wait` is called with the one it waits for.
     """
-    # First: what an interrupted removal has left looks like a source, and half of it would be taken for whole.
+    # First, since the remains of an interrupted removal look like a source, and would be used as a complete one.
     _finish_removal(engine)
     with translated():
         failpoint("source_record.before")
@@ -113,21 +113,21 @@ def ensure_source(
         was_there = recorded.was_there and manifest is not None
         if manifest is None:
             if recorded.was_there and recorded.has_members:
-                # A new log store has no reader to which they would be announced.
+                # A new log store has no reader that would need the announcements.
                 raise ManifestMissing(store.url("manifest"))
-            # After the publication is committed: decoding from the slot on needs it. Before the log store, which begins
-            # at the slot's position.
+            # After the publication is committed, which decoding from the slot on needs, and before the log store, which
+            # begins at the slot's position.
             confirmed = slot.ensure_slot(engine, source.slot, on_wait).confirmed
             failpoint("slot_creation.after")
             manifest = _open_log_store(store, as_log_source(source, recorded.server.timeline), confirmed)
         else:
-            # A log store that is there continues only if it is this source's, and the server's log continues it: else
-            # its positions mean nothing here.
+            # An existing log store is continued only if it belongs to this source, and the server's log continues it:
+            # otherwise its positions mean nothing here.
             require_own(source, manifest.state.source)
             with engine.connect() as connection:
                 verify_provenance(connection, manifest)
     # Until the feature has registered its reader: a store without readers is never truncated.
-    segments.ensure_placeholder(manifest)
+    maintenance.ensure_placeholder(manifest)
     return OpenedSource(source, manifest.state.position, was_there, recorded.triggers)
 
 
@@ -151,7 +151,7 @@ def remove_source(engine: Engine, source: SourceDefinition) -> None:
             catalogue.forget_features(connection)
             _drop_publications(connection, source)
         failpoint("publication_removal.after")
-        # Before the log store: a slot that outlives it would keep WAL that nothing can read any more.
+        # Before the log store: a slot without it would retain WAL that nothing can read any more.
         slot.drop_slot(engine, source.slot)
         failpoint("slot_removal.after")
         with engine.connect() as connection:
@@ -236,8 +236,8 @@ def _record_source(
     create_tables(connection, catalogue.metadata)
     connection.execute(statement(format_creation(catalogue.SCHEMA, FORMAT)))
     name = slot.publication_name(server.database_id)
-    # Before the row is inserted, though within its transaction: a folder that cannot be written leaves no record of a
-    # source.
+    # Before the row is inserted, but within its transaction, so that a folder that cannot be written leaves no record
+    # of a source.
     prepare(place, server, name)
     source = SourceDefinition(
         source_id=str(uuid.uuid4()),
@@ -250,7 +250,7 @@ def _record_source(
     )
     connection.execute(insert(catalogue.source_table).values(**asdict(source)))
     connection.execute(slot.record_version_step())
-    for step in control.publish_steps(name, PublicationCreation(server.version)):
+    for step in control_table.publish_steps(name, PublicationCreation(server.version)):
         connection.execute(step)
     return source
 
@@ -275,7 +275,7 @@ def _find_manifest(log_store: str) -> Manifest | None:
 def _open_log_store(store: Store, source: StoredSource, confirmed: int) -> Manifest:
     manifest = Manifest(store)
     position = Position.of(0, confirmed)
-    # At the slot's own position: nothing before it will ever be sent, and everything after it will.
+    # At the slot's position: the server will send everything after it, and nothing before it.
     manifest.append(Opened(epoch=0, position=position, source=source, reason=None, format=LOG_STORE.recorded))
     failpoint("log_store_opening.after")
     return manifest
@@ -295,7 +295,7 @@ def _require_free(place: StoragePlaces, server: ServerIdentity, name: str) -> No
 def _forget_source(connection: Connection, source: SourceDefinition) -> None:
     """Restore the replica identities of the members' tables, and drop what was created in the database."""
     connection.execute(table_publications.make_record_step())
-    # In a database that was restored from a dump the recorded oids are those of other tables.
+    # In a database that was restored from a dump, other tables may have the recorded oids.
     rebound = find_rebound(connection, source)
     for step in rebind_steps(connection, rebound) if rebound is not None else ():
         connection.execute(step)
@@ -321,7 +321,9 @@ def _drop_publications(connection: Connection, source: SourceDefinition) -> None
 
 
 def _delete_log_store(source: SourceDefinition) -> None:
-    """The manifest is deleted last, its newest entries first: a repeat can still read whose it is."""
+    """The manifest is deleted last, newest entries first, so that a repeat can still read to which source it
+    belongs.
+    """
     store = open_store(source.log_store)
     paths = store.list("")
     delete_all(store, [path for path in paths if not path.startswith(_MANIFEST)])

@@ -1,4 +1,6 @@
-"""One transaction read again through publications of single tables, without those whose changes cannot be sent."""
+"""Reads one transaction again through publications of single tables, without the tables whose changes cannot be
+sent.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ from rowtide.log.store.manifest import Manifest
 class TransactionReread:
     """The transaction that commits at `lsn`; `reasons` say, by oid, why a table is omitted.
 
-    Everything that commits before the transaction is stored: the stream begins with it, or after it if nothing else is
-    in it.
+    Everything that commits before the transaction is stored: the stream begins with it, or after it if it has no other
+    changes.
     """
 
     def __init__(self, lsn: CommitLsn, reasons: Mapping[int, str]) -> None:
@@ -54,7 +56,7 @@ class TransactionReread:
                 break
         if received.keepalive is not None and received.keepalive.position > self.lsn.log:
             self.is_over = True
-        # A keepalive's position says nothing here: it covers the changes of omitted tables.
+        # A keepalive's position is meaningless here: it covers the changes of the omitted tables too.
         received.keepalive = None
         received.is_marked = False
 
@@ -79,8 +81,8 @@ def find_refused(candidates: Sequence[int], is_refused: Callable[[Sequence[int]]
     """Return a table with a refused change, one of `candidates`, by bisection; `is_refused` tries several at once."""
     while len(candidates) > 1:
         half = candidates[: len(candidates) // 2]
-        # The server's error names no table: each try decodes the transaction once more, so that n tables need log2(n)
-        # of them.
+        # The server's error does not name the table, and each try decodes the transaction once more: bisection needs
+        # log2(n) tries for n tables.
         candidates = half if is_refused(half) else candidates[len(half) :]
     return candidates[0]
 

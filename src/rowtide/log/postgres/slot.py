@@ -1,216 +1,25 @@
-"""Publication and slot on PostgreSQL: created once, verified before what is read through them is kept; their lag.
+"""Publication and slot on PostgreSQL: created once, and verified before what is read through them becomes durable.
 
 The publication is always created before the slot. On PostgreSQL 18 a publication dropped under a running stream is no
 error: its changes are silently missing. Hence its oid and the oids of its tables' entries (pg_publication_rel) are
 compared with those recorded, before each range becomes durable.
-
-Reports the transaction that blocks a statement while the statement runs.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import datetime
+from collections.abc import Callable
 
 from sqlalchemy import Connection, Engine, Executable, text
 
-from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import format_log_position
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.databases.postgres.connect import require_replication_right
-from rowtide.databases.postgres.errors import NoFreeSlot, ServerIsStandby, WalLevelNotLogical, translated
+from rowtide.databases.postgres.errors import NoFreeSlot, ServerIsStandby, WalLevelNotLogical
 from rowtide.databases.postgres.quoting import quote, statement
-from rowtide.events.catalogue import WaitNotReported
-from rowtide.events.event import emit
 from rowtide.log.errors import PublicationAltered, SlotAdvanced, SlotInvalidated, SlotMissing
+from rowtide.log.postgres.backlog import reporting_blocker
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store.state import ManifestState
-
-MISSING = "missing"
-
-
-@frozen
-class OldTransaction:
-    """The oldest transaction that writes: the server retains its WAL from that transaction's beginning on.
-
-    `name` says how an administrator ends it; `since` is None if the role may not see it.
-    """
-
-    name: str
-    since: datetime | None
-
-    def __str__(self) -> str:
-        return f"{self.name}, since {self.since.isoformat(timespec='seconds') if self.since else 'unknown'}"
-
-
-@frozen
-class Backlog:
-    """The server's WAL beside a slot, at the server's time `now`; positions are log positions.
-
-    `confirmed` and `restart` are None without the slot; `wal_status` is `MISSING` then. `safe_bytes` is how much more
-    WAL may be written before the slot is at risk, None if nothing limits what it retains.
-    """
-
-    now: datetime
-    log_end: int
-    confirmed: int | None
-    restart: int | None
-    wal_status: str
-    safe_bytes: int | None
-    oldest_prepared: OldTransaction | None
-    oldest_open: OldTransaction | None
-
-    @property
-    def kept_bytes(self) -> int | None:
-        """The bytes of WAL that the server retains because of the slot."""
-        return max(self.log_end - self.restart, 0) if self.restart is not None else None
-
-    def find_cause(self, log_reader: str | None) -> str | None:
-        """Return what holds back the retained WAL; None if only the server's next checkpoint or keepalive is due.
-        Pure.
-        """
-        if self.confirmed is None or self.restart is None:
-            return None
-        unread = self.log_end - self.confirmed
-        if unread > self.confirmed - self.restart:
-            return f"the log reader, {unread} bytes behind" if log_reader else "the log reader, which is not running"
-        oldest = _oldest(self.oldest_prepared, self.oldest_open)
-        return str(oldest) if oldest is not None else None
-
-
-def find_oldest(connection: Connection) -> OldTransaction | None:
-    """Return the oldest transaction of the server that writes, prepared or open; None if there is none."""
-    return _oldest(_read_oldest(connection, _PREPARED), _read_oldest(connection, _OPEN))
-
-
-def _oldest(*transactions: OldTransaction | None) -> OldTransaction | None:
-    return min((old for old in transactions if old is not None), key=_age, default=None)
-
-
-def _age(old: OldTransaction) -> tuple[bool, float]:
-    return old.since is None, old.since.timestamp() if old.since is not None else 0.0
-
-
-def read_backlog(connection: Connection, slot: str) -> Backlog:
-    """Read the backlog from the server."""
-    now, log_end = connection.execute(text(_SERVER)).one()
-    found = connection.execute(text(_SLOT_BACKLOG), {"slot": slot}).one_or_none()
-    confirmed, restart, wal_status, safe_bytes = found or (None, None, MISSING, None)
-    return Backlog(
-        now=now,
-        log_end=log_end,
-        confirmed=confirmed,
-        restart=restart,
-        wal_status=wal_status or "",
-        safe_bytes=safe_bytes,
-        # Apart from the open ones: a prepared transaction has no session that could be ended, and outlives restarts.
-        oldest_prepared=_read_oldest(connection, _PREPARED),
-        oldest_open=_read_oldest(connection, _OPEN),
-    )
-
-
-def _read_oldest(connection: Connection, query: str) -> OldTransaction | None:
-    row = connection.execute(text(query)).one_or_none()
-    return OldTransaction(*row) if row is not None else None
-
-
-_SERVER = "select clock_timestamp(), (pg_current_wal_flush_lsn() - '0/0')::bigint"
-
-_SLOT_BACKLOG = """
-select (confirmed_flush_lsn - '0/0')::bigint, (restart_lsn - '0/0')::bigint, wal_status, safe_wal_size
-from pg_replication_slots
-where slot_name = :slot
-"""
-
-_PREPARED = """
-select format('prepared transaction %L of %s in database %s', gid, owner, database), prepared
-from pg_prepared_xacts
-order by age(transaction) desc
-limit 1
-"""
-
-_OPEN = """
-select format('transaction of pid %s (%s, %s) in database %s', pid, usename, application_name, datname), xact_start
-from pg_stat_activity
-where backend_xid is not null and pid <> pg_backend_pid()
-order by age(backend_xid) desc
-limit 1
-"""
-
-
-@frozen
-class ReadingStatus:
-    """How far the log is read, at the server's time `now`.
-
-    `reader` is the holder of the log's lease, None if no process reads. All that was committed by `as_of` was read;
-    `unread_bytes` of the server's log were not, None where the log store does not say. `kept_bytes` is the WAL that the
-    server keeps for the slot.
-    """
-
-    now: datetime
-    reader: str | None
-    as_of: datetime | None
-    unread_bytes: int | None
-    kept_bytes: int | None
-
-    @property
-    def lag_s(self) -> float | None:
-        """How long ago all was read that was committed by then; 0 at the log's end, None where it is not known."""
-        return 0.0 if self.unread_bytes == 0 else seconds_between(self.as_of, self.now)
-
-
-def describe_reading(backlog: Backlog, state: ManifestState | None, reader: str | None) -> ReadingStatus:
-    """Put together what was read; without a log store that can be read it is not known. Pure."""
-    return ReadingStatus(
-        now=backlog.now,
-        reader=reader,
-        as_of=state.as_of if state is not None else None,
-        unread_bytes=max(backlog.log_end - state.position.log, 0) if state is not None else None,
-        kept_bytes=backlog.kept_bytes,
-    )
-
-
-def seconds_between(earlier: datetime | None, later: datetime) -> float | None:
-    """Return how long ago a time was, never below 0; None where it is not known."""
-    return max((later - earlier).total_seconds(), 0.0) if earlier is not None else None
-
-
-PATIENCE_S = 2.0
-"""A wait is reported after this time, and again when another transaction blocks."""
-
-
-@contextmanager
-def reporting_blocker(engine: Engine, on_wait: Callable[[str], None]) -> Iterator[None]:
-    """Report, while the block runs, the oldest transaction that writes, if the block takes long. Calls from a
-    thread.
-    """
-    is_over = threading.Event()
-    # The caller's session is busy with the statement that waits: another one looks who blocks it.
-    thread = threading.Thread(target=_report, args=(engine, on_wait, is_over), name="rowtide waiting", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
-
-
-def _report(engine: Engine, on_wait: Callable[[str], None], is_over: threading.Event) -> None:
-    reported = None
-    while not is_over.wait(PATIENCE_S):
-        try:
-            with translated(), engine.connect() as connection:
-                oldest = find_oldest(connection)
-        except RowtideError as error:
-            emit(WaitNotReported(error))
-            return
-        if oldest is not None and oldest != reported:
-            on_wait(f"waiting until this ends: {oldest}")
-            reported = oldest
-
 
 FAILOVER_SLOTS_SINCE = 17
 """The first version with slots that standbys keep a copy of."""
@@ -298,8 +107,8 @@ def ensure_slot(engine: Engine, name: str, on_wait: Callable[[str], None]) -> Sl
     """Create the slot if it is missing. The server waits for all open transactions; `on_wait` is called with the
     oldest.
     """
-    # The server creates no logical slot in a transaction that has written, and waits meanwhile for those of others: in
-    # a transaction of ours, it would hold back vacuum for as long.
+    # Outside a transaction: the server creates no logical slot in one that has written, and waits for the transactions
+    # of others meanwhile. An open transaction would hold back vacuum for as long.
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         state = find_slot(connection, name)
         if state is None:
@@ -343,8 +152,8 @@ def require_usable(state: SlotState | None, name: str, position: int) -> SlotSta
         raise SlotMissing(name)
     if state.wal_status == "lost":
         raise SlotInvalidated(name, _CAUSES.get(state.invalidation) or str(state.invalidation))
-    # Above the position: the server never sends again what lies between. Below it is the usual case, since the slot's
-    # state on disk is that of a checkpoint.
+    # Above the position: the server never sends again what lies between. A slot below it is the usual case, since its
+    # state on disk is that of the last checkpoint.
     if state.confirmed > position:
         raise SlotAdvanced(name, format_log_position(state.confirmed), format_log_position(position))
     return state
@@ -353,8 +162,8 @@ def require_usable(state: SlotState | None, name: str, position: int) -> SlotSta
 def verify_publication(connection: Connection, source: SourceDefinition) -> None:
     """Raise `PublicationAltered` unless publication and entries are the recorded ones.
 
-    A table that was dropped has left the publication by that, and has no changes that could be missing; but for that of
-    the announcements.
+    A dropped table left the publication with that, and has no changes that could be missing. The table of announcements
+    is the exception.
     """
     parameters = {"name": source.publication}
     publication_id, option, lost, joined, is_another = connection.execute(text(_ALTERED), parameters).one()
@@ -417,7 +226,7 @@ select (select oid::bigint from pg_publication where pubname = :name),
         from pg_publication p, (select to_jsonb(known) ->> 'publication_version' from rowtide.source known) s (version)
         where p.pubname = :name)
 """
-"""A new owner writes the row, too, and takes nothing from what is published."""
+"""A change of owner updates the row too, but does not change what is published."""
 
 _RECORD_VERSION = """
 update rowtide.source s set publication_version = (

@@ -1,8 +1,8 @@
 """A publication for each member's table, so that the log can be read without one of the tables.
 
-pgoutput looks up publications as they were when a transaction was written. So a table's publication exists from its
-first member on, although the log is read through the publication of all members, and through single ones only if the
-server cannot send a change of some table.
+The log is read through the publication of all members; through the single ones only if the server cannot send a change
+of some table. They exist from a table's first member on, because pgoutput looks up publications as of the time when a
+transaction was written.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def ensure_made(engine: Engine, connection: Connection, source: SourceDefinition
 
     What is missing is read on a connection that is there; each alteration is a transaction of its own.
 
-    As when a table joins, no writer of it may be open. A table that is in use, or another role's, waits for the next
-    time: until then, a change of any table that the server cannot send stops the log reader.
+    As when a table joins, no writer of it may be open. A table that is in use, or owned by another role, is left for
+    the next time. Until then the log reader stops at a change of any table that the server cannot send.
     """
     with translated():
         making = read_making(connection, source.publication)
@@ -131,7 +131,8 @@ def find_blocker(connection: Connection, source: SourceDefinition, source_table_
     """Return why some tables cannot be read through their own publications, by the catalogue; None if all
     can.
 
-    Whether a publication dropped since is a blocker, the server decides, which uses the catalogue of that time.
+    Whether a publication that was dropped since is a blocker is left to the server, which uses the catalogue of that
+    time.
     """
     lost = connection.execute(text(_LOST), {"tables": list(source_table_ids), "all": source.publication}).scalar()
     return f"{lost} has no publication of its own, or others altered it" if lost is not None else None
@@ -145,7 +146,7 @@ def _make_one(
     if table is None:
         return
     qualified = quote_qualified(table.schema, table.name)
-    # No transaction that writes the table is open then: one that began before the publication is there would be sent
+    # The lock ensures that no writer of the table is open: a transaction from before the publication would be sent
     # incompletely. The timeout lets writers pass that would queue behind this lock.
     steps: list[Executable] = [set_lock_timeout(), statement(f"lock table {qualified} in share row exclusive mode")]
     if is_control:
@@ -222,9 +223,7 @@ where not exists (select from pg_publication p where p.pubname = {_OWN_NAME})
 group by m.source_table_id
 order by m.source_table_id
 """  # noqa: S608 - of constants
-"""A publication that was altered by others stays as it is: changes written in the meantime would be missing from a
-new one too.
-"""
+"""A publication that others altered stays as it is: a new one would lack the changes written in the meantime too."""
 
 _EMPTY = f"""
 select p.pubname::text from pg_publication p

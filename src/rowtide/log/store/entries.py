@@ -3,7 +3,7 @@
 An entry's `token` is the number of the `LeaseTaken` entry under which its writer holds the log lease; its `lake_token`
 that of the lake lease, None if the entry's reader needs none.
 
-Entries of a manifest that two processes of one agent send each other once they are durable.
+Also the exchange by which two processes of one agent send each other entries once these are durable.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ class Difference:
 
 @frozen
 class Opened:
-    """An epoch begins at a position: the store's first entry, or a reinitialisation with its reason.
+    """An epoch begins at a position: the store's first entry, or a reinitialization with its reason.
 
-    `format` is the store's, in its first entry alone. `control_row` is the last mark before. `difference`: for some
-    members nothing is missing.
+    `format` is the store's, and only in its first entry. `control_row` is the last mark before. With a `difference`,
+    its members have no gap.
     """
 
     kind: Literal["opened"] = field(default="opened", kw_only=True)
@@ -134,8 +134,8 @@ class RangeAppended:
 class PartStored:
     """A part of a transaction is durable whose commit is not stored yet, the `number`-th from 0; 0 begins again.
 
-    Consumers may work ahead with it, but what they do counts only if a range names the part: the transaction may be
-    read again, in other parts, or be skipped.
+    Consumers may begin with it, but must be able to undo that until a range names the part: the transaction may be read
+    again in other parts, or be skipped.
     """
 
     kind: Literal["part_stored"] = field(default="part_stored", kw_only=True)
@@ -156,7 +156,7 @@ class LeaseTaken:
 
 @frozen
 class TimelineFollowed:
-    """The server was promoted to another timeline, whose history contains everything below our position."""
+    """The server was promoted to another timeline, whose history contains everything below the store's position."""
 
     kind: Literal["timeline_followed"] = field(default="timeline_followed", kw_only=True)
     token: int
@@ -253,7 +253,7 @@ class FilesDeleted:
 class Moved:
     """The log store and its lake are being moved: the copy has all entries before this one, and nothing follows.
 
-    Until the move `is_recorded` in the database, a new holder of a lease ends it, and resumes here.
+    Until the move `is_recorded` in the database, a process that takes a lease cancels the move, and resumes here.
     """
 
     kind: Literal["moved"] = field(default="moved", kw_only=True)
@@ -310,24 +310,26 @@ class EntryWritten:
 
 @frozen
 class EntryExchange:
-    """One process's side: `send` passes an entry to the other one. One thread receives, another one applies."""
+    """One process's side of the exchange: `send` passes an entry to the other one. One thread receives entries, another
+    applies them.
+    """
 
     send: Callable[[EntryWritten], None]
     _heard: dict[int, bytes] = field(default_factory=dict)
 
     def hear(self, entry: EntryWritten) -> None:
-        """Note an entry of the other process; the oldest are forgotten if nobody takes them."""
+        """Note an entry of the other process; the oldest are dropped if no thread takes them."""
         while len(self._heard) >= _MOST_KEPT:
             self._heard.pop(next(iter(self._heard)), None)
         self._heard[entry.number] = entry.content
 
     def take(self, number: int) -> bytes | None:
-        """Return an entry that was heard of, once; forget those before it."""
+        """Remove and return a received entry; drop those before it."""
         for earlier in [known for known in list(self._heard) if known < number]:
             self._heard.pop(earlier, None)
         return self._heard.pop(number, None)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing that was heard of and not taken."""
+        """Whether no received entry is left."""
         return not self._heard

@@ -1,6 +1,6 @@
-"""Where the log store is, and the source whose log it holds.
+"""Opening the log store at its place, and verifying that it belongs to the source.
 
-Only that source writes it, also after another database adopted the source, or if two databases name one folder.
+Only its source may write a log store, even if another database adopted the source, or if two databases name one folder.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def open_store(place: str) -> Store:
 
 
 def probe_store(place: str) -> None:
-    """Write to a store, as `open_store` does to a local one. Raises as that, `PutIfAbsentIgnored`,
-    `LogStoreWriteFailed`.
+    """Probe a store by writing to it, as `open_store` does for a local one. Raises as `open_store`,
+    `PutIfAbsentIgnored`, `LogStoreWriteFailed`.
     """
     store = open_store(place)
     if isinstance(store, ObjectFolder):
@@ -78,7 +78,7 @@ def open_made_store(source: SourceDefinition) -> Store:
 
 
 def find_own_manifest(source: SourceDefinition) -> Manifest | None:
-    """As `open_own_manifest`; None if the log store has no manifest: it is lost, or not where it is looked for."""
+    """Like `open_own_manifest`, but None if the log store has no manifest: it is lost, or at another place."""
     try:
         return open_own_manifest(source)
     except errors.ManifestMissing:

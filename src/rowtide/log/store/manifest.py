@@ -3,7 +3,7 @@
 `manifest/<20 digits>.json` are entries, `manifest/checkpoint-<20 digits>.json` the state after the
 entry of that number. Entries are deleted an hour after the second checkpoint that has them.
 
-The log store's format, which is the first thing that is read of a manifest, and of a segment.
+Of an entry, a checkpoint or a segment, the log store's format is read before anything else.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from rowtide.log.store.entries import (
 )
 from rowtide.log.store.replay import apply, require_not_moved
 from rowtide.log.store.state import ManifestState, decode_state, encode_state
-from rowtide.storage.store import Clock, Missing, Store, delete_all, get_all, is_fresh, read_clock
+from rowtide.storage.freshness import Clock, is_fresh, read_clock
+from rowtide.storage.store import Missing, Store, delete_all, get_all
 
 LOG_STORE = StoreFormat("log store")
 
@@ -57,9 +58,9 @@ def find_format(found: Any) -> StoredFormat | None:
 
 
 ENTRIES_PER_CHECKPOINT = 100
-KEPT_FOR = timedelta(hours=1)
-"""How long an entry is kept after the checkpoint that replaces it: `freshness` says why. Clocks of this machine and of
-the store may differ by half of it.
+ENTRIES_KEPT_FOR = timedelta(hours=1)
+"""How long an entry is kept after the checkpoint that replaces it, for the reason that `storage.freshness` gives. The
+clocks of this machine and of the store may differ by half of it.
 """
 
 _MOST_AT_ONCE = 16
@@ -92,7 +93,7 @@ class Manifest:
         self._state: ManifestState | None = None
         self._exchange: EntryExchange | None = None
         self._known_at = -math.inf
-        """When there was no checkpoint beyond the state, by the clock: what follows the state was there, if written."""
+        """A time at which no checkpoint was newer than the state, so that every entry after the state still existed."""
 
     @classmethod
     def open(cls, store: Store) -> Manifest:
@@ -130,8 +131,8 @@ class Manifest:
         self._state = None
         self._known_at = -math.inf
         self._skip_to_checkpoint()
-        # Listed before entries are read: a number that is missing below this one is damage, not an entry that another
-        # process is about to write.
+        # Listed before entries are read: a number that is missing below the last one is damage, not an entry that
+        # another process is about to write.
         newest = max(self._numbers(_ENTRY, after=_entry_path(self._version())), default=0)
         self._follow()
         if self._version() < newest:
@@ -151,7 +152,7 @@ class Manifest:
         """Return the state that another thread's manifest of the same store knows; read the entries behind it unless
         its end was looked for within that many seconds. Raises as `refresh`.
         """
-        # In this order: what the other one knows meanwhile is newer.
+        # The time before the state: what the other manifest learns in between is newer than that time.
         known_at, state = other._known_at, other._state
         if state is not None and (state.version, known_at) > (self._version(), self._known_at):
             self._state, self._known_at = state, known_at
@@ -165,8 +166,8 @@ class Manifest:
         self._exchange = exchange
 
     def apply_heard(self) -> bool:
-        """Apply the entries that follow the state and were heard of, without a look at the store; return whether these
-        are all that were heard of. Raises as `refresh`.
+        """Apply the received entries that follow the state, without reading the store; return whether no other entry
+        was received. Raises as `refresh`.
         """
         exchange = self._exchange
         if exchange is None or self._state is None:
@@ -182,8 +183,8 @@ class Manifest:
         Raises what `apply` raises, after which nothing was written; and `LogStoreWriteFailed`, after which the entry
         may exist: load again to know.
         """
-        # The first attempt saves a look at the store, since one process writes most entries. What it refuses by an old
-        # state is decided again by a current one.
+        # The first attempt does not read the store, since one process writes most entries. If the known state refuses
+        # the entry, the current one decides.
         is_current = False
         self.apply_heard()
         while True:
@@ -191,18 +192,16 @@ class Manifest:
             begun = self._clock()
             try:
                 state = apply(self._state, number, entry)
-            # The state that refuses the entry may be an earlier one: the refusal is final once others' entries were
-            # read.
+            # The state that refuses the entry may be outdated: the refusal is final only after the entries of other
+            # processes are read.
             except RowtideError:
                 if is_current:
                     raise
             else:
-                if self._write(number, entry):
-                    self._state, self._known_at = state, begun
-                    if number % self._entries_per_checkpoint == 0:
-                        self._checkpoint(state)
+                if self._write_applied(number, entry, state, begun):
                     return state
-            # Others have written meanwhile, one at least; or the state is not known from which the entry follows.
+            # Another process has written meanwhile, or the state before the entry is not known. At least one entry
+            # follows: a second one that is read with it may save a round trip.
             self._follow(at_once=2)
             is_current = True
 
@@ -216,8 +215,9 @@ class Manifest:
     def take_lease(self, lease: LeaseName, holder: str, *, verify: Callable[[], None] = lambda: None) -> int:
         """Take a lease from its present holder, if any; return the token that entries written under it carry.
 
-        `verify` raises if this process may not: it is asked after the manifest is read, and the entry follows what was
-        read. So a process that is stopped in between takes nothing from one that has taken the lease meanwhile.
+        `verify` raises if this process may not take it. It is called after the manifest is read, and the entry directly
+        follows what was read: so a process that is stopped in between cannot take the lease from a process that took it
+        meanwhile.
         """
         while True:
             version = self._read_version()
@@ -226,11 +226,11 @@ class Manifest:
                 return self.state.leases[lease].token
 
     def give_up_lease(self, lease: LeaseName, token: int, nobody: str) -> None:
-        """Give a lease to nobody, unless it has another holder than that of a token."""
-        # Another token: another process has taken the lease since, and it is not ours to release.
+        """Release a lease, unless its holder is not the one of the token."""
+        # Another token means that another process has taken the lease, which must not be released here.
         while self.refresh().leases[lease].token == token:
-            # Only directly after what was read: another process may have taken the lease since, which this must not
-            # take away.
+            # Only directly after the state that was read: another process may have taken the lease since, and must keep
+            # it.
             if self._append_next(self.state.version, LeaseTaken(lease, nobody, datetime.now(UTC))):
                 return
 
@@ -247,11 +247,17 @@ class Manifest:
     def _append_next(self, version: int, entry: Entry) -> bool:
         """Append an entry as the next one after the state, as of a version; return False if there is another one."""
         begun = self._clock()
-        state = apply(self._state, version + 1, entry)
-        is_written = self._write(version + 1, entry)
+        return self._write_applied(version + 1, entry, apply(self._state, version + 1, entry), begun)
+
+    def _write_applied(self, number: int, entry: Entry, state: ManifestState, begun: float) -> bool:
+        """Write an entry, after which the manifest has a state; return False if there is another entry of its number.
+
+        `begun` is a time of the clock before the entry was applied.
+        """
+        is_written = self._write(number, entry)
         if is_written:
             self._state, self._known_at = state, begun
-            if state.version % self._entries_per_checkpoint == 0:
+            if number % self._entries_per_checkpoint == 0:
                 self._checkpoint(state)
         return is_written
 
@@ -278,8 +284,7 @@ class Manifest:
         while True:
             if not is_fresh(self._known_at, self._clock):
                 self._skip_to_checkpoint()
-            # Where this takes long, entries that were to be read may have been deleted: the loop begins again at a
-            # checkpoint.
+            # If this takes long, the next entries may have been deleted: then the loop begins again at a checkpoint.
             begun = self._read_entries(at_once)
             if is_fresh(self._known_at, self._clock):
                 self._known_at = begun
@@ -288,7 +293,7 @@ class Manifest:
                 return
 
     def _read_entries(self, at_once: int) -> float:
-        """Apply all entries that there are, the more at once the more there are; return when the end was looked for."""
+        """Apply all following entries, in growing batches; return the time at which the end was reached."""
         while True:
             begun = self._clock()
             self.apply_heard()
@@ -296,7 +301,7 @@ class Manifest:
             paths = [_entry_path(number) for number in range(first, first + at_once)]
             for number, data in enumerate(get_all(self.store, paths), first):
                 if data is None:
-                    # Those after it were written later, while these were read.
+                    # Entries after the gap were written later, while these were read.
                     return begun
                 self._apply_written(number, data)
             at_once = min(2 * at_once, _MOST_AT_ONCE)
@@ -307,7 +312,7 @@ class Manifest:
         while not is_found:
             begun = self._clock()
             newest = max(self._checkpoints(), default=0)
-            # One that is gone was replaced by a newer.
+            # A checkpoint that no longer exists was replaced by a newer one.
             is_found = newest <= self._version() or self._read_checkpoint(newest)
         self._known_at = begun
 
@@ -357,8 +362,13 @@ class Manifest:
         is_written = self.store.put_if_absent(path, content)
         if is_range:
             failpoint("manifest_entry.after")
-        if is_written and not is_fresh(self._known_at, self._clock) and number <= self._last_deletable(KEPT_FOR / 2):
-            # This process is so far behind that the name was free again: the entry would never be read.
+        if (
+            is_written
+            and not is_fresh(self._known_at, self._clock)
+            and number <= self._last_deletable(ENTRIES_KEPT_FOR / 2)
+        ):
+            # This process was so far behind that an entry of this number had been deleted: the new one would never be
+            # read.
             self.store.delete(path)
             return False
         if is_written and self._exchange is not None:
@@ -366,17 +376,19 @@ class Manifest:
         return is_written
 
     def _last_deletable(self, age: timedelta) -> int:
-        """Return the newest checkpoint of an age: entries up to it may be gone once that is `KEPT_FOR`."""
+        """Return the newest checkpoint of at least an age: with `ENTRIES_KEPT_FOR`, entries up to it may be deleted."""
         return max(self._checkpoints(before=datetime.now(UTC) - age), default=0)
 
     def _checkpoint(self, state: ManifestState) -> None:
-        # Durable before any entry that it replaces is deleted: after a power cut one of both is there.
+        # The checkpoint is durable before any entry that it replaces is deleted, so that a power cut leaves one of the
+        # two.
         self.store.put_durable(_checkpoint_path(state.version), encode_state(state))
-        last = self._last_deletable(KEPT_FOR)
+        last = self._last_deletable(ENTRIES_KEPT_FOR)
         older = [number for number in self._checkpoints() if number < last]
         if not older:
             return
-        # Up to the oldest checkpoint entries were deleted, its own at last, unless none were yet.
+        # Entries up to the oldest checkpoint were deleted in order, the checkpoint's own last, unless none has been
+        # yet.
         oldest = older[0]
         if get_all(self.store, [_entry_path(oldest)]) != [None]:
             delete_all(self.store, [_entry_path(number) for number in self._numbers(_ENTRY) if number < oldest])
@@ -385,7 +397,7 @@ class Manifest:
         delete_all(self.store, [_checkpoint_path(number) for number in older])
 
     def _checkpoints(self, *, before: datetime | None = None) -> list[int]:
-        # An object store lists what sorts below a prefix too.
+        # An object store also lists names that sort before the prefix.
         return self._numbers(_CHECKPOINT, after=_CHECKPOINT, before=before)
 
     def _numbers(self, prefix: str, *, after: str = "", before: datetime | None = None) -> list[int]:

@@ -39,7 +39,8 @@ def apply(state: ManifestState | None, number: int, entry: entries.Entry) -> Man
     last = state.version if state is not None else 0
     _require(number == last + 1, number, entry, f"the last entry is {last}")
     if state is not None:
-        # A process that takes a lease has read in the database that the log store is here; else its copy continues.
+        # A process that takes a lease has read in the database that the log store is still here, so the move is
+        # cancelled.
         (require_not_moved if isinstance(entry, entries.LeaseTaken | entries.Moved) else require_here)(state)
     if isinstance(entry, entries.Opened):
         return _open(state, number, entry)
@@ -70,7 +71,8 @@ def _apply(state: ManifestState, entry: entries.Entry) -> ManifestState:
             return _give_table(state, entry)
         case entries.LeaseTaken():
             lease = Lease(entry.holder, state.version, entry.taken_at)
-            # A new log reader begins with the transaction again.
+            # The new holder has read in the database that the log store is still here, so a move is cancelled. A new
+            # log reader begins with the open transaction again.
             parts = () if entry.lease == "log" else state.parts
             return replace(state, leases={**state.leases, entry.lease: lease}, new_place=None, parts=parts)
         case entries.SegmentsMerged():
@@ -128,7 +130,7 @@ def _open(state: ManifestState | None, number: int, entry: entries.Opened) -> Ma
         position=entry.position,
         segments=(*state.segments, *segments),
         as_of=None,
-        # Others that still exist are announced again, after the gap.
+        # Other members that still exist are announced again after the gap.
         members=tuple(member for member in state.members if member.member_id in bridged),
         incomplete=(),
         omitted_by_readers=(),
@@ -185,7 +187,7 @@ def _append_range(state: ManifestState, entry: entries.RangeAppended) -> Manifes
     start, end = entry.from_position, entry.position
     forward = start <= end and start.epoch == end.epoch
     _require(forward, state.version, entry, f"{end} does not follow {start} in its epoch")
-    # Readers take a range as complete up to its end: what lies outside would be delivered twice, or never.
+    # Readers rely on a range being complete: a segment outside it would be delivered twice, or never.
     lsns = [lsn for segment in entry.segments for lsn in (segment.first, segment.last)]
     for lsn in [*lsns, *(event.commit_lsn for event in entry.events)]:
         _require(end.covers(lsn) and not start.covers(lsn), state.version, entry, f"{lsn} is not in [{start}, {end})")
@@ -210,7 +212,7 @@ def _store_part(state: ManifestState, entry: entries.PartStored) -> ManifestStat
     earlier, segment = state.parts[: entry.number], entry.segment
     lsn = segment.first
     _require(len(earlier) == entry.number, state.version, entry, f"there are {len(earlier)} parts before")
-    # Behind the position it is in a range already: its parts would be delivered a second time.
+    # Below the position it is part of a range already: its parts would be delivered a second time.
     is_ahead = lsn.epoch == state.epoch and not state.position.covers(lsn)
     _require(is_ahead, state.version, entry, f"{lsn} is not ahead of the position {state.position}")
     are_one = all(part.first == part.last == lsn for part in (*earlier, segment))
@@ -249,7 +251,7 @@ def _apply_to_incomplete(incomplete: tuple[Incomplete, ...], events: tuple[Event
             case Disabled():
                 listed = [one for one in listed if one.member_id != event.member_id]
             case ChangesOmitted(lsn, member_id, reason, is_unclear):
-                # In log order: those of the same transaction are the last ones.
+                # In log order, so entries of the same transaction are the last ones.
                 same = takewhile(partial(le, lsn), (one.lsn for one in reversed(listed)))
                 members = (one.member_id for one, _ in zip(reversed(listed), same, strict=False))
                 if member_id not in members:
@@ -297,9 +299,10 @@ def _merge(state: ManifestState, entry: entries.SegmentsMerged) -> ManifestState
     replaced = [segment for segment in state.segments if segment.path in paths]
     merged = entry.segment
     is_known = bool(replaced) and len(replaced) == len(entry.replaced)
-    # Truncated since the merge was planned, or merged by a former holder: rows would return with the merged file.
+    # It was truncated since the merge was planned, or merged by a former holder: the merged file would bring its rows
+    # back.
     _require(is_known, state.version, entry, "a replaced segment is not in the store")
-    # The replaced files are deleted soon: a merge that lost rows has to be refused while they are still there.
+    # The replaced files are deleted soon, so a merge that lost rows has to be refused now.
     is_same = (merged.first, merged.last, merged.rows) == (
         min(segment.first for segment in replaced),
         max(segment.last for segment in replaced),
@@ -321,9 +324,9 @@ def _advance_reader(state: ManifestState, entry: entries.ReaderAdvanced) -> Mani
     if known is None:
         _require(position >= state.low, state.version, entry, f"what {position} needs is truncated up to {state.low}")
         known = Reader(position, entry.cycle)
-    # What is recorded for an earlier position does not cover everything below a later one.
+    # A time that was recorded for an earlier position does not cover everything below a later one.
     idle_from = entry.idle_from if position >= known.position else known.idle_from
-    # After a gap a target that was restored to an earlier state begins again, with fewer cycles.
+    # After a gap, a target that was restored to an earlier state starts again with a lower cycle.
     cycle = entry.cycle if position.epoch > known.position.epoch else max(known.cycle, entry.cycle)
     # Never back: segments below the slowest reader may have been deleted, so an earlier position could not be served.
     reader = Reader(max(known.position, position), cycle, _later(known.as_of, entry.as_of), idle_from)
@@ -335,7 +338,7 @@ def _truncate(state: ManifestState, entry: entries.SegmentsTruncated) -> Manifes
     slowest = state.slowest_reader()
     if slowest is None:
         return state
-    # A reader that registered since the writer looked still gets what it asked for.
+    # A reader that registered after the writer planned the truncation must still get what it needs.
     low = max(state.low, min(entry.position, slowest))
     truncated = [segment for segment in state.segments if low.covers(segment.last)]
     return replace(

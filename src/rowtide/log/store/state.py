@@ -1,4 +1,4 @@
-"""The manifest's state: what the log store contains, as its entries say when they are replayed. Pure."""
+"""The manifest's state: what the log store contains, as the result of replaying its entries. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Lease:
 
 @frozen
 class Reader:
-    """How far a consumer of the log is: it needs nothing below `position`; see `ReaderAdvanced` for the others."""
+    """The progress of a consumer of the log: it needs nothing below `position`. The other fields: `ReaderAdvanced`."""
 
     position: Position
     cycle: int
@@ -50,8 +50,8 @@ class LogGap:
 
 @frozen
 class Incomplete:
-    """A member lacks changes of the transaction at `lsn`: one of them could not be carried, or, with `is_unclear`, was
-    not known to be of which columns.
+    """A member lacks changes of the transaction at `lsn`: one of them could not be sent, or, with `is_unclear`, its
+    columns could not be determined.
     """
 
     member_id: str
@@ -62,7 +62,7 @@ class Incomplete:
 
 @frozen
 class OmittedByReader:
-    """As `Incomplete`, for one consumer of the log only: it could not hold a row that the store has."""
+    """Like `Incomplete`, but for one consumer of the log, which could not hold a row that the store has."""
 
     reader: str
     member_id: str
@@ -72,7 +72,7 @@ class OmittedByReader:
 
 @frozen
 class PendingDeletion:
-    """A file that new readers no longer get; it is kept until `DELETE_GRACE` has passed for those that read it."""
+    """A file that the state no longer lists; it is kept for `DELETE_GRACE` for processes that still read it."""
 
     path: str
     since: datetime
@@ -127,8 +127,8 @@ class ManifestState:
         return max(self.tables, default=0) + 1
 
     def lacking(self, *readers: str) -> tuple[Incomplete, ...]:
-        """Return what members lack, in log order: what all consumers of the log lack, and what some of them left
-        out.
+        """Return what members lack, in log order: changes missing for all consumers of the log, and those that one of
+        them omitted.
         """
         omitted = [
             Incomplete(one.member_id, one.lsn, one.reason) for one in self.omitted_by_readers if one.reader in readers

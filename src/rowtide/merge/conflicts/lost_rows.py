@@ -21,7 +21,7 @@ _REASON = "a row that it references was deleted: the foreign key's action reache
 
 @frozen
 class Lost:
-    """A row that deletes may take along, as it is before; `deleted` are those deletes.
+    """A row that deletes may reach, as it is before them; `deleted` are those deletes.
 
     `parents` are the rows that it references and that are lost, too: they can be restored together.
     """
@@ -111,7 +111,7 @@ def _conflict(publication: Publication, lost: Lost, row: Row | None, source: int
 
 
 def _of_other_table(table: str, values: Mapping[str, str | None], deleted: frozenset[Place]) -> Lost:
-    """Return a row of a table that is no article, which has no rowguid: its values stand for it."""
+    """Return a row of a table that is no article: it has no rowguid, and is identified by its values."""
     columns = tuple(ArticleColumn(name, "text", is_nullable=True, key_ordinal=None) for name in values)
     rowguid = str(uuid5(NAMESPACE_OID, json.dumps([table, values], sort_keys=True)))
     return Lost(deleted, Article(table, "", table, _NO_ARTICLE, columns), rowguid, tuple(values.values()), None)

@@ -1,7 +1,4 @@
-"""Change the outcome of stored conflicts afterwards.
-
-What a resolution writes of a row that may have changed since its conflict was decided.
-"""
+"""Change the outcome of stored conflicts afterwards, also of rows that were changed since they were decided."""
 
 from __future__ import annotations
 
@@ -19,19 +16,10 @@ from rowtide.databases.types.value_type import TypeKind
 from rowtide.merge.articles import Article, Publication
 from rowtide.merge.catalogue import find_article, get_publication, list_articles, read_nickname
 from rowtide.merge.conflicts.lost_rows import Lost, describe_lost, keep_lost
-from rowtide.merge.conflicts.records import (
-    ConflictRecord,
-    ConflictType,
-    MergeConflict,
-    add_note,
-    as_kept,
-    encode_presence,
-    find_decider,
-    get_conflict,
-    identify,
-    record,
-)
+from rowtide.merge.conflicts.notes import add_note, find_decider
+from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, encode_presence, identify, record
 from rowtide.merge.conflicts.resolvers import Winner
+from rowtide.merge.conflicts.stored_conflicts import MergeConflict, as_kept, get_conflict
 from rowtide.merge.definitions import conflicts_info, partition_mappings, subscriptions
 from rowtide.merge.errors import rows as errors
 from rowtide.merge.nodes.node import Node, transact_at
@@ -120,7 +108,7 @@ class ResolvedRow:
 
 @frozen
 class ResolutionPreview:
-    """What a decision would write; every other node gets it at its next synchronisation, if the row is in its part."""
+    """What a decision would write; each other node whose partition has the row gets it when it synchronises."""
 
     conflict_id: str
     rows: tuple[ResolvedRow, ...]
@@ -147,12 +135,13 @@ class _Previewed(Exception):
 def resolve_conflict(hub: Node, conflict_id: str, request: ResolutionRequest) -> bool:
     """Let one side win; return whether a row was written, which all nodes then receive as the hub's own change.
 
-    The version that lost brings the columns that it had changed, or the whole row; the side that won before gets back
-    what gave way. Rows that lost with a parent return with it, or stay away with it. Columns that the table did not
-    have then keep their values, or get their defaults. Raises `ConflictUnknown`; `ConflictNotAtHub`;
-    `ConflictOfSubscriber` for a row that the subscriber refused; `ChangedSince` if later changes would be lost, unless
-    they are to be, and become a conflict; `ParentInInbox` if a parent of the row is not there; `StillReferenced` if a
-    row would go whose children the hub has; `RowsRefused` if the hub refuses the row; `MergeConflictSettled`.
+    If the version that lost is chosen, the columns that it had changed are written, or the whole row; if the side that
+    won at first is chosen after the other one, what had given way is restored. Rows that lost with a parent are
+    restored, or stay deleted, with it. Columns that the table did not have then keep their values, or get their
+    defaults. Raises `ConflictUnknown`; `ConflictNotAtHub`; `ConflictOfSubscriber` for a row that the subscriber
+    refused; `ChangedSince` if later changes would be lost, unless they are to be, and become a conflict;
+    `ParentInInbox` if a parent of the row is not there; `StillReferenced` if a row would go whose children the hub has;
+    `RowsRefused` if the hub refuses the row; `MergeConflictSettled`.
     """
     return transact_at(hub, lambda: _open(hub, conflict_id, request).settle())
 
@@ -160,7 +149,7 @@ def resolve_conflict(hub: Node, conflict_id: str, request: ResolutionRequest) ->
 def preview_resolution(hub: Node, conflict_id: str, winner: Winner) -> ResolutionPreview:
     """Return what a decision would write, over later changes, too: it is made and rolled back.
 
-    Raises as `resolve_conflict`, but for later changes and decisions that were made before.
+    Raises as `resolve_conflict`, except for later changes and earlier decisions.
     """
     rows: list[ResolvedRow] = []
     counted, is_exact = 0, True
@@ -287,7 +276,7 @@ class _Resolution:
         return is_written
 
     def _turn_back(self, conflict: MergeConflict, parent: MergeConflict | None = None) -> bool:
-        """Write what gave way to the losing version."""
+        """Restore what had given way to the losing version."""
         stored = self._read(conflict)
         assert conflict.replaced_row is not None
         gave_way = _values_of(conflict.replaced_row)
@@ -399,7 +388,7 @@ class _Resolution:
         return changed
 
     def _find_cascaded(self, stored: _StoredConflict) -> Sequence[Lost]:
-        """Return the rows that the delete of a row takes along, or changes, by foreign keys' actions.
+        """Return the rows that the delete of a row would delete or change by foreign keys' actions.
 
         Raises `StillReferenced` if rows reference it and its foreign keys have no action.
         """
@@ -423,7 +412,7 @@ class _Resolution:
                     raise errors.StillReferenced(stored.conflict.conflict_id, article.name, rowguid, child.name)
 
     def _record_replaced(self, stored: _StoredConflict, known: KnownVersion | None, restored: Restored) -> None:
-        """Record what was at the hub, as a conflict that is resolved; choosing the publisher there brings it back."""
+        """Record what was at the hub, as a conflict that is resolved; choosing the publisher in it restores that."""
         conflict, article, hub = stored.conflict, stored.article, self.hub
         is_both = stored.present is not None and restored.row is not None
         is_part = is_both and len(restored.columns) < len(article.columns)

@@ -31,12 +31,14 @@ from rowtide.merge.articles import (
 )
 from rowtide.merge.errors.publishing import ResolverRefused, ResolverUnknown
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, TombstoneType, Write
-from rowtide.merge.versions.comparison import NodeChange, Presence, changed_apart, concurrent_columns, encode_columns
+from rowtide.merge.versions.comparison import (
+    NodeChange,
+    Presence,
+    changed_concurrently,
+    concurrent_columns,
+    encode_columns,
+)
 from rowtide.merge.versions.stored_metadata import add_up
-
-# Resolution of concurrent changes to a row, decided at the hub. Pure. The result is a change of the hub's own that
-# includes both versions: no other node meets the conflict again, and the loser receives the result like any other
-# change.
 
 
 class Winner(Enum):
@@ -349,7 +351,7 @@ def _combines(combine: Callable[[str, str], str | None], index: int) -> Resolver
     """
 
     def choose(contest: Contest, sent: str | None, known: str | None) -> str | None:
-        ahead, behind = changed_apart(contest.sent.version, contest.known.version)
+        ahead, behind = changed_concurrently(contest.sent.version, contest.known.version)
         if index in ahead ^ behind:
             return sent if index in ahead else known
         if sent is None or known is None:

@@ -1,0 +1,1 @@
+"""Devices that synchronise over HTTP, as their hub knows them: registration codes, tokens, subscriptions."""

@@ -4,7 +4,7 @@ Both name their device, so that it is looked up by what is no secret, and its se
 digests are stored: the secrets are random, so that a plain SHA-256 cannot be reversed by guessing.
 
 The token is computed of the code and the key of the request that exchanges it. A device that has lost the answer
-repeats its request, and gets the same token; who else has the code lacks the key.
+repeats its request, and gets the same token; anybody else who has the code lacks the key.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from rowtide.core.values import frozen
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Crockford's base 32: none of its characters is taken for another one when a code is read aloud."""
 CODE_HOURS = 7 * 24.0
-"""A registration code is in force that long."""
+"""How long a registration code is valid."""
 ID_LENGTH = 10
 _CODE_SECRET_LENGTH = 15
 _GROUP = 5
 SHORTEST_KEY = 16
-"""A request's key that is shorter can be guessed by who has the code."""
+"""A shorter key of a request could be guessed by somebody who has the code."""
 _TOKEN = re.compile(r"rtd_([0-9A-HJKMNP-TV-Z]{10})_([A-Za-z0-9_-]{43})")
 BEHIND_GATEWAY = "device:"
-"""What the address of a subscription begins with whose subscriber was made by a gateway."""
+"""The prefix of the addresses of subscriptions whose subscribers were created by a gateway."""
 _LOOKS_LIKE = str.maketrans({"O": "0", "I": "1", "L": "1"})
 
 
@@ -60,12 +60,12 @@ class Credential:
 
 
 def is_behind_gateway(subscriber: str) -> bool:
-    """Whether a subscription is that of a device that comes by a gateway: nothing else reaches it."""
+    """Whether a subscription is of a device behind a gateway: nothing else reaches it."""
     return subscriber.startswith(BEHIND_GATEWAY)
 
 
 def device_id_of(identity: str) -> str:
-    """Return the ID of a device that somebody else identifies: always the same one."""
+    """Return the ID of a device that another system identifies: always the same one."""
     number = int.from_bytes(hashlib.sha256(identity.encode()).digest())
     return "".join(ALPHABET[(number >> (5 * place)) % len(ALPHABET)] for place in range(ID_LENGTH))
 
@@ -81,7 +81,7 @@ def new_code(device_id: str) -> Credential:
 
 
 def read_code(text: str) -> Credential | None:
-    """Return a code as somebody has typed it; None if it is none."""
+    """Parse a code as a person typed it; None if it is none."""
     plain = re.sub(r"[\s-]", "", text).upper().translate(_LOOKS_LIKE)
     if len(plain) != ID_LENGTH + _CODE_SECRET_LENGTH or not set(plain) <= set(ALPHABET):
         return None
@@ -89,7 +89,7 @@ def read_code(text: str) -> Credential | None:
 
 
 def read_token(text: str) -> Credential | None:
-    """Return a token as it was sent; None if it is none."""
+    """Parse a token as it was sent; None if it is none."""
     found = _TOKEN.fullmatch(text)
     return None if found is None else Credential(found[1], found[2])
 
@@ -101,7 +101,7 @@ def token_for(code: Credential, key: str) -> Credential:
 
 
 def is_of(given: Credential, digest: str | None) -> bool:
-    """Whether a stored digest is that of a secret; in constant time, also where nothing is stored."""
+    """Whether a stored digest is a secret's; in constant time, also if nothing is stored."""
     return hmac.compare_digest(given.digest, digest or "0" * 64) and digest is not None
 
 

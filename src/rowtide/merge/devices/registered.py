@@ -37,10 +37,10 @@ from rowtide.merge.partitions.filters import require_values
 from rowtide.merge.progress import as_utc
 
 OVERLAP_HOURS = 24.0
-"""The former token is in force that long after a new one was used."""
+"""How long the former token is valid after a new one was used."""
 _MOST_HOURS = 8760.0
 _CONTACT_S = 60.0
-"""The last contact is written at most so often: it costs a transaction."""
+"""How often the last contact is written at most: each time costs a transaction."""
 _LONGEST_VERSION = 64
 
 
@@ -247,7 +247,7 @@ def know_device(hub: Node, token: Credential | None, client_version: str = "") -
 
 
 def forget_token(hub: Node, device: KnownDevice) -> None:
-    """Let a device's tokens be in force no longer; a new code registers it again."""
+    """Invalidate a device's tokens; a new code registers it again."""
     with hub.transaction():
         _set(hub.connection, device.device_id, token_digest=None, next_digest=None, former_digest=None)
 
@@ -280,7 +280,7 @@ def replace_subscription(hub: Node, device: KnownDevice, subid: str) -> None:
 
 
 def note_claims(hub: Node, device: KnownDevice, issued: datetime) -> None:
-    """Note when the token of a user was issued whose claims say the device's partition."""
+    """Note when the user's token was issued whose claims say the device's partition."""
     with hub.transaction():
         _set(hub.connection, device.device_id, claims_issued=issued)
 
@@ -300,7 +300,7 @@ def _find(connection: Connection, name: str) -> Mapping[str, Any]:
 
 
 def _by_id(connection: Connection, device_id: str) -> Mapping[str, Any] | None:
-    """Return a device with its publication's name: who asks for each request waits for one answer."""
+    """Return a device with its publication's name: a gateway asks this for each request, in one round trip."""
     row = connection.execute(_DEVICE, {"of_device": device_id}).mappings().first()
     return None if row is None else _named(row)
 

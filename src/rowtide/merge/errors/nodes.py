@@ -98,9 +98,9 @@ class RowguidMalformed(MetadataMalformed, number=8163):
 
 
 class GenerationRefused(DataLoss, number=8142):
-    """A subscriber says what it cannot know, or what was said before: its database was tampered with, or restored."""
+    """A subscriber reports generations that it cannot have: its database was tampered with, or restored."""
 
-    fact = "{subscriber} is not where it says to be: {reason}"
+    fact = "the state that {subscriber} reports does not match the publisher's: {reason}"
     hint = """Its database was changed by hand, or put back in part. Save what only it has, and run `rowtide merge
         reinitialize PUBLICATION --subscriber {subscriber}` without --upload-first."""
     subscriber: str
@@ -173,7 +173,7 @@ class PlannedCodeOfOwner(Denied, number=8153):
 
 
 _SHOWN = 150
-"""The length to which errors shorten a value of a file: a program may have written a long one."""
+"""Length to which errors truncate a value of a file: a program may have written a long one."""
 _COUNTS = 1 << 53
 _FAILURES = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
@@ -188,7 +188,7 @@ def reading(table: str, row: object = "a row") -> Iterator[None]:
 
 
 def _shown(value: object) -> str:
-    """Return a short text that every database and terminal takes: what is malformed may be no UTF-8 either."""
+    """Return a short text that every database and terminal accepts: malformed values may not be UTF-8 either."""
     return ascii(str(value).partition("\n")[0])[1:-1][:_SHOWN]
 
 

@@ -1,0 +1,1 @@
+"""What a node knows of its merges: listings, past synchronisations, comparisons of rows. Changes no row."""

@@ -14,9 +14,9 @@ from sqlalchemy import select
 from rowtide.core.values import frozen
 from rowtide.merge.articles import DEFAULT_LIMITS, Article
 from rowtide.merge.catalogue import find_article, read_nickname
-from rowtide.merge.conflicts.records import DescribedConflict, MergeConflict, describe_conflict, list_conflicts
+from rowtide.merge.conflicts.stored_conflicts import DescribedConflict, MergeConflict, describe_conflict, list_conflicts
 from rowtide.merge.definitions import genhistory
-from rowtide.merge.documented.dialect import CONTENTS_VIEW, TOMBSTONE_VIEW
+from rowtide.merge.documented_views.dialect import CONTENTS_VIEW, TOMBSTONE_VIEW
 from rowtide.merge.errors.publishing import ArticleTableNotFound
 from rowtide.merge.errors.rows import ConflictUnknown
 from rowtide.merge.inspection.listings import (
@@ -34,7 +34,7 @@ from rowtide.merge.inspection.listings import (
     read_rows,
     read_table,
 )
-from rowtide.merge.inspection.validating import RowReplica, explain
+from rowtide.merge.inspection.row_replicas import RowReplica, explain
 from rowtide.merge.nodes.connecting import MergeHandle, address, knows, open_node
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.sending import ChangesRequest, EnumeratedSending, Enumeration

@@ -1,7 +1,7 @@
 """Lists of publications, articles and filters (SQL Server: sp_helpmergepublication, sp_helpmergearticle).
 
-The tables that SQL Server documents, read at any node; see `documented`. List the identity ranges that a node knows
-(SQL Server: MSmerge_identity_range). History of synchronisations (SQL Server: Replication Monitor).
+Also lists of identity ranges (MSmerge_identity_range), past synchronisations (Replication Monitor), and the rows of any
+documented table; see `rowtide.merge.documented_views`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, Publication
 from rowtide.merge.catalogue import get_publication, list_articles, list_publications, read_nickname
 from rowtide.merge.definitions import article_history, identity_ranges, sessions, subscriptions
-from rowtide.merge.documented.dialect import STORED, view_names
+from rowtide.merge.documented_views.dialect import STORED, view_names
 from rowtide.merge.errors.rows import DocumentedTableUnknown
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.progress import as_utc, list_subscriptions

@@ -16,7 +16,7 @@ from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.merge.articles import DeviceLimits
 from rowtide.merge.errors.publishing import MergePublicationUnknown
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.sqlite.metadata.completing import find_store
+from rowtide.merge.nodes.sqlite.metadata.node_form import find_store
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def open_subscriber(url: str, limits: DeviceLimits | None = None) -> Iterator[No
 
 @contextmanager
 def open_synchronised(url: str, limits: DeviceLimits | None = None) -> Iterator[Node]:
-    """As `open_node`, of a subscriber that is to be synchronised: a device's file of an older format is migrated first.
+    """As `open_node`, for a subscriber to be synchronised: a device's file of an older format is migrated first.
 
     Raises `MigrationMissing` too.
     """
@@ -45,7 +45,7 @@ def open_synchronised(url: str, limits: DeviceLimits | None = None) -> Iterator[
         except FormatOutdated:
             if not parse_url(url).kind.is_file:
                 raise
-            # Only now: to look before is to open each file twice, which parses its whole schema.
+            # Only now: to look first would open each file twice, and opening parses its whole schema.
             with migrating_alone(url):
                 # Another process may just have migrated it.
                 outdated = _find_outdated(url)
@@ -56,7 +56,7 @@ def open_synchronised(url: str, limits: DeviceLimits | None = None) -> Iterator[
 
 
 def _find_outdated(url: str) -> PresentStore | None:
-    """Return the metadata of a file of an older format; what is newer, or has no number, is refused by who opens it."""
+    """Return the metadata of a file of an older format; opening refuses what is newer or has no number."""
     store = find_store(url)
     is_outdated = store is not None and store.stored is not None and store.stored.number < store.format.number
     return store if is_outdated else None
@@ -72,7 +72,7 @@ def address(url: str) -> str:
 
 @contextmanager
 def open_node(url: str | DatabaseUrl, limits: DeviceLimits | None = None) -> Iterator[Node]:
-    """Yield the node on its own connection, which is closed at the end; with limits, one that strangers write.
+    """Yield the node on its own connection, which is closed at the end; with limits if strangers write to it.
 
     Raises `UrlNotRead`, `DatabaseKindUnknown`, `ExtraMissing`, and connection errors; turns the database's errors into
     ours.

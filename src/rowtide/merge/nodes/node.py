@@ -1,7 +1,7 @@
 """A database that takes part in a merge: its connection and transactions, and a part for each subject.
 
-Each kind of database has a folder, whose `node.py` composes its parts. Transactions that failed because another session
-was faster or holds a lock are retried.
+Each kind of database has a folder, whose `node.py` composes its parts. Transactions that fail because another session
+changed the same rows or holds a lock are retried.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rowtide.merge.nodes.sending import ChangeSource
 
 
 class ToRepeat(Exception):
-    """Nothing was written: a transaction is to be repeated, now that the node has received what is long in it."""
+    """Nothing was written: the transaction is to be repeated, now that the node has received its long rows."""
 
 
 class Node(Protocol):
@@ -73,7 +73,8 @@ class Node(Protocol):
     def transaction(self, *, is_durable: bool = True, is_repeatable: bool = False) -> AbstractContextManager[None]:
         """Write in one transaction, committed at the end, rolled back on an error.
 
-        One that is repeatable may raise `ToRepeat`: a server receives what is long without locks, and then again.
+        A repeatable transaction may raise `ToRepeat`: a server receives long rows without locks first, and then runs it
+        again.
 
         Isolation is snapshot: raises `NodeBusy` if another session changed the same rows first, or holds a lock too
         long. If it is not durable, a machine failure may undo it until the next durable transaction commits.
@@ -89,7 +90,7 @@ class Node(Protocol):
         """Raise our errors for the database's, whatever the statement."""
 
     def working(self, step: Callable[[], bool]) -> AbstractContextManager[None]:
-        """Within, take steps of other work while a server is waited for; a step returns whether there is another one.
+        """Take steps of other work within the block, while a server is waited for; each returns whether there is more.
 
         A step does not use this node, and does not raise.
         """
@@ -120,14 +121,14 @@ class Node(Protocol):
     ) -> Sequence[Sequence[Mapping[str, Any]]]:
         """Return the rows of queries as `read_together` does.
 
-        A server is asked, in the same round trip, what the exchange that follows needs to know of all tables, and of
-        its generations from the one that the other end has, the value `since_generation`.
+        In the same round trip a server is asked what the following exchange needs to know of all tables, and of its
+        generations from `since_generation` on, the one that the other end has.
         """
 
     def require_session(self, subscription: Subscription) -> None:
         """Raise `SessionReplaced` if another synchronisation of a subscription has begun, within a transaction.
 
-        A server's answer comes with the next one that is waited for.
+        A server answers together with the next statement that is waited for.
         """
 
     def forget_tables(self) -> None:

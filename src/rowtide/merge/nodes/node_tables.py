@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class MetadataFormat:
-    """What a node's metadata record, once it was read."""
+    """The format that a node's metadata record, once it was read."""
 
     def __init__(self, own: StoreFormat) -> None:
         self._own = own
@@ -103,9 +103,9 @@ class TableDescription:
 class TableAlteration(Protocol):
     """Alters a table in two steps; in between, the hub's values are written into new and retyped columns.
 
-    `adopted` are new columns that the table had already, `defaulted` those whose rows have got the default since
-    `begin`; `omissions` are the parts that the database does not have. Each
-    raises `SchemaChangeRefused`. The user's triggers do not fire; ours are gone.
+    `adopted` are new columns that the table had already, `defaulted` those whose rows got the default in `begin`;
+    `omissions` are the parts that the database does not have. Each step raises `SchemaChangeRefused`. The user's
+    triggers do not fire; ours are gone.
     """
 
     @property
@@ -145,7 +145,7 @@ class Original:
 
 @frozen
 class Examination:
-    """Whether a node and its tables are as they were left: `damages` by the article's nickname, if there are any.
+    """Whether a node and its tables are as rowtide left them: `damages` by the article's nickname, if there are any.
 
     `is_recorded`: the node's place is recorded already. `fingerprints` change whenever a table is altered; `unsent` are
     columns of tables that the articles do not have and that no system or expression fills.
@@ -177,7 +177,7 @@ class NodeTables(Protocol):
         """Create the metadata tables that do not exist."""
 
     def add(self, later: MetaData) -> None:
-        """Create tables that are made with their first row, within a transaction; they belong to the others' owner."""
+        """Create tables that only some nodes need, within a transaction; they get the owner of the others."""
 
     def is_prepared(self) -> bool:
         """Whether the metadata tables exist; functions of another build are replaced. Raises `NodeOutdated`."""
@@ -185,13 +185,13 @@ class NodeTables(Protocol):
     def read_documented(
         self, name: str, rowguids: Sequence[str] | None = None
     ) -> tuple[tuple[str, ...], Sequence[Sequence[object]]]:
-        """Return the columns of a documented table, and its rows, or those of some rowguids; see `documented`.
+        """Return the columns of a documented table, and its rows, or those of some rowguids; see `documented_views`.
 
         A rowguid is a text.
         """
 
     def renew_views(self) -> None:
-        """Make the documented tables say what publications, articles and filters now are."""
+        """Update the documented tables to the present publications, articles and filters."""
 
     def find_original(self) -> Original | None:
         """Return the database in which the metadata was created, if it is another one that may still exist."""

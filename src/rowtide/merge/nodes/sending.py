@@ -1,7 +1,4 @@
-"""What a node sends: the request, and the readers of what answers it.
-
-Changes that a node sends, read part by part from an enumeration.
-"""
+"""What a node sends: the request, and the interfaces that read the answer, part by part."""
 
 from __future__ import annotations
 

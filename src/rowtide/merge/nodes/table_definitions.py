@@ -1,6 +1,13 @@
-"""Definitions of a node's tables: their parts beside columns and keys, and what distinguishes two of them.
+"""Definitions of a node's tables: their parts beside columns and keys, and what distinguishes two of them. Pure.
 
-Checks that another kind of database would evaluate otherwise, and refuse rows that the publisher has.
+Subscribers' tables get the parts that their database has. A part is given as its own database writes it; `for_sqlite`
+and `for_postgres` write it for the other one: an expression without its casts, which the subscriber's database itself
+then accepts or refuses, tried in a temporary table. A translation of all expressions would take a grammar of all SQL;
+and most schemas have such parts. What a subscriber lacks is listed, and prevents nothing: the hub still checks every
+row.
+
+Triggers are not copied: what they do at one node is merged; at two nodes it would be done twice. Actions of foreign
+keys are for a device's own programs: what the hub's actions did arrives as changes of rows.
 """
 
 from __future__ import annotations
@@ -15,14 +22,6 @@ from rowtide.databases.types.registry import find_type, kind_of
 from rowtide.databases.types.value_type import TypeKind
 from rowtide.databases.urls import DatabaseKind
 from rowtide.merge.articles import Article, ArticleColumn
-
-# The parts of a table beside its columns and keys, which subscribers' tables get as far as their database has them.
-# Pure. A part is given as its own database writes it; `for_sqlite` and `for_postgres` write it for the other one: an
-# expression without its casts, which the subscriber's database itself then accepts or refuses, tried in a temporary
-# table. To translate all expressions takes a grammar of all SQL; and to refuse tables with such parts would refuse
-# most schemas. What a subscriber lacks is listed, and prevents nothing: the hub still checks every row. Triggers are
-# not copied. What they do at one node is merged; at two nodes they would do it twice. Actions of foreign keys are for
-# a device's own programs: what the hub's actions did arrives as changes of rows.
 
 
 class PartKind(Enum):
@@ -303,64 +302,3 @@ class TableChange:
 
     def _is_by_hand(self, column: ArticleColumn) -> bool:
         return column.number is not None and column.number in self.by_hand
-
-
-_LITERAL = re.compile(r"'(?:[^']|'')*'")
-_ORDERS = r"(?:<(?!>)=?|(?<!<)>=?|\bbetween\b)"
-_COMPARES = r"(?:=|<>|\bin\b|<=?|>=?|\bbetween\b)"
-_CALCULATES = re.compile(r"[-+*/%]")
-_LENGTH = re.compile(r"\b(?:length|char_length|character_length)\s*\(", re.IGNORECASE)
-_LIKE = re.compile(r"\blike\b", re.IGNORECASE)
-_MODIFIER = re.compile(r"\([^)]*\)")
-
-
-def differs_in_files(check: str, types: Mapping[str, str]) -> str | None:
-    """Return why SQLite may refuse a row that satisfies a PostgreSQL table's check; None if it does not.
-
-    `check` is without casts, `types` are the types of the table's columns, PostgreSQL's names.
-    """
-    bare = _LITERAL.sub("''", check)
-    for name, type_text in types.items():
-        if not _mentions(bare, name):
-            continue
-        value_type, base = find_type(type_text).value_type, _MODIFIER.sub("", type_text)
-        if _is_operand(bare, name, _COMPARES) and not value_type.device.is_compared:
-            return f"SQLite compares {base} as text"
-        if _is_operand(bare, name, _ORDERS) and value_type.device.sorts_by_bytes:
-            return f"SQLite orders {base} by bytes"
-        if value_type.kind is TypeKind.NUMERIC and _CALCULATES.search(bare):
-            return "SQLite calculates with floating point numbers"
-        if value_type.kind is TypeKind.PADDED_TEXT and _LENGTH.search(bare):
-            return "SQLite counts the padding of character"
-    return None
-
-
-def differs_on_servers(check: str) -> str | None:
-    """Return why PostgreSQL may refuse a row that satisfies a SQLite table's check; None if it does not."""
-    return "PostgreSQL's LIKE is case-sensitive" if _LIKE.search(_LITERAL.sub("''", check)) else None
-
-
-def _mentions(check: str, name: str) -> bool:
-    return re.search(_word(name), check, re.IGNORECASE) is not None
-
-
-def _is_operand(check: str, name: str, operators: str) -> bool:
-    """Whether a column itself, not what a function makes of it, stands beside an operator."""
-    word = _word(name)
-    after, before = rf"{word}\)*\s*(?:not\s+)?{operators}", rf"{operators}\s*\(*{word}(?!\s*\()"
-    return any(re.search(pattern, _without_calls(check), re.IGNORECASE) for pattern in (after, before))
-
-
-_CALL = re.compile(r"\b(?!in\b|and\b|or\b|not\b|between\b|check\b)[a-z_]\w*\s*\([^()]*\)", re.IGNORECASE)
-
-
-def _without_calls(check: str) -> str:
-    """Return a check with a word in place of each function call."""
-    before = ""
-    while before != check:
-        before, check = check, _CALL.sub("\0", check)
-    return check
-
-
-def _word(name: str) -> str:
-    return rf"(?<!\w)\"?{re.escape(name)}\"?(?!\w)"

@@ -87,7 +87,7 @@ def _with(article: Article, row: Row, convert: Callable[[str | None], str | None
 
 
 def _has_other_classes(row: Row) -> bool:
-    # All texts together are looked at faster than each.
+    # Checking all texts together is faster than checking each.
     return OF_ANOTHER_CLASS in "".join(filter(None, row)) and any(
         text is not None and text[:1] == OF_ANOTHER_CLASS for text in row
     )

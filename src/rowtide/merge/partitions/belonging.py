@@ -1,9 +1,7 @@
 """Conditions of the rows that belong to a partition or to a logical record.
 
 Where no article follows itself, a condition is nested once for each level; in a circle of articles it is a recursive
-query over the rows that a row follows.
-
-Chains of parents by which a subscriber has rows.
+query over the rows that a row follows. A subscriber has a row by a chain of parents, of which the nearest is stored.
 """
 
 from __future__ import annotations
@@ -14,9 +12,9 @@ from typing import TypeVar
 
 from rowtide.core.values import frozen
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.partitions.expressions.tree import ColumnExpression, Expression, OperatorExpression
-from rowtide.merge.partitions.filters import ArticleGroup, BoundJoin, FilterLevel, RowFilter, parent_name, read_join
+from rowtide.merge.partitions.filters import ArticleGroup, BoundJoin, FilterLevel, RowFilter
 from rowtide.merge.versions.apply import RecursionStep, Tables
+from rowtide.merge.versions.checked_metadata import are_rowguids
 
 ROW = "rowtide_row"
 """Alias of the evaluated row in queries; no table or column of a filter may have this name."""
@@ -182,126 +180,33 @@ def choose_parents(parents: Mapping[str, Sequence[str]]) -> dict[str, str]:
     return chosen
 
 
+class PackedRowguids:
+    """The rowguids of a partition's rows in a few bytes each: as texts, those of a million rows take 200 MB."""
+
+    def __init__(self) -> None:
+        self._packed = bytearray()
+        self._others: list[str] = []
+
+    def add(self, rowguids: Sequence[str]) -> None:
+        """Add rowguids; those that are none, as a program may have written them, stay texts."""
+        if are_rowguids(rowguids):
+            self._packed += bytes.fromhex("".join(rowguids).replace("-", ""))
+        else:
+            self._others += rowguids
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self._packed), _ROWGUID_BYTES):
+            digits = self._packed[start : start + _ROWGUID_BYTES].hex()
+            yield f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+        yield from self._others
+
+
+_ROWGUID_BYTES = 16
+
+
 def link_members(
     found: Mapping[Subject, Sequence[tuple[str, Sequence[str]]]],
 ) -> dict[Subject, list[tuple[str, str | None]]]:
     """Return all rows of a partition, by article, each with the parent that is stored with it; None if it has none."""
     chosen = choose_parents({row: parents for rows in found.values() for row, parents in rows if parents})
     return {subject: [(row, chosen.get(row)) for row, _ in rows] for subject, rows in found.items()}
-
-
-# Logical records: rows of several articles that are merged as one unit (SQL Server: logical records). Pure. A record
-# is a row of its top article with all rows that are linked to it, over any number of links.
-
-
-@frozen
-class Link:
-    """A foreign key of article `child` to article `parent`: `pairs` are the places of the columns in both."""
-
-    child: Article
-    parent: Article
-    pairs: tuple[tuple[int, int], ...]
-
-    @property
-    def reference(self) -> int | None:
-        """The place of the foreign key among the child's references; None if it is not known as such."""
-        columns = {(self.child.columns[place].name, self.parent.columns[other].name) for place, other in self.pairs}
-        return next(
-            (
-                index
-                for index, each in enumerate(self.child.references)
-                if each.parent == self.parent.nickname
-                and set(zip(each.columns, each.parent_columns, strict=True)) == columns
-            ),
-            None,
-        )
-
-
-@frozen
-class RecordType:
-    """The articles of one kind of logical record: the top one, and the links, those of parents first."""
-
-    top: Article
-    links: tuple[Link, ...]
-
-    @property
-    def articles(self) -> tuple[Article, ...]:
-        """All articles, parents first."""
-        return (self.top, *(link.child for link in self.links))
-
-    @property
-    def leaves(self) -> frozenset[int]:
-        """The nicknames of the articles that are no parents."""
-        parents = {link.parent.nickname for link in self.links}
-        return frozenset(article.nickname for article in self.articles if article.nickname not in parents)
-
-    @property
-    def detects(self) -> bool:
-        """Whether concurrent changes anywhere in a record conflict."""
-        return self.top.record_conflict_detection
-
-    @property
-    def resolves(self) -> bool:
-        """Whether the winner's record replaces the loser's as a whole."""
-        return self.top.record_conflict_resolution
-
-
-def find_record_types(articles: Sequence[Article]) -> tuple[RecordType, ...]:
-    """Return the kinds of logical records of a publication, given its articles in processing order."""
-    links = [link for article in articles for link in _links(article, articles)]
-    linked = {link.child.nickname for link in links}
-    tops = [article for article in articles if article.nickname not in linked]
-    found = (RecordType(top, tuple(_below(top, links))) for top in tops)
-    return tuple(each for each in found if each.links)
-
-
-def column_pairs(child: Article, parent: Article, condition: str) -> tuple[tuple[str, str], ...] | None:
-    """Return the columns of a child and its parent that a condition says are equal; None if it says anything else.
-
-    Raises `FilterRefused`.
-    """
-    pairs = []
-    for term in _terms(read_join(child, parent, condition)):
-        match term:
-            case OperatorExpression("=", (ColumnExpression(one, first), ColumnExpression(other, second))) if {
-                one,
-                other,
-            } == {
-                child.table,
-                parent_name(child, parent),
-            }:
-                pairs.append((first, second) if one == child.table else (second, first))
-            case _:
-                return None
-    return tuple(pairs)
-
-
-def _links(article: Article, articles: Sequence[Article]) -> Iterator[Link]:
-    for join in article.join_filters:
-        if join.is_link:
-            parent = next(each for each in articles if each.name == join.parent)
-            pairs = column_pairs(article, parent, join.condition) or ()
-            yield Link(article, parent, tuple((_place(article, one), _place(parent, other)) for one, other in pairs))
-
-
-def _place(article: Article, name: str) -> int:
-    place = article.index_of(name)
-    assert place is not None, name
-    return place
-
-
-def _below(top: Article, links: Sequence[Link]) -> Iterator[Link]:
-    """Yield the links below an article, those of parents first."""
-    for link in links:
-        if link.parent.nickname == top.nickname:
-            yield link
-            yield from _below(link.child, links)
-
-
-def _terms(expression: Expression) -> Iterator[Expression]:
-    match expression:
-        case OperatorExpression("and", operands):
-            for operand in operands:
-                yield from _terms(operand)
-        case _:
-            yield expression

@@ -3,8 +3,6 @@
 The hub stores which rows each subscriber with filtered articles has (partition membership). Membership is evaluated in
 the snapshot of a generation, for three kinds of rows: those changed, those that join to a changed parent, and those
 that the subscriber has because of a changed parent. The decisions are pure.
-
-The query of an article's candidates: changed rows, and all that follow changed rows, as they are or were.
 """
 
 from __future__ import annotations
@@ -164,7 +162,7 @@ class CandidateMemberships:
                 self._link(candidate, candidate.parents[0] if candidate.parents else None)
 
     def link(self, chosen: Mapping[str, str]) -> None:
-        """Take the parents of the rows that follow others of their circle."""
+        """Set the parents of the rows that follow others of their circle."""
         for rowguid, candidate in self.following.items():
             self._link(candidate, chosen[rowguid])
         self.following.clear()

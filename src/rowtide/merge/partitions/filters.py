@@ -2,8 +2,7 @@
 
 Only the hub's database evaluates a filter, as SQL written from the parsed expression. The values of `host_name()` and
 `suser_name()` are literals in it, from the subscription: where the agent runs, and under which user, does not matter.
-
-Filters whose columns were renamed: the same conditions with the new names.
+Columns that are renamed in the table are renamed in the filters.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from rowtide.merge.partitions.expressions import (
 )
 
 PARENT = "parent"
-"""What a join condition calls the parent's table if its name is the child's too, as where a table follows itself."""
+"""The name of the parent's table in a join condition if it is the child's, too, as in a table that follows itself."""
 _OPTIONS = {SubscriberValue.HOST_NAME: "--host-name", SubscriberValue.SUSER_NAME: "--login"}
 
 
@@ -94,7 +93,7 @@ class RowFilter:
 
     @property
     def is_circular(self) -> bool:
-        """Whether rows may follow rows of the same article, directly or over others."""
+        """Whether the join filters are recursive: rows may follow rows of the same article, directly or over others."""
         return self.groups[-1].is_circular
 
     @property
@@ -210,7 +209,7 @@ def scope_of(*tables: tuple[str, Article]) -> NameScope:
     return NameScope(tuple(scope))
 
 
-# A gateway needs them several times for each request.
+# Cached: a gateway needs them several times for each request.
 @lru_cache(maxsize=512)
 def _read(article: Article, condition: str, *tables: tuple[str, Article]) -> Expression:
     try:

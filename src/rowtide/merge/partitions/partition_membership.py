@@ -1,7 +1,5 @@
-"""Partition membership: the rows of filtered articles that each subscriber has; in the caller's transaction.
-
-Which rows are in a partition, and which a subscriber has: what the documented mapping tables show. Rows that a
-subscriber moved to another partition, though it promised not to (SQL Server: @partition_options).
+"""Partition membership: the rows of filtered articles that each subscriber has; in the caller's transaction.  The
+documented mapping tables show which rows are in a partition, and which a subscriber has.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, case, delete, inser
 from rowtide.core.values import frozen
 from rowtide.merge.articles import ROWGUID, Article, Partition, PartitionOptions, SubscriberType, Subscription
 from rowtide.merge.definitions import partition_groups, partition_mappings, subscriptions
-from rowtide.merge.documented.dialect import CONTENTS_VIEW
+from rowtide.merge.documented_views.dialect import CONTENTS_VIEW
 from rowtide.merge.errors.publishing import StoredFilterRefused
 from rowtide.merge.partitions.belonging import ROW, FilterDialect, belongs
 from rowtide.merge.partitions.candidates import STAYED, CandidateMemberships
@@ -78,7 +76,7 @@ def mark(
 
 
 def put_others_rows(connection: Connection, subscriber: int, article: Article, rowguids: Sequence[str]) -> None:
-    """Store that a subscriber wrote to rows that it does not have: it is sent them, or that they are not there."""
+    """Store that a subscriber wrote to rows that it does not have: it is sent the rows, or their absence."""
     remove_members(connection, subscriber, article, rowguids)
     add_members(connection, subscriber, article, ((rowguid, None) for rowguid in rowguids), OF_OTHERS)
     mark(connection, subscriber, article, CandidateMemberships(leaving=list(rowguids)), OF_OTHERS)
@@ -95,7 +93,9 @@ def keep_stayed(connection: Connection, subscriber: int, article: Article, rowgu
         connection.execute(update(partition_mappings).where(of_rows).values(generation=STAYED, is_leaving=False))
 
 
-def part_members(connection: Connection, subscriber: Subscription, article: Article, rowguids: Sequence[str]) -> None:
+def end_memberships(
+    connection: Connection, subscriber: Subscription, article: Article, rowguids: Sequence[str]
+) -> None:
     """Store that a subscriber no longer has rows.
 
     Nodes below one that publishes again may have changed them before they left; their changes come later.
@@ -130,6 +130,16 @@ def find_members(connection: Connection, subscriber: int, article: Article, rowg
     for chunk in _chunks(rowguids):
         listed = select(partition_mappings.c.rowguid).where(_of(subscriber, article, chunk))
         found.update(connection.execute(listed).scalars())
+    return found
+
+
+def find_held(connection: Connection, subscriber: int, article: Article, rowguids: Sequence[str]) -> set[str]:
+    """Return those of some rows that a subscriber has been sent, or has made, and that are not leaving it."""
+    found: set[str] = set()
+    c = partition_mappings.c
+    for chunk in _chunks(rowguids):
+        is_held = _of(subscriber, article, chunk) & (c.generation >= FROM_THERE) & ~c.is_leaving
+        found.update(connection.execute(select(c.rowguid).where(is_held)).scalars())
     return found
 
 
@@ -229,7 +239,7 @@ class MappedRows:
     def query(self, row_filter: RowFilter, pubid: str, partition_id: str) -> str:
         """Return the query of an article's rows that are in a partition, or were sent to it.
 
-        `pubid` and `partition_id` are SQL. See `documented.dialect.Dialect.members` for the columns.
+        `pubid` and `partition_id` are SQL. See `DocumentedDialect.members` for the columns.
         """
         article = row_filter.article
         mappings, subscribed = self.name(partition_mappings.name), self.name(subscriptions.name)
@@ -240,7 +250,7 @@ class MappedRows:
             f"on s.replnickname = m.replnickname and s.partition_id = {partition_id} "
             f"where m.tablenick = {article.nickname} and m.generation >= {FROM_THERE}"
         )
-        # A uuid has no greatest: one of its texts does.
+        # There is no `max` of uuids, only of their texts.
         known = (
             f"select rowguid, cast(max(cast(parent as text)) as {self.rowguid_type}) as parent, "
             f"max(is_held) as is_held, max(is_changed) as is_changed from ({listed}) l group by rowguid"

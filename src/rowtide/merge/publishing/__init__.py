@@ -1,0 +1,1 @@
+"""Publications, articles and subscriptions: added, changed and dropped; snapshots; schema changes followed."""

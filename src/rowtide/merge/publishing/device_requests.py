@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import replace
 from typing import Protocol
 
 from rowtide.merge.articles import (
@@ -27,28 +26,35 @@ from rowtide.merge.errors.subscribing import PublicationsShared, SchemaNotFollow
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.table_definitions import Omission
 from rowtide.merge.progress import list_subscriptions, put_subscription, remove_retries_of, remove_subscription
-from rowtide.merge.publishing.following import follow_filters, follow_sent, restore_rowguids
+from rowtide.merge.publishing.exchange_requests import Recovered
+from rowtide.merge.publishing.partition_moves import follow_filters
 from rowtide.merge.publishing.publications import finish_drops
+from rowtide.merge.publishing.recovering import Rebuilt, recover
+from rowtide.merge.publishing.rows_at_hub import RowsAnswer, RowsRequest, SentRows, serve_rows
 from rowtide.merge.publishing.schema_changes import notice
+from rowtide.merge.publishing.schema_following import follow_sent, restore_rowguids
 from rowtide.merge.publishing.schema_steps import SchemaStep, describe_schema, reading_schema
 from rowtide.merge.publishing.snapshots import FileSnapshot, SnapshotProgress, copying, refill
 from rowtide.merge.session.device_half import DeviceHalf
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.identity_ranges import forget_ranges, read_numberings, take_ranges
-from rowtide.merge.session.messages import DeviceState, GivenRanges, SyncRequest, Transport
+from rowtide.merge.session.messages import DeviceState, GivenRanges, RowBatch, SyncRequest, Transport
 from rowtide.merge.session.over_transport import ALL_CHANGES, RequestedExchange, find_device, synchronise_over
 from rowtide.merge.session.pairing import Pairing, require_tracked
 from rowtide.merge.session.serving import SessionAnswer, UploadedBatches, meet, serve, serve_upload
 
 Admit = Callable[[Pairing], None]
-"""Raises an error for a subscription that is not that of the device which asks."""
+"""Raises an error for a subscription that does not belong to the requesting device."""
 
 
 class DeviceTransport(Transport, Protocol):
     """Carries the messages of a device to its hub, and schema changes to the device."""
 
     def follow(self, state: DeviceState) -> SchemaStep:
-        """Return what a device needs that has earlier definitions than the hub, and has uploaded all."""
+        """Return what a device with earlier definitions than the hub needs, once it has uploaded everything."""
+
+    def compare(self, request: RowsRequest) -> tuple[RowsAnswer, Sequence[RowBatch]]:
+        """Return what the hub has of rows of a device whose tables a program has rebuilt."""
 
 
 def synchronise_device(
@@ -75,12 +81,29 @@ def synchronise_device(
     return summary
 
 
+def recover_device(
+    transport: DeviceTransport,
+    node: Node,
+    publication: str,
+    subscriber_name: str,
+    *,
+    absent_is_delete: bool = False,
+) -> Sequence[Recovered]:
+    """Log what was changed in a device's tables while it was not tracked, and track them again; see `recover`.
+
+    Raises what `recover` raises, and `NodeCopied`.
+    """
+    device = find_device(node, publication, subscriber_name)
+    rebuilt = Rebuilt(node, subscriber_name, device.known, device.subscription.sent)
+    hub = SentRows(device.describe_for_question(), transport.compare)
+    return recover(rebuilt, hub, absent_is_delete=absent_is_delete)
+
+
 def follow_hub(transport: DeviceTransport, node: Node, publication: str, subscriber_name: str) -> None:
-    """Bring a device to its hub's schema, whether it has uploaded or not. Raises what `follow_sent` raises."""
+    """Apply the hub's schema to a device, whether it has uploaded or not. Raises what `follow_sent` raises."""
     device = find_device(node, publication, subscriber_name)
     restore_rowguids(node, device.known)
-    state = device.describe(examines=False)
-    follow_sent(device, transport.follow(replace(state, definitions=device.known)))
+    follow_sent(device, transport.follow(device.describe_for_question()))
 
 
 def fill_again(
@@ -95,8 +118,8 @@ def fill_again(
     """Fill a device's tables again from a file that its hub makes for it; that file's subscription becomes its own.
 
     If its changes were uploaded before, programs wait while the file is fetched, and later changes are not lost:
-    `NodeBusy` is raised. The device gets the file's nickname: it may be a copy, or have been restored. With other
-    publications it keeps its own, which the file has then.
+    `NodeBusy` is raised. The device gets the file's nickname, since it may be a copy or restored. With other
+    publications it keeps its own nickname, and the file gets that.
 
     Raises `MergeSubscriptionUnknown`, `PublicationsShared`, `SchemaNotFollowed`, `NodeBusy`, `CopiedRowRefused`.
     """
@@ -174,12 +197,30 @@ def serve_schema(hub: Node, state: DeviceState, admit: Admit = lambda _pairing: 
 
     Raises `SchemaNotFollowed` for a device that has the hub's definitions; what `meet` raises; `NodeBusy`.
     """
+    found = _meet_known(hub, state)
+    admit(found)
+    follow_filters(hub, found)
+    with reading_schema(hub, _meet_known(hub, state)) as schema:
+        return describe_schema(schema)
+
+
+def serve_comparison(
+    hub: Node, request: RowsRequest, admit: Admit = lambda _pairing: None
+) -> tuple[RowsAnswer, Sequence[RowBatch]]:
+    """Return what a hub has of a device's rows; a change of its own schema is noticed first.
+
+    Raises `SchemaNotFollowed` for a device that does not say its definitions, and what `meet`, `serve_rows` and
+    `notice` raise.
+    """
+    found = _meet_known(hub, request.state)
+    admit(found)
+    notice(hub, found.publication)
+    hub.forget_tables()
+    return serve_rows(hub, _meet_known(hub, request.state), request)
+
+
+def _meet_known(hub: Node, state: DeviceState) -> Pairing:
     found = meet(hub, state)
     if not isinstance(found, Pairing):
         raise SchemaNotFollowed(state.subid, state.publication)
-    admit(found)
-    follow_filters(hub, found)
-    found = meet(hub, state)
-    assert isinstance(found, Pairing)
-    with reading_schema(hub, found) as schema:
-        return describe_schema(schema)
+    return found

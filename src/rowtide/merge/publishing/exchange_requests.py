@@ -1,4 +1,4 @@
-"""What is asked of one subscriber: exchanges, its copy, a comparison, its end. Pure, and light."""
+"""Requests about one subscriber: exchanges, its copy, a comparison, its end. Pure, and light."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Exchange = Annotated[
 
 @frozen
 class Recovered:
-    """What was found of an article's rows: in numbers of rows that were changed, inserted, missing, or conflict.
+    """What was found of an article's rows: numbers of rows that were changed or inserted, are missing, or conflict.
 
     `damage` is what the table lacked; None if nothing. Missing rows count as deleted if `are_deletes`.
     """

@@ -1,7 +1,4 @@
-"""What a filter has to fulfil before it is stored, at the hub.
-
-Conditions on the links of logical records, checked at the hub.
-"""
+"""Checks of filters and of links of logical records, at the hub, before they are stored."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ from rowtide.merge.conflicts.resolvers import is_for_records
 from rowtide.merge.errors.publishing import JoinFilterRefused, RecordLinkRefused, RecordOptionsRefused
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableDescription, TableReference
-from rowtide.merge.partitions.belonging import column_pairs
 from rowtide.merge.partitions.expressions import (
     ColumnExpression,
     Expression,
@@ -22,6 +18,7 @@ from rowtide.merge.partitions.expressions import (
     functions_of,
 )
 from rowtide.merge.partitions.filters import PARENT, bind, parent_name, read_filter, read_join
+from rowtide.merge.partitions.logical_records import column_pairs
 
 
 def check_filter(hub: Node, article: Article) -> None:
@@ -137,7 +134,7 @@ def _of_articles(child: Article, parent: Article, join: JoinFilter) -> str | Non
 
 
 def _of_ancestors(child: Article, named: dict[str, Article]) -> str | None:
-    """Say that an article is above itself, if it is."""
+    """Describe the cycle if an article is above itself."""
     above, seen = child, {child.name}
     while link := next((join for join in above.join_filters if join.is_link), None):
         above = named[link.parent]

@@ -1,4 +1,4 @@
-"""What is published of a table as a new article, and what that has to fulfil."""
+"""The definition of a new article, from its table and the request, and the checks that it has to pass."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def require_direction(article: Article) -> None:
 
 
 def find_merged(hub: Node, described: TableDescription, merged: Sequence[Article]) -> Article | None:
-    """Return the article that has a table already; one that came from another kind of database names it else."""
+    """Return the article that has a table already; one from another kind of database has another name for it."""
     return next((article for article in merged if _is_of(article, hub, described)), None)
 
 
@@ -63,7 +63,7 @@ def _is_of(article: Article, hub: Node, described: TableDescription) -> bool:
 
 
 def name_apart(described: TableDescription, merged: Iterable[Article]) -> str:
-    """Return a table's name with its schema if a table of another schema has the name already; else empty."""
+    """Return a table's name with its schema if a table of another schema has its name already; else empty."""
     taken = {one.file_table.lower() for one in merged if one.qualified_name != described.name}
     return f"{described.schema}_{described.table}" if described.schema and described.table.lower() in taken else ""
 

@@ -1,9 +1,9 @@
 """Take over tables that a subscriber has already, with their rows (SQL Server: @sync_type none).
 
-Rows are matched by primary key and get the hub's rowguids; equal rows are not copied. Of others the user chooses: the
-subscriber's are changes that it uploads, or are overwritten. Each row counts as received in the hub's version, so that
-what differs from it is a change like any other. A row that the hub has outside the partition is matched, too: as an
-insert it would lose its key to itself.
+Rows are matched by primary key and get the hub's rowguids; equal rows are not copied. For others the user chooses: the
+subscriber's rows are changes that it uploads, or are overwritten. Each row counts as received in the hub's version, so
+that what differs from it is a change like any other. A row that the hub has outside the partition is matched, too:
+uploaded as an insert, it would conflict with itself over its key.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def change_publication(hub: Node, changes: MergePublicationChanges) -> Publicati
         catalogue.set_publication(hub.connection, publication)
         catalogue.set_run_as(hub.connection, publication.pubid, publication.run_as)
         for article in catalogue.list_articles(hub.connection, publication.pubid) if follows else ():
-            # Whatever its table is now, it is to be looked at.
+            # Its table is compared again with its definition, whatever has changed.
             catalogue.set_definition(hub.connection, publication.pubid, replace(article, fingerprint=""))
     return publication
 

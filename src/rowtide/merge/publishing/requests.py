@@ -1,4 +1,4 @@
-"""What a publisher is asked for: new articles and subscriptions, as commands and methods take them. Pure, and light."""
+"""Requests to a publisher: new articles and subscriptions, as commands and methods take them. Pure, and light."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class MergePublicationChanges(WordsRead):
 
 @frozen(kw_only=True)
 class ArticleRequest(WordsRead):
-    """What is asked of a new article."""
+    """The options of a new article."""
 
     resolver: Annotated[
         str,
@@ -170,7 +170,7 @@ class ArticleRequest(WordsRead):
             sql_server="@logical_record_level_conflict_detection",
         ),
     ] = False
-    """Of the logical records that the article is the top of."""
+    """Option of the logical records whose top article this is."""
     record_conflict_resolution: Annotated[
         bool,
         Option(
@@ -179,7 +179,7 @@ class ArticleRequest(WordsRead):
             sql_server="@logical_record_level_conflict_resolution",
         ),
     ] = False
-    """As for detection."""
+    """As `record_conflict_detection`, of those logical records."""
     identity_range: Annotated[
         int,
         Option(
@@ -336,7 +336,7 @@ class NewMergeSubscription(MergeSubscriptionRequest):
 
 
 class Existing(StrEnum):
-    """What becomes of rows that a subscriber has, and that differ from the hub's."""
+    """What happens to rows of a subscriber that differ from the hub's."""
 
     KEEP = "keep"
     """They are uploaded: the subscriber's version of rows that both have, and rows that only it has."""
@@ -348,7 +348,7 @@ class Existing(StrEnum):
 class ExistingRows:
     """How many rows of a table both nodes have, equal or different, and how many only one of them has.
 
-    `rewriting` are the triggers of the subscriber's table that change rows which arrive, and so make endless traffic.
+    `rewriting` are the triggers of the subscriber's table that change arriving rows, and so cause endless traffic.
     """
 
     article: str

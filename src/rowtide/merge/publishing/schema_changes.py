@@ -1,8 +1,8 @@
 """Changes of a publication's schema at the hub: noticed in the catalogue, and recorded (SQL Server:
 sysmergeschemachange).
 
-Any program may alter a published table. The next synchronisation finds that the catalogue is not as it was, takes what
-has changed into the article's definition, and makes its triggers again; subscribers follow when they synchronise.
+Any program may alter a published table. The next synchronisation finds that the catalogue has changed, records the
+change in the article's definition, and recreates its triggers; subscribers follow when they synchronise.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _unique_columns(described: TableDescription) -> tuple[str, ...]:
 
 
 def notice(hub: Node, publication: Publication, *, reinitializes: bool = False) -> None:
-    """Take what was altered in the hub's tables into the definitions of a publication's articles. Idempotent.
+    """Record what was altered in the hub's tables in the definitions of a publication's articles. Idempotent.
 
     `reinitializes` as for `redefine`. Raises `KeyChanged`, `ColumnNeeded`, `NodeBusy`, `MergedTableAltered`.
     """
@@ -193,7 +193,7 @@ def list_schema_changes(hub: Node, publication: Publication) -> Sequence[SchemaC
 
 
 def mark_schema_change(hub: Node, publication_name: str, version: int, status: SchemaStatus) -> None:
-    """Let subscribers make a schema change, or leave it to their users (SQL Server: sp_markpendingschemachange).
+    """Let subscribers apply a schema change, or leave it to their users (SQL Server: sp_markpendingschemachange).
 
     Raises `WordUnknown`, `MergePublicationUnknown`, `SchemaChangeUnknown`.
     """
@@ -232,7 +232,7 @@ def redefine(
     """
     lost = find_lost(hub, noticed)
     if lost is not None and not reinitializes:
-        # With new triggers nobody would see that changes without them are unknown.
+        # With new triggers, nothing would show that changes made without them are unknown.
         raise MergedTableAltered(HUB, noticed.qualified_name, lost)
     with hub.transaction():
         hub.tables.lock(noticed)
@@ -280,7 +280,7 @@ def _follow_elsewhere(
     altered: Article,
     renamed: Mapping[str, str],
 ) -> None:
-    """Let the filters of other articles of a publication call an article's columns by their new names."""
+    """Rename an article's columns in the filters of a publication's other articles."""
     names = {article.name: article for article in listed}
     for article in listed if renamed else ():
         now = article if article.nickname == altered.nickname else follow_renames(article, names, altered, renamed)

@@ -1,4 +1,4 @@
-"""What a subscriber needs of its hub to follow schema changes: read from the hub's node, or brought by a message."""
+"""What a subscriber needs from its hub to follow schema changes: read from the hub's node, or received in a message."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def _sent_table(starting: SubscriberSnapshot, article: Article) -> SentTable:
 
 @frozen
 class SentSchema:
-    """A hub's schema that a message has brought; see `HubSchema`."""
+    """A hub's schema from a message; see `HubSchema`."""
 
     step: SchemaStep
     pubid: str

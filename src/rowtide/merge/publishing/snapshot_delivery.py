@@ -1,7 +1,7 @@
 """Subscribe a database from a prepared snapshot (SQL Server: MSsnapshotdeliveryprogress).
 
 Each file is delivered in a transaction of its own, which also records it: a repeat continues with the next. The hub's
-tables are not read; the first synchronisation brings what was changed since.
+tables are not read; the first synchronisation downloads what was changed since.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The initial rows of a subscriber, and its tables, which are created and filled with them.
 
-Files of a snapshot that is prepared for the subscribers of a partition (SQL Server: a dynamic snapshot). They are
-compressed JSON lines with SHA-256 sums: Parquet would need PyArrow on devices, 100 MB.
+They are read from the hub, or from files that were prepared for the subscribers of a partition (SQL Server: a dynamic
+snapshot). The files are compressed JSON lines with SHA-256 sums: Parquet would need PyArrow on devices, 100 MB.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableDescription
 from rowtide.merge.nodes.sending import Enumeration
 from rowtide.merge.nodes.table_definitions import Omission
-from rowtide.merge.partitions.belonging import link_members
+from rowtide.merge.partitions.belonging import PackedRowguids, choose_parents
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.partition_membership import (
     add_members,
@@ -116,7 +116,8 @@ class SubscriberSnapshot:
             return
         row_filter = self.filters.get(article.nickname)
         belonging = None
-        if row_filter is not None:
+        # Where no row has metadata, as after a purge, nobody needs to know which rows belong.
+        if row_filter is not None and any(self.enumeration.upserts(article, 0, _NO_NODE)):
             belonging = {rowguid for batch in self.enumeration.members(row_filter) for rowguid, _ in batch}
         for batch in self.enumeration.upserts(article, 0, _NO_NODE):
             there = (change for change in batch if belonging is None or change.rowguid in belonging)
@@ -126,15 +127,27 @@ class SubscriberSnapshot:
         """Return the lineage of rows without metadata."""
         return self.enumeration.included(article)
 
-    def members(self) -> dict[Article, list[tuple[str, str | None]]]:
+    def members(self) -> dict[Article, Iterable[tuple[str, str | None]]]:
         """Return the rowguids of the filtered articles' rows, each with its parent's."""
-        filtered = [(article, self.filters[article.nickname]) for article in self.articles if article.is_filtered]
-        return link_members(
-            {
-                article: [pair for batch in self.enumeration.members(row_filter) for pair in batch]
-                for article, row_filter in filtered
-            }
-        )
+        following: dict[str, Sequence[str]] = {}
+        found: dict[Article, PackedRowguids] = {}
+        for article in self.articles:
+            if article.is_filtered:
+                packed = found[article] = PackedRowguids()
+                for batch in self.enumeration.members(self.filters[article.nickname]):
+                    packed.add([rowguid for rowguid, _ in batch])
+                    following.update((rowguid, parents) for rowguid, parents in batch if parents)
+        chosen = choose_parents(following)
+        return {article: _LinkedRows(packed, chosen) for article, packed in found.items()}
+
+
+@frozen
+class _LinkedRows:
+    rows: PackedRowguids
+    parents: Mapping[str, str]
+
+    def __iter__(self) -> Iterator[tuple[str, str | None]]:
+        return ((rowguid, self.parents.get(rowguid)) for rowguid in self.rows)
 
 
 @frozen
@@ -149,7 +162,7 @@ class FileSnapshot(SubscriberSnapshot):
 
 
 def store_memberships(
-    hub: Node, subscriber: int, members: Mapping[Article, Sequence[tuple[str, str | None]]], generation: int
+    hub: Node, subscriber: int, members: Mapping[Article, Iterable[tuple[str, str | None]]], generation: int
 ) -> None:
     """Store the subscriber's partition membership at the hub before it receives the rows. Idempotent."""
     with hub.transaction():
@@ -425,7 +438,7 @@ class _Writing:
         versions = (_line(one) for batch in snapshot.versions(article, 0) for one in batch)
         yield from self._write(article, FileKind.VERSIONS, versions)
 
-    def members_of(self, article: Article, members: Sequence[tuple[str, str | None]]) -> Iterator[SnapshotFile]:
+    def members_of(self, article: Article, members: Iterable[tuple[str, str | None]]) -> Iterator[SnapshotFile]:
         """Write the membership of an article's rows."""
         yield from self._write(article, FileKind.MEMBERS, (list(pair) for pair in members))
 

@@ -104,7 +104,8 @@ def add_subscription(
                 _take_over(tables, publication, existing)
             for table in tables if existing is not None and existing.existing is Existing.KEEP else ():
                 # Its versions of rows outside of the partition are to be uploaded, too.
-                members.setdefault(table.article, []).extend((rowguid, None) for rowguid in table.outside)
+                outside: Sequence[tuple[str, str | None]] = [(rowguid, None) for rowguid in table.outside]
+                members[table.article] = [*members.get(table.article, ()), *outside]
         snapshots.store_memberships(hub, nickname, members, generation)
     with hub.transaction():
         # Once the subscriber has committed everything up to this generation.

@@ -13,7 +13,7 @@ from rowtide.merge.conflicts.records import ConflictRecord
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import Examination
 from rowtide.merge.nodes.sending import ChangesRequest
-from rowtide.merge.partitions.belonging import find_record_types
+from rowtide.merge.partitions.logical_records import find_record_types
 from rowtide.merge.progress import list_retries, put_awaited, set_subscription
 from rowtide.merge.row_hashes import HashBatch
 from rowtide.merge.session.history import Phase
@@ -34,9 +34,10 @@ from rowtide.merge.session.messages import (
     UploadResult,
 )
 from rowtide.merge.session.pairing import OWED, find_damages, find_proposal, propose_mark, require_original_of
-from rowtide.merge.session.receiving import SubscriberReceiver, SubscriberRecords
-from rowtide.merge.session.record_transfer import find_tops
+from rowtide.merge.session.receiving import SubscriberReceiver
+from rowtide.merge.session.record_groups import find_tops
 from rowtide.merge.session.spool_transfer import (
+    OnTransferred,
     in_session,
     known_rows,
     read_changes,
@@ -44,6 +45,7 @@ from rowtide.merge.session.spool_transfer import (
     transfer,
 )
 from rowtide.merge.session.spooling import Outgoing, Spool, map_articles
+from rowtide.merge.session.subscriber_records import SubscriberRecords
 from rowtide.merge.versions.changes import RowChange
 
 
@@ -56,7 +58,7 @@ def upload_request(
     *,
     names_parents: bool,
 ) -> ChangesRequest:
-    """Return what a device is asked for, whose definitions may be earlier than the hub's."""
+    """Return the request for a device's changes, by definitions that may be earlier than the hub's."""
     # The hub's references, by whose places the parents are read there.
     sent = [
         replace(each.sender, references=each.receiver.references) for each in map_articles(known, definitions).values()
@@ -155,6 +157,14 @@ class DeviceHalf:
             refused=self.refused,
         )
 
+    def describe_for_question(self) -> DeviceState:
+        """Return the device's state for a question beside a session, with its definitions. Raises `NodeCopied`.
+
+        A session that is not confirmed yet has left its proposed mark at the hub: who does not know it is a copy.
+        """
+        state, proposed = self.describe(examines=False), find_proposal(self.subscription)
+        return replace(state, definitions=self.known, proposed=proposed or "")
+
     def require_ready(self) -> Mapping[int, Sequence[str]]:
         """Raise unless the device may write with its rights; return its columns that are not sent, by article.
 
@@ -190,7 +200,8 @@ class DeviceHalf:
         received = self.at_hub
         if number == 0:
             self._hashes = _SentHashes()
-        # What additive columns are sent with is stored before, and logical records are put together.
+        # The sent values of additive columns have to be stored before they are sent, and logical records are sent as a
+        # whole: so all is read first.
         is_whole = is_whole or any(one.additive_column is not None for one in received) or self.has_records
         definitions = self.known if self.definitions is None else self.definitions
         request = upload_request(self.known, definitions, since, self.hub, wanted, names_parents=number == 0)
@@ -243,7 +254,7 @@ class DeviceHalf:
 
     @property
     def is_overtaken(self) -> bool:
-        """Whether keys above the device's ranges have come, so that its programs would get no numbers."""
+        """Whether the device has received keys above its ranges, so that its programs would get no numbers."""
         return are_overtaken(self.node, self.known, self.subscription)
 
     def receive(
@@ -253,7 +264,7 @@ class DeviceHalf:
         spool: Spool,
         uploaded: int,
         phase: Phase,
-        tell: Callable[[int, int], None],
+        tell: OnTransferred,
     ) -> None:
         """Write a download; `uploaded` is the device's generation that the hub has."""
         self.node.writer.spare(self.known)
@@ -320,6 +331,7 @@ class DeviceHalf:
                 self.node.connection,
                 own.subid,
                 replicastate=terms.mark,
+                # The mark of an acknowledgement that is owed is also the next one: `owed` makes it again from that.
                 next_replicastate=terms.mark if defers else None,
                 settledgen=settled,
                 waitinggen=None if waiting is None else waiting.own,
@@ -330,7 +342,7 @@ class DeviceHalf:
     def propose(self) -> str:
         """Store the mark that the device proposes for a session by requests, and return it.
 
-        It is the same until the session is confirmed, whatever is lost. Raises `SessionReplaced`.
+        It stays the same until the session is confirmed, whichever messages are lost. Raises `SessionReplaced`.
         """
         own = self.subscription
         known = find_proposal(own)

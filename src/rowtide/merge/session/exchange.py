@@ -3,7 +3,8 @@
 A change that a node refuses, such as a child whose parent is still to come, is retried after all others, once. If it is
 refused again, it stays listed, and the next synchronisation requests it again; it comes after all others then.
 
-The last batch, the retry and that all has come are one transaction where nothing prevents that: each costs round trips.
+The last batch, the retry, and the record that everything was received are one transaction where possible: each costs
+round trips.
 """
 
 from __future__ import annotations
@@ -53,17 +54,22 @@ class Refused:
 
 
 class Attempt(Enum):
-    """How rows are written: `TOGETHER` is all or none, of others the node tells what it refuses.
+    """How rows are written.
 
-    `ALONE` is `FIRST` where the caller does nothing else in the transaction, `LAST` is `FIRST` with a `RETRY` of what
-    is refused and of further rows.
+    A batch is written in `FIRST` or `ALONE`. Rows that have each other's keys are written `TOGETHER`. All refused rows
+    are deferred, and written once more at the end of the transfer: in `LAST` with the last batch, or else in `RETRY`.
     """
 
     FIRST = auto()
+    """The node writes what it accepts, and returns what it refuses; others may follow in the transaction."""
     ALONE = auto()
+    """As `FIRST`, where the caller does nothing else in the transaction: a server can commit in the same round trip."""
     TOGETHER = auto()
+    """All rows are written, with deferred constraints, or none."""
     RETRY = auto()
+    """Rows refused before: together first, then each removal with the row that takes its key, then each row."""
     LAST = auto()
+    """`FIRST` for the last batch, and `RETRY` for what it refuses and what was deferred before, in one transaction."""
 
 
 Part = tuple[Article, Sequence[RowChange]]
@@ -130,7 +136,7 @@ class Records(Protocol):
 class Transfer:
     """One direction of a synchronisation; `on_progress` receives the number of changes done.
 
-    `conclude` stores that all has come, in the last transaction if it can; `is_concluded` tells whether it has.
+    `conclude` stores that everything was received, in the last transaction if possible; `is_concluded`: it has.
     """
 
     receiver: Receiver
@@ -138,9 +144,9 @@ class Transfer:
     on_progress: Callable[[int], None] = lambda _changes: None
     counts: dict[str, Counts] = field(default_factory=dict)
     refused: list[Refused] = field(default_factory=list)
-    """All that was refused at the end, also rows that are not asked for again because their conflict was settled."""
+    """All rows refused in the end, also those that are not requested again because their conflict was settled."""
     left: list[Refused] = field(default_factory=list)
-    """Those of them that the next synchronisation asks for again."""
+    """Those of them that the next synchronisation requests again."""
     records: Records | None = None
     conclude: Callable[[], None] = lambda: None
     is_concluded: bool = False
@@ -158,6 +164,7 @@ class Transfer:
             for nickname, changes in spool.batches():
                 if self.records.collect(nickname, changes):
                     self.on_progress(len(changes))
+        # The last part is kept back: `_apply_last` writes it in one transaction with what was deferred, and concludes.
         last: Part | None = None
         for parts in self._parts(spool):
             if self.records is not None or len(parts) > 1:
@@ -183,7 +190,7 @@ class Transfer:
         """Transfer changes that others of the same upload follow; return what is refused, or requested again."""
         for parts in self._parts(spool):
             self._apply_together(parts)
-        return _by_article(list(self._waiting.values()))
+        return by_article(list(self._waiting.values()))
 
     def _find_coming(self, spool: Spool) -> list[tuple[Article, Row]]:
         articles, is_upload = self.articles, self.receiver.is_upload
@@ -202,7 +209,7 @@ class Transfer:
         ]
 
     def _parts(self, spool: Spool) -> Iterator[Sequence[Part]]:
-        """Yield what is to be applied now, in the parts that are written together; the rest waits."""
+        """Yield what is to be applied now, in the parts that are written together; the rest is deferred."""
         batches = self._joined(spool.batches())
         for nickname, changes in batches:
             if changes[0].row is None:
@@ -263,8 +270,8 @@ class Transfer:
     def _defer_children(self, article: Article, changes: Sequence[RowChange]) -> Sequence[RowChange]:
         """Defer rows whose parents are deferred or come later, and return the others.
 
-        A subscriber's row may still have the parent's key. It is about to be deleted, and a foreign key's action would
-        take along what references that key. (The hub tells whose a row's parent is.)
+        A subscriber's row may still have the parent's key. That row is about to be deleted, and a foreign key's action
+        would reach what references the key. (The hub knows which row the parent is.)
         """
         if self.receiver.is_upload or not article.references:
             return changes
@@ -324,7 +331,7 @@ class Transfer:
         try:
             received = self._counted([(article, layer) for layer in layers], work)
         except RowsRefused:
-            # Which of them, only the commit could tell.
+            # A deferred constraint failed at the commit, which names no row: layer by layer, then in halves.
             for layer in layers:
                 self._apply_divided(article, self._defer_children(article, layer))
             return ()
@@ -341,6 +348,8 @@ class Transfer:
             if len(changes) == 1:
                 self._defer(article, changes[0])
                 return
+            # Rows that the node can name are returned. What raises does not say which row it was: the commit, with a
+            # deferred constraint.
             middle = len(changes) // 2
             self._apply_divided(article, changes[:middle])
             self._apply_divided(article, changes[middle:])
@@ -348,7 +357,7 @@ class Transfer:
         self._keep(article, received.refused)
 
     def _keep(self, article: Article, refused: Sequence[Refused]) -> None:
-        """Let refused rows wait, but those that have the keys of each other."""
+        """Defer refused rows, except those that have each other's keys."""
         exchanged = self._apply_exchanged(article, refused)
         for each in refused:
             if each.change.rowguid not in exchanged:
@@ -372,7 +381,7 @@ class Transfer:
             self._apply_divided(article, changes, is_last=not waiting)
             return
         late = frozenset(change.rowguid for _, change in waiting)
-        parts = _by_article([*waiting, *((article, change) for change in changes)])
+        parts = by_article([*waiting, *((article, change) for change in changes)])
         try:
             self._end(parts, Attempt.LAST, late)
         except RowsRefused:
@@ -384,7 +393,7 @@ class Transfer:
         self._waiting = {}
 
     def _end(self, parts: Sequence[Part], attempt: Attempt, late: Set[str] = frozenset()) -> None:
-        """Make the last attempt, and reject what is refused."""
+        """Make the last attempt, and reject what the node refuses."""
 
         def work() -> list[Received]:
             received = self._finish(self.receiver.receive(parts, attempt, late))
@@ -414,10 +423,11 @@ class Transfer:
         began = time.monotonic()
         try:
             self.receiver.node.writer.receive(parts)
+            # The check comes first: a synchronisation that was replaced is to write nothing, and to wait for no lock.
             done = transact_at(self.receiver.node, work, is_durable=is_durable, first=self.receiver.check)
         finally:
             self.count(parts[0][0], Counts(seconds=time.monotonic() - began))
-        # Layers that follow a refusal are left.
+        # Fewer results than parts: layers that follow a refusal were not written, and `_apply_first` returns them.
         for (article, _), received in zip(parts, done, strict=False):
             self.count(article, received.counts)
         return done
@@ -427,7 +437,7 @@ class Transfer:
         self.counts.setdefault(article.name, Counts()).add(counts)
 
     def _retry(self) -> None:
-        """Retry what waits, once: together with deferred constraints, then each; what is refused then is rejected."""
+        """Retry deferred rows, once: together with deferred constraints, then each; reject what is refused then."""
         waiting = list(self._waiting.values())
         for article, _ in waiting:
             self.count(article, Counts(retried=1))
@@ -435,14 +445,14 @@ class Transfer:
             waiting = [] if self._are_accepted_together(waiting) else self._retry_exchanges(waiting)
         if not waiting:
             return
-        parts = _by_article(waiting)
+        parts = by_article(waiting)
         try:
             self._end(parts, Attempt.RETRY)
         except RowsRefused:
             self.refused = [refused for one in self._retry_alone(parts) for refused in one.refused]
 
     def _finish(self, received: list[Received]) -> list[Received]:
-        """Give up what was refused, in the caller's transaction."""
+        """Reject what was refused, in the caller's transaction."""
         refused = [(one, each) for one in received for each in one.refused]
         given_up = self.receiver.reject([each for _, each in refused])
         for (one, _), counts in zip(refused, given_up, strict=True):
@@ -491,7 +501,7 @@ class Transfer:
 
     def _are_accepted_together(self, waiting: Sequence[Waiting]) -> bool:
         try:
-            self._attempt(_by_article(waiting), Attempt.TOGETHER)
+            self._attempt(by_article(waiting), Attempt.TOGETHER)
         except RowsRefused:
             return False
         return True
@@ -501,9 +511,10 @@ Waiting = tuple[Article, RowChange]
 """A change that is to be tried last."""
 
 
-def _by_article(waiting: Sequence[Waiting]) -> list[Part]:
+def by_article(changes: Iterable[Waiting]) -> list[Part]:
+    """Return changes as parts, one for each article."""
     parts: dict[int, tuple[Article, list[RowChange]]] = {}
-    for article, change in waiting:
+    for article, change in changes:
         parts.setdefault(article.nickname, (article, []))[1].append(change)
     return list(parts.values())
 
@@ -567,7 +578,7 @@ def accepted_alike(
 
 
 def count_writes(writes: Sequence[Write]) -> Counts:
-    """Return how writes change rows; a tombstone for an absent row counts for nothing."""
+    """Return how writes change rows; a tombstone for an absent row is not counted."""
     counts = Counts()
     for write in writes:
         if write.row is None:

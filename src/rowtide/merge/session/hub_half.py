@@ -21,10 +21,10 @@ from rowtide.merge.nodes.sending import ChangesRequest
 from rowtide.merge.partitions.candidates import CandidateMemberships
 from rowtide.merge.partitions.partition_membership import (
     confirm_members,
+    end_memberships,
     find_members,
     keep_stayed,
     mark,
-    part_members,
 )
 from rowtide.merge.progress import (
     SELECT_NODE,
@@ -35,9 +35,9 @@ from rowtide.merge.progress import (
     set_exchanged,
     set_subscription,
 )
-from rowtide.merge.session.history import RUNNING, Phase, is_due, purge
-from rowtide.merge.session.hub.parent_keys import SELECT_GENERATIONS, read_generations
-from rowtide.merge.session.hub.uploading import UploadReceipt, check_lineages
+from rowtide.merge.session.history import RUNNING, Phase
+from rowtide.merge.session.hub.lineage_checks import SELECT_GENERATIONS, check_lineages, read_generations
+from rowtide.merge.session.hub.uploading import UploadReceipt
 from rowtide.merge.session.identity_ranges import renew_ranges
 from rowtide.merge.session.messages import (
     Acknowledgement,
@@ -52,6 +52,7 @@ from rowtide.merge.session.messages import (
     UploadResult,
 )
 from rowtide.merge.session.pairing import Pairing
+from rowtide.merge.session.purge import is_due, purge
 from rowtide.merge.session.spool_transfer import in_session, known_rows, read_changes
 from rowtide.merge.session.spooling import Spool
 
@@ -84,7 +85,8 @@ class HubHalf:
         pairing, chosen = self.pairing, state.proposed or secrets.token_hex(16)
         session = max(pairing.at_hub.session, state.session) + 1
         with in_session(self.node, pairing.at_hub):
-            # What the device has is what both have had: an interrupted synchronisation may have left it there.
+            # The device's mark is one that the hub has stored, too, which `require_met` of `pairing` has verified: an
+            # interrupted synchronisation may have left it at the device alone.
             set_subscription(
                 self.node.connection,
                 pairing.at_hub.subid,
@@ -157,7 +159,7 @@ class HubHalf:
     def acknowledge(
         self, said: Acknowledgement, also: Callable[[], None] = lambda: None, dated: ExchangeType | None = None
     ) -> None:
-        """Store the session's mark, and what the device has; `also` is done in the same transaction.
+        """Store the session's mark, and what the device has received; `also` runs in the same transaction.
 
         `dated` are the directions that count as exchanged now, if not those of the session.
 
@@ -181,7 +183,7 @@ class HubHalf:
             for article in pairing.articles:
                 moved = moves.get(article.nickname, MembershipMoves())
                 if moved.gone:
-                    part_members(connection, pairing.at_hub, article, moved.gone)
+                    end_memberships(connection, pairing.at_hub, article, moved.gone)
                 if moved.returned:
                     confirm_members(connection, nickname, article, moved.returned)
                 if moved.stayed:

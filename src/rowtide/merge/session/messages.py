@@ -1,4 +1,4 @@
-"""What the two halves of a synchronisation say to each other: the device's, and the hub's. Pure.
+"""Messages between the two halves of a synchronisation: the device's, and the hub's. Pure.
 
 A request begins a session and uploads, its answer downloads, and an acknowledgement ends the session. The halves of one
 process pass the same messages as those of a device behind HTTP. Each message may be repeated with the same effect.
@@ -97,7 +97,7 @@ class DeviceState:
     fingerprint: str = ""
     definitions: tuple[Article, ...] | None = None
     proposed: str = ""
-    """The mark that the device proposes for the session, and has stored: a copy of it from before does not know it."""
+    """The mark that the device proposes for the session, and has stored: an earlier copy of it does not have it."""
     damages: Mapping[int, str] = field(default_factory=dict)
     refused: RowsByArticle = field(default_factory=dict)
 
@@ -162,7 +162,7 @@ class RefusedUpload:
 
 @frozen
 class UploadResult:
-    """What has become of an upload: the hub has the device's changes up to `generation`.
+    """The result of an upload: the hub has the device's changes up to `generation`.
 
     `has_refused`: the hub waits for rows of the device. These are `awaited`: the next synchronisation is to send them.
     The device is to repeat the upload with the rows `wanted`, and with the answers to `questions`: nothing comes down

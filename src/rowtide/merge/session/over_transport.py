@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
-from rowtide.core.garbage import collecting_rarely
+from rowtide.core.garbage_collection import collecting_rarely
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, ExchangeType, Progress, Subscription
 from rowtide.merge.catalogue import find_publication, list_articles
@@ -29,7 +29,7 @@ from rowtide.merge.nodes.rows import Refusal
 from rowtide.merge.progress import list_subscriptions, read_purge
 from rowtide.merge.session.device_half import DeviceHalf
 from rowtide.merge.session.exchange import Refused
-from rowtide.merge.session.history import Phase, Summary, is_due, purge
+from rowtide.merge.session.history import Phase, Summary
 from rowtide.merge.session.messages import (
     Acknowledgement,
     DeviceState,
@@ -44,6 +44,8 @@ from rowtide.merge.session.messages import (
     UploadResult,
 )
 from rowtide.merge.session.pairing import HUB, fingerprint_of
+from rowtide.merge.session.purge import is_due, purge
+from rowtide.merge.session.spool_transfer import OnTransferred
 from rowtide.merge.session.spooling import Spool
 from rowtide.merge.session.upload_parts import ConfirmedRows, PartSize, divide, select
 from rowtide.merge.versions.changes import RowChange
@@ -57,9 +59,7 @@ _MOST_DOWNLOADS = 5
 
 
 Follow = Callable[[DeviceHalf, DeviceState], None]
-"""Brings a device, which has uploaded all, to the schema of its hub."""
-Tell = Callable[[int, int], None]
-"""Called with the number of changes done, and that of all that have been read."""
+"""Applies the schema of its hub at a device, which has uploaded everything."""
 
 
 @frozen
@@ -67,8 +67,8 @@ class RequestedExchange:
     """What a device exchanges by requests.
 
     With `defers`, an acknowledgement that says nothing but that all has come is left to the next synchronisation.
-    `confirmed` is a file for what the hub has confirmed of an upload in several requests: one that was cut goes on
-    after that. `reinitializes` is as in `SyncRequest`.
+    `confirmed` is a file for what the hub has confirmed of an upload in several requests: after an interruption the
+    upload resumes there. `reinitializes` is as in `SyncRequest`.
     """
 
     exchange: ExchangeType = ExchangeType.BOTH
@@ -91,7 +91,7 @@ def synchronise_over(
 ) -> Summary:
     """Exchange all changes of a device and its hub, or those that are wanted.
 
-    `follow` brings the device to the hub's schema.
+    `follow` applies the hub's schema at the device.
 
     Raises what the hub raises; `SchemaNotFollowed` without `follow`; `NodeCopied`, `MergeSubscriptionUnknown`,
     `SessionReplaced`, `NodeBusy`.
@@ -301,7 +301,7 @@ class _DeviceSession:
             batches = ()
 
     def sum_up(self, result: UploadResult) -> None:
-        """Add what has become of an upload to the summary."""
+        """Add the result of an upload to the summary."""
         phase = Phase(articles=dict(result.counts))
         articles = {article.nickname: article for article in self.device.at_hub}
         refusals = [
@@ -311,7 +311,7 @@ class _DeviceSession:
         self.summary.upload.refusals += [refused for refused, _ in refusals]
         self.summary.upload.refused += [refused for refused, each in refusals if each.is_wanted]
 
-    def tell(self, phase: str) -> Tell:
+    def tell(self, phase: str) -> OnTransferred:
         return lambda done, all_: self.on_progress(phase, done, all_)
 
 

@@ -47,8 +47,8 @@ from rowtide.merge.progress import (
     read_subscription,
     select_subscriptions,
 )
-from rowtide.merge.session.history import expiry
 from rowtide.merge.session.messages import DeviceState
+from rowtide.merge.session.purge import expiry
 from rowtide.merge.session.spooling import ArticleMapping, map_articles
 
 
@@ -397,7 +397,7 @@ def find_damages(node: Node, articles: Sequence[Article], examination: Examinati
 def find_lost(node: Node, article: Article) -> str | None:
     """Return which triggers a table has lost, and whether it has lost its rowguids; None if none and not.
 
-    Other columns are left out: what takes them away is a schema change, which can be followed.
+    Other columns are not checked: to drop them is a schema change, which can be followed.
     """
     tracked = article.only(())
     damage = node.tables.find_damage(tracked)

@@ -1,9 +1,6 @@
-"""What a synchronisation would send, and what the hub has not got.
-
-Nothing is written. Both ends are read as a synchronisation reads them; what would conflict or be refused is found by
-an upload that the hub undoes.
-
-An upload in a transaction of the hub that is rolled back: what would conflict, and what the hub would refuse.
+"""What a synchronisation would send, and what the hub does not have yet.  Nothing is written. Both ends are read as a
+synchronisation reads them. What would conflict or be refused is found by an upload in a transaction of the hub that is
+rolled back.
 """
 
 from __future__ import annotations
@@ -126,7 +123,7 @@ class PendingChanges:
 
 
 def list_downloads(hub: Node, publication_name: str, subscriber: str | None = None) -> list[PendingChanges]:
-    """Return what a hub has for its subscribers, or for one, as far as the hub alone can tell.
+    """Return what a hub has for its subscribers, or for one, by the hub's own data alone.
 
     Raises `MergePublicationUnknown`, `MergedTableAltered`.
     """

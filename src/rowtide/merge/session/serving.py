@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Protocol
 
-from rowtide.core.garbage import collecting_rarely
+from rowtide.core.garbage_collection import collecting_rarely
 from rowtide.core.values import frozen
 from rowtide.merge.articles import DEFAULT_LIMITS, Article, DeviceLimits, ExchangeType, SubscriberType
 from rowtide.merge.errors.nodes import GenerationRefused
@@ -26,10 +26,10 @@ from rowtide.merge.errors.subscribing import (
     UploadNotComparable,
 )
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.partitions.belonging import find_record_types
+from rowtide.merge.partitions.logical_records import find_record_types
 from rowtide.merge.progress import read_purge, set_exchanged
 from rowtide.merge.session.history import History, Summary, recorded
-from rowtide.merge.session.hub.parent_keys import SELECT_GENERATIONS, read_generations
+from rowtide.merge.session.hub.lineage_checks import SELECT_GENERATIONS, read_generations
 from rowtide.merge.session.hub_half import HubHalf
 from rowtide.merge.session.identity_ranges import require_given
 from rowtide.merge.session.messages import (
@@ -58,7 +58,7 @@ from rowtide.merge.session.spool_transfer import in_session, known_rows
 from rowtide.merge.session.spooling import Spool
 from rowtide.merge.session.upload_parts import join_parts
 from rowtide.merge.versions.changes import RowChange
-from rowtide.merge.versions.stored_metadata import are_rowguids
+from rowtide.merge.versions.checked_metadata import are_rowguids
 
 _NO_ROWS: RowsByArticle = {}
 
@@ -348,6 +348,9 @@ def _checked(listed: RowsByArticle) -> RowsByArticle:
 
 def meet(hub: Node, state: DeviceState) -> Pairing | tuple[Article, ...]:
     """Return what both ends say of a subscription, or the hub's definitions if those of the device are needed."""
+    if not state.subid.isascii():
+        # Half of a character, which JSON can escape, is no text that a database can be asked for.
+        raise MergeSubscriptionUnknown(ascii(state.subid), state.publication)
     found = read_hub(hub, state.publication, [state.subid])
     at_hub = next((one for one in found.subscriptions if one.subid == state.subid), None)
     if at_hub is None:

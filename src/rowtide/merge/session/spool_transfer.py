@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from rowtide.merge.articles import Article, Subscription
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.sending import ChangesRequest
-from rowtide.merge.partitions.belonging import find_record_types
+from rowtide.merge.partitions.logical_records import find_record_types
 from rowtide.merge.progress import put_received, set_subscription
 from rowtide.merge.session.exchange import Part, Receiver, Transfer
 from rowtide.merge.session.history import Phase
@@ -17,7 +17,10 @@ from rowtide.merge.session.receiving import NodeReceiver
 from rowtide.merge.session.record_transfer import RecordReceiver, RecordTransfer
 from rowtide.merge.session.spooling import Outgoing, Spool
 from rowtide.merge.versions.changes import RowChange
-from rowtide.merge.versions.stored_metadata import are_rowguids
+from rowtide.merge.versions.checked_metadata import are_rowguids
+
+OnTransferred = Callable[[int, int], None]
+"""Called with the number of changes done, and the number read so far."""
 
 
 @contextmanager

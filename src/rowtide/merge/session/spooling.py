@@ -1,8 +1,7 @@
 """Changes that a node sends in one synchronisation, read once: upserts parents first, then deletes children first.
 
-They are read part by part: where the receiver is a server, while it writes the parts before.
-
-Changes of a subscriber that has earlier definitions of articles than the hub, brought to the hub's.
+They are read part by part: where the receiver is a server, while it writes the parts before. Changes by earlier
+definitions of articles than the hub's are converted to the hub's.
 """
 
 from __future__ import annotations

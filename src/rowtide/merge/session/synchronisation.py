@@ -12,13 +12,14 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from rowtide.core.garbage import collecting_rarely
+from rowtide.core.garbage_collection import collecting_rarely
+from rowtide.core.values import frozen
 from rowtide.merge.articles import ExchangeType, Progress
 from rowtide.merge.errors.subscribing import UploadNotComparable
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.progress import read_purge
 from rowtide.merge.session.device_half import DeviceHalf
-from rowtide.merge.session.history import History, Phase, Summary, is_due, purge, recorded
+from rowtide.merge.session.history import History, Phase, Summary, recorded
 from rowtide.merge.session.hub.uploading import UploadReceipt
 from rowtide.merge.session.hub_half import HubHalf
 from rowtide.merge.session.messages import RowsByArticle, SessionTerms, TopsQuestion, UploadHeader, UploadResult
@@ -29,10 +30,9 @@ from rowtide.merge.session.pairing import (
     require_original,
     unsent_columns,
 )
+from rowtide.merge.session.purge import is_due, purge
+from rowtide.merge.session.spool_transfer import OnTransferred
 from rowtide.merge.session.spooling import Spool
-
-Tell = Callable[[int, int], None]
-"""Called with the number of changes done, and that of all that have been read."""
 
 
 def synchronise(
@@ -67,8 +67,8 @@ def synchronise(
             uploaded = _upload(at_hub, device, summary.upload, on_progress)
         device.take_ranges(at_hub.renew_ranges(device.number()))
         if exchange.downloads:
-            tell = _counting(on_progress, "download")
-            _download(at_hub, device, terms, uploaded, summary.download, tell, since, exchange, history, repeat_from)
+            session = _Session(at_hub, device, terms, since, exchange, repeats=repeat_from is not None)
+            _download(session, uploaded, summary.download, _counting(on_progress, "download"), history)
         else:
             at_hub.conclude_upload(history.put)
     at_hub.purge_if_due()
@@ -137,7 +137,7 @@ Answering = Callable[[Sequence[TopsQuestion]], Mapping[int, Mapping[str, str]]]
 """What answers the hub's questions; see `DeviceHalf`."""
 
 
-def upload_all(receipt: UploadReceipt, reading: Reading, answer: Answering, tell: Tell) -> UploadResult:
+def upload_all(receipt: UploadReceipt, reading: Reading, answer: Answering, tell: OnTransferred) -> UploadResult:
     """Pass what a device has to the hub, in as many rounds as it takes."""
     number = 0
     with reading(receipt.since, receipt.again, number) as (header, spool):
@@ -151,26 +151,30 @@ def upload_all(receipt: UploadReceipt, reading: Reading, answer: Answering, tell
     return result
 
 
+@frozen
+class _Session:
+    """A session that both halves have begun; the hub sends what it has changed after generation `since`."""
+
+    at_hub: HubHalf
+    device: DeviceHalf
+    terms: SessionTerms
+    since: int
+    exchange: ExchangeType
+    repeats: bool
+
+
 def _download(
-    at_hub: HubHalf,
-    device: DeviceHalf,
-    terms: SessionTerms,
-    uploaded: UploadResult | None,
-    phase: Phase,
-    tell: Tell,
-    since: int,
-    exchange: ExchangeType,
-    history: History,
-    repeat_from: int | None,
+    session: _Session, uploaded: UploadResult | None, phase: Phase, tell: OnTransferred, history: History
 ) -> None:
-    """Download the hub's changes after a generation, and leave the session's mark at both ends."""
-    with at_hub.send(since, uploaded, repeats=repeat_from is not None) as (header, spool):
+    """Download the hub's changes, and leave the session's mark at both ends."""
+    at_hub, device, terms = session.at_hub, session.device, session.terms
+    with at_hub.send(session.since, uploaded, repeats=session.repeats) as (header, spool):
         sent = uploaded or UploadResult(device.subscription.sent, has_refused=bool(at_hub.again))
         device.receive(terms, header, spool, sent.generation, phase, tell)
     if device.is_overtaken:
         device.take_ranges(at_hub.renew_ranges(device.number()))
-    at_hub.acknowledge(device.confirm(terms, header, sent, phase, exchange), history.put)
+    at_hub.acknowledge(device.confirm(terms, header, sent, phase, session.exchange), history.put)
 
 
-def _counting(on_progress: Progress, phase: str) -> Tell:
+def _counting(on_progress: Progress, phase: str) -> OnTransferred:
     return lambda done, all_: on_progress(phase, done, all_)

@@ -1,4 +1,4 @@
-"""Parts of an upload by requests: each is committed at the hub as it comes, and a cut upload goes on after the last.
+"""Parts of an upload by requests: each is committed at the hub as it arrives, so that an interrupted upload resumes.
 
 A part is a request. What the hub refuses of one that others follow is deferred, and sent again with the last: a row may
 need one of a later part, or have the unique value of one. All deletes are in the last part if they fit into one: those
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Self
 
@@ -72,8 +73,7 @@ def divide(batches: Iterable[RowBatch], most: PartSize, deletes: int = 0) -> Ite
             if part.batches and not part.fits(*_weigh_deletes(deletes), most):
                 yield part.batches
                 part = _OpenPart()
-        for piece in _pieces(batch, most):
-            rows, size = _weigh(piece)
+        for piece, rows, size in _pieces(batch, most):
             if not part.fits(rows, size, most):
                 yield part.batches
                 part = _OpenPart()
@@ -86,9 +86,12 @@ def _weigh_deletes(number: int) -> tuple[float, int]:
 
 
 def _weigh(batch: RowBatch) -> tuple[float, int]:
+    number = len(batch.changes)
     if batch.changes[0].row is None:
-        return _weigh_deletes(len(batch.changes))
-    return len(batch.changes), sum(map(_size_of, batch.changes))
+        return _weigh_deletes(number)
+    # Without a step of Python for each row, of which an upload may have many.
+    values = chain.from_iterable([change.row for change in batch.changes if change.row is not None])
+    return number, number * _ROW_OVERHEAD + sum(map(len, filter(None, values)))
 
 
 def _weigh_all(batches: Iterable[RowBatch]) -> tuple[float, int]:
@@ -96,15 +99,11 @@ def _weigh_all(batches: Iterable[RowBatch]) -> tuple[float, int]:
     return sum(rows for rows, _ in weights), sum(size for _, size in weights)
 
 
-def _size_of(change: RowChange) -> int:
-    return _ROW_OVERHEAD + sum(len(value) for value in change.row or () if value is not None)
-
-
-def _pieces(batch: RowBatch, most: PartSize) -> Iterator[RowBatch]:
-    """Yield a batch in pieces that fit into a part."""
+def _pieces(batch: RowBatch, most: PartSize) -> Iterator[tuple[RowBatch, float, int]]:
+    """Yield a batch in pieces that fit into a part, each with its rows and its size."""
     rows, size = _weigh(batch)
     if len(batch.changes) == 1 or (rows <= most.rows and size <= most.size):
-        yield batch
+        yield batch, rows, size
         return
     middle = len(batch.changes) // 2
     for changes in (batch.changes[:middle], batch.changes[middle:]):
@@ -146,8 +145,8 @@ def join_parts(parts: Iterable[RowBatch], order: Mapping[int, int]) -> Iterator[
 class ConfirmedRows:
     """The versions of an unfinished upload that the hub has confirmed, in a file beside the device's.
 
-    They are of one session's proposal, `tag`: a file of another one counts for nothing. What is lost of it is sent
-    again, with the same effect.
+    They belong to one session's proposal, `tag`: a file of another one is ignored. What is lost of it is sent again,
+    with the same effect.
     """
 
     path: Path | None
@@ -180,11 +179,14 @@ class ConfirmedRows:
         """Yield the changes that are not confirmed, and those of rows that the hub requests."""
         for batch in batches:
             asked = wanted.get(batch.article, ())
-            left = [
-                change
-                for change in batch.changes
-                if change.rowguid in asked or _digest_of(batch.article, change) not in self._known
-            ]
+            left = batch.changes
+            if self._known:
+                digests = _digests_of(batch)
+                left = [
+                    change
+                    for change, digest in zip(batch.changes, digests, strict=True)
+                    if change.rowguid in asked or digest not in self._known
+                ]
             if left:
                 yield RowBatch(batch.article, left)
 
@@ -197,9 +199,9 @@ class ConfirmedRows:
         if self.path is None:
             return
         digests = [
-            _digest_of(batch.article, change)
+            digest
             for batch in batches
-            for change in batch.changes
+            for change, digest in zip(batch.changes, _digests_of(batch), strict=True)
             if change.rowguid not in deferred.get(batch.article, ())
         ]
         if kept:
@@ -227,14 +229,24 @@ class ConfirmedRows:
             raise FileNotWritable(str(self.path), error.strerror or str(error)) from error
 
 
-def _digest_of(article: int, change: RowChange) -> bytes:
-    said = (change.lineage, change.last, change.columns or b"", b"+" if change.row is None else b"-")
-    return _digest(f"{article} {change.rowguid}".encode(), *said)
+def _digests_of(batch: RowBatch) -> list[bytes]:
+    """Return the digests of changes; what those of a version share is put together once."""
+    versions: dict[tuple[object, ...], bytes] = {}
+    digests = []
+    for change in batch.changes:
+        key = (change.lineage, change.last, change.columns, change.row is None)
+        shared = versions.get(key)
+        if shared is None:
+            is_gone = b"+" if change.row is None else b"-"
+            shared = _joined(str(batch.article).encode(), change.lineage, change.last, change.columns or b"", is_gone)
+            versions[key] = shared
+        digests.append(_digest(shared + change.rowguid.encode()))
+    return digests
 
 
-def _digest(*parts: bytes) -> bytes:
-    made = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-    for part in parts:
-        made.update(len(part).to_bytes(4))
-        made.update(part)
-    return made.digest()
+def _joined(*parts: bytes) -> bytes:
+    return b"".join([len(part).to_bytes(4) + part for part in parts])
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()

@@ -1,0 +1,1 @@
+"""Versions of a row: their lineages, how two of them compare, and how they are stored."""

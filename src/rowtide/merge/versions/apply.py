@@ -139,7 +139,7 @@ class MetadataDialect(Protocol):
         """The first recorded value of an additive column, an aggregate over a row's log entries."""
 
     def bases(self, base: str) -> str:
-        """The list of one value with the number 0; see `composition`."""
+        """The list of one value with the number 0; see `stored_metadata`."""
 
 
 def apply_lines(article: Article, table: str, dialect: MetadataDialect) -> str:

@@ -33,11 +33,11 @@ class RowChange(NamedTuple):
     """A row as its sender has it, or its tombstone.
 
     `lineage`, `last` and `columns` are encoded; `columns` is None without column tracking. `row` is None for a
-    tombstone, whose type is `tombstone`. `bases` are earlier values of the additive column; see `composition`.
+    tombstone, whose type is `tombstone`. `bases` are earlier values of the additive column; see `stored_metadata`.
     `parents` are the rowguids of the rows that its foreign keys referenced at the sender, in the order of
-    `Article.references`; None where there was none, and empty if the sender did not look. `priority` is the
-    version's weight in conflicts, None for the sender's own. `overrules` is set where the sender has refused the
-    receiver's version: the receiver's last generation that it had seen by then.
+    `Article.references`; None where there was none, and empty if the sender did not look. `priority` is the version's
+    weight in conflicts, None for the sender's own. `overrules` is set where the sender has refused the receiver's
+    version: the receiver's last generation that it had seen by then.
     """
 
     rowguid: str
@@ -100,8 +100,8 @@ def overruling(
 ) -> tuple[Sequence[RowChange], KnownVersion | None]:
     """Return changes of the same version, and what a receiver knows of their rows, as they are to be compared.
 
-    A version that the sender has refused counts for nothing, whatever nodes made it. The lineage includes it then: so
-    do those take the sender's version from whom the receiver has it.
+    A version that the sender has refused is ignored, whichever nodes made it. The lineage includes it then, so that the
+    nodes from which the receiver has it accept the sender's version, too.
     """
     last_seen = changes[0].overrules
     if last_seen is None or known is None or known.generation is None or known.generation > last_seen:

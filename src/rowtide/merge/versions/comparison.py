@@ -3,8 +3,6 @@
 (SQL Server: sp_MSgetmetadata.) A version is identified by the change that made it, and has a lineage: all changes that
 it includes or has overridden. A row without metadata, from the snapshot or after a purge, has no such change: any
 change that its lineage does not include is newer.
-
-Lineages: the changes of a row that a version includes or has overridden (SQL Server: lineage).
 """
 
 from __future__ import annotations
@@ -228,18 +226,18 @@ def compare(sent: RowVersion, known: RowVersion) -> Comparison:
     # Without column tracking it is unknown whether the columns overlap.
     if sent.columns is None or known.columns is None:
         return Conflict(ConcurrentChangeKind.UPDATE_UPDATE)
-    ahead, behind = changed_apart(sent, known)
+    ahead, behind = changed_concurrently(sent, known)
     both = ahead & behind
     return Conflict(ConcurrentChangeKind.UPDATE_UPDATE, both) if both else Combine(ahead)
 
 
 def concurrent_columns(sent: RowVersion, known: RowVersion) -> frozenset[int]:
     """Return the positions of the columns that each side changed concurrently with the other."""
-    ahead, behind = changed_apart(sent, known)
+    ahead, behind = changed_concurrently(sent, known)
     return ahead | behind
 
 
-def changed_apart(sent: RowVersion, known: RowVersion) -> tuple[frozenset[int], frozenset[int]]:
+def changed_concurrently(sent: RowVersion, known: RowVersion) -> tuple[frozenset[int], frozenset[int]]:
     """Return the positions of the columns that the sender, and the receiver, changed without the other's knowledge."""
     return _unknown_to(known.lineage, sent.columns or {}), _unknown_to(sent.lineage, known.columns or {})
 
@@ -249,7 +247,7 @@ def columns_lost(lost: RowVersion, won: RowVersion) -> frozenset[int] | None:
     is_tracked = lost.columns is not None and won.columns is not None
     if not is_tracked or Presence.DELETED in (lost.presence, won.presence):
         return None
-    return changed_apart(lost, won)[0] or None
+    return changed_concurrently(lost, won)[0] or None
 
 
 def _compare_deleted(sent: RowVersion, known: RowVersion) -> Comparison:

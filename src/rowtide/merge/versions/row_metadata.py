@@ -20,15 +20,9 @@ from rowtide.merge.versions.apply import (
     select_known,
 )
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, make_changes
+from rowtide.merge.versions.checked_metadata import are_rowguids, read_rowguid, require_complete
 from rowtide.merge.versions.comparison import Malformed, decode_columns
-from rowtide.merge.versions.stored_metadata import (
-    Composer,
-    Contents,
-    Tombstone,
-    are_rowguids,
-    read_rowguid,
-    require_complete,
-)
+from rowtide.merge.versions.stored_metadata import Composer, Contents, Tombstone
 
 _ROWGUID = 0
 METADATA_WIDTH = 1 + len(CONTENTS_COLUMNS) + len(TOMBSTONE_COLUMNS)
@@ -169,7 +163,7 @@ class MetadataReader:
                 changes.append(made)
         found = make_changes(changes)
         if not are_rowguids([change.rowguid for change in found]):
-            # No other node can have had such a row, so that it is reported to none as deleted.
+            # No other node can have had such a row, so its delete is sent to none.
             found = [change for change in found if change.row is not None or are_rowguids([change.rowguid])]
             require_rowguids(self.article, self.node, [change.rowguid for change in found])
         for index, reference in enumerate(self.article.references if self.parents else ()):

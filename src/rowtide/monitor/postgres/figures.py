@@ -1,6 +1,6 @@
-"""Read what only metrics want: what agents have recorded, and ages of transactions.
+"""Read what only metrics need: the records of agents, and ages of transactions.
 
-Tables of history are bounded; what is read of them are the last rows, from which counters take those that are new.
+Of tables of history the last rows are read, and counters take the new ones.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from rowtide.cdc.scans.metrics import log_scan_errors, log_scan_sessions
 from rowtide.cdc.snapshot_requests import list_visible
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.databases.postgres.functions import map_schemas
-from rowtide.databases.postgres.kept_answers import made_once
 from rowtide.databases.postgres.kept_sessions import COMPILED_WITH_NONE
+from rowtide.databases.postgres.query_memo import made_once
 from rowtide.diagnosis.postgres.reading import LogFacts, PostgresWorkFacts, attempt_here
 from rowtide.diagnosis.postgres.server_facts import is_merged, sees_others
 from rowtide.diagnosis.result import Known, Unread
@@ -33,17 +33,18 @@ from rowtide.monitor.snapshot import (
     PolledJobRun,
     TokenArrival,
 )
-from rowtide.replication.distributor.definitions import agents, distributor, is_made, publications as published
+from rowtide.replication.distributor.definitions import agents, is_made, publications as published
 from rowtide.replication.distributor.history import distribution_history, errors
+from rowtide.replication.distributor.location import distributor
 from rowtide.replication.distributor.tracers import tracer_history, tracer_tokens
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBSCRIBER_SCHEMA
 
 _MOST_ROWS = 1000
-"""Of each table of history; a poll finds what a quarter of a minute has added."""
+"""The number of rows that are read of each table of history; a poll needs those of the last 15 seconds."""
 
 
 def read_figures(connection: Connection, work: PostgresWorkFacts) -> PolledFigures:
-    """Read them as far as `work` says that they are there; those of merge last, after which names mean its tables."""
+    """Read the figures of the features that `work` says are used. Merge comes last, since it sets the search path."""
     log = work.log if isinstance(work.log, LogFacts) else None
     is_captured: bool | Unread = log is not None and log.capture.is_enabled
     is_published: bool | Unread = log is not None and attempt_here(lambda: is_made(connection))
@@ -79,9 +80,9 @@ def read_figures(connection: Connection, work: PostgresWorkFacts) -> PolledFigur
 
 
 def map_merge(connection: Connection) -> Connection:
-    """Let the names of merge's tables, which have no schema in their definitions, mean its own from now on.
+    """Set the search path to merge's schema, since the definitions of its tables name none.
 
-    A role that is a monitor reads the views of them.
+    A monitor's role reads their views.
     """
     schemas = map_schemas(connection, {None: MERGE_SCHEMA})
     return connection.execution_options(schema_translate_map=schemas, compiled_cache=COMPILED_WITH_NONE)
@@ -212,7 +213,7 @@ _DELIVERED = table(
 
 @made_once
 def _list_conflicts(connection: Connection) -> tuple[FoundConflict, ...]:
-    """Return the last conflicts of what is delivered into this database, oldest first."""
+    """Return the last conflicts of changes delivered into this database, oldest first."""
     if not has_table(connection, SUBSCRIBER_SCHEMA, _CONFLICTS.name):
         return ()
     query = (
@@ -251,7 +252,7 @@ def _list_merged_rows(connection: Connection) -> tuple[MergedRows, ...]:
     return _oldest_first(MergedRows(run, _DIRECTIONS[phase], *map(int, counts)) for run, phase, *counts in rows)
 
 
-# By the functions: the view groups all tables of the database by their indexes, ours or not.
+# By the functions: the view would aggregate all tables and indexes of the database.
 _TABLE_CHANGES = """
 select n.nspname || '.' || c.relname,
        pg_stat_get_tuples_inserted(c.oid) + pg_stat_get_tuples_updated(c.oid) + pg_stat_get_tuples_deleted(c.oid)

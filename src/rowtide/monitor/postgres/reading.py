@@ -1,4 +1,4 @@
-"""Poll a PostgreSQL database: over one session that stays open, by the queries of the diagnosis, run together."""
+"""Poll a PostgreSQL database over one session that stays open, by the combined queries of the diagnosis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Self
 
 from sqlalchemy import Connection
 
-from rowtide.cdc.queries.windows import LsnTimes
+from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.catalogue import read_server_time
 from rowtide.databases.postgres.connect import open_engine
@@ -34,15 +34,15 @@ from rowtide.storage.places import is_object_url
 from rowtide.storage.store import read_traffic
 
 TABLES_EVERY_S = 300.0
-"""How often the tables of a merge are examined, which a node alone can do, over a short session of its own."""
+"""How often the tables of a merge are examined, over a short session of a node."""
 REQUEST_EVERY_S = 60.0
-"""What a poll may ask of buckets: one request a minute."""
+"""The limit of a poll's requests to buckets: one a minute."""
 _MOST_READS = 8
-"""By which a poll looks up times of low endpoints."""
+"""A poll looks up this many times of low endpoints."""
 
 
 class PostgresPoll:
-    """Reads a database again and again, by one thread; its session stays open until `close`, or until it fails."""
+    """Polls a database, in one thread; its session stays open until `close`, or until it fails."""
 
     def __init__(self, database: NamedUrl) -> None:
         self._database = database
@@ -94,7 +94,7 @@ class PostgresPoll:
         )
 
     def _read_work(self, connection: Connection) -> PostgresWorkFacts:
-        """Read what rowtide does; of a log store or lake in a bucket as rarely as its requests want."""
+        """Read what rowtide does; a log store or lake in a bucket less often, because of the cost of requests."""
         if self._work is not None and time.monotonic() < self._work_is_due_at:
             return self._work
         before = read_traffic()

@@ -14,7 +14,7 @@ from rowtide.monitor.snapshot import Identity, PolledSnapshot
 
 
 class SqlitePoll:
-    """Reads a file again and again; it is open only meanwhile, so that its programs can check point and move it."""
+    """Polls a file, which is open only during a poll, so that its programs can checkpoint and move it."""
 
     def __init__(self, database: NamedUrl) -> None:
         self._database = database

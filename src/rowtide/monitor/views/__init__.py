@@ -1,4 +1,4 @@
-"""How databases stand, as pages and metrics show it: views made of what polls have found. Pure.
+"""The states of databases as pages and metrics show them: views, made of the results of polls. Pure.
 
 `make_view` makes a `DatabaseView` of one snapshot; every page of a database is made of one, and the first page of
 `make_overview`. What could not be read is None or missing, never 0. No view has a user, a password, or the values of a
@@ -35,6 +35,7 @@ from rowtide.monitor.views.database import (
     make_view,
     summarize,
 )
+from rowtide.monitor.views.hops import Hop, HopKind
 from rowtide.monitor.views.judgements import MERGE_STATES, CheckView, Judgement, worst_of
 from rowtide.monitor.views.subscriptions import (
     SUBSCRIPTION_STATES,
@@ -47,7 +48,6 @@ from rowtide.monitor.views.subscriptions import (
     count_states,
     list_worst,
 )
-from rowtide.monitor.views.way import Hop, HopKind
 
 __all__ = [
     "MERGE_STATES",

@@ -27,7 +27,7 @@ Item_co = TypeVar("Item_co", covariant=True)
 
 
 class MadeLater(Sequence[Item_co]):
-    """A sequence that is made when it is first read: few polls are followed by a page that shows all instances."""
+    """A sequence that is computed when it is first read: few polls are followed by a page that shows all instances."""
 
     def __init__(self, make: Callable[[], Sequence[Item_co]]) -> None:
         self._make = make
@@ -79,7 +79,7 @@ class IntervalView:
     missing: tuple[CommitLsn, ...]
 
     def share_of(self, lsn: CommitLsn) -> float:
-        """Return where an LSN lies between low (0) and high (1), in the log's bytes; below and above are these."""
+        """Return the fraction at which an LSN lies between low (0) and high (1), by bytes of the log."""
         if lsn <= self.low:
             return 0.0
         if lsn >= self.high:
@@ -137,7 +137,7 @@ class InstanceView:
 
 @frozen
 class CleanupView:
-    """How change rows are removed; without a job `schedule` and `retention_s` are None. `agent` runs the job."""
+    """The cleanup of change rows; without a job `schedule` and `retention_s` are None. `agent` runs the job."""
 
     schedule: str | None
     retention_s: float | None
@@ -148,7 +148,7 @@ class CleanupView:
 
 @frozen
 class CaptureView:
-    """How far capture is; `gaps` counts those that are recorded in the log store, which are `recorded_gaps`.
+    """The progress of capture; `gaps` counts those that are recorded in the log store, which are `recorded_gaps`.
 
     `cycles` are the last, oldest first. `captured_by` is the host and process that captures; all that was committed by
     `published_at` is published.
@@ -200,7 +200,7 @@ class TargetView:
 
 
 def view_capture(log: LogFacts, figures: PolledFigures | None) -> CaptureView:
-    """Return how far capture is."""
+    """Return the progress of capture."""
     state = log.capture.state
     reading = log.reading.status if not isinstance(log.reading, Unread) else None
     capturing = log.capturing if isinstance(log.capturing, CaptureStatus) else None
@@ -349,7 +349,7 @@ class SlotView:
 
 @frozen
 class LogView:
-    """How far the log is read, and its store."""
+    """The progress of the log reader, and the log store."""
 
     lag_bytes: int | None
     lag_s: float | None

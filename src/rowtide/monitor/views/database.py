@@ -1,4 +1,4 @@
-"""How a database stands, as pages and metrics show it: made of one snapshot; and all databases in an overview. Pure.
+"""The state of a database as pages and metrics show it, made of one snapshot; and the overview of all databases. Pure.
 
 What could not be read is None or missing, never 0.
 """
@@ -33,6 +33,7 @@ from rowtide.monitor.views.capture import (
     view_places,
     view_targets,
 )
+from rowtide.monitor.views.hops import Hop, HopKind, list_hops
 from rowtide.monitor.views.judgements import WORST_FIRST, CheckView, Judgement, judge, list_checks, worst_of
 from rowtide.monitor.views.subscriptions import (
     MergeView,
@@ -42,7 +43,6 @@ from rowtide.monitor.views.subscriptions import (
     view_merges,
     view_subscriptions,
 )
-from rowtide.monitor.views.way import Hop, HopKind, find_way
 from rowtide.replication.status import DeliveryStatus
 
 KEPT = timedelta(hours=48)
@@ -94,7 +94,7 @@ def _with_prefix(code: str) -> str:
 
 
 _LEAST_SKEW_S = 1.0
-"""Clocks that differ by less are not distinguished from a poll that took its time."""
+"""Smaller differences of clocks cannot be distinguished from the duration of a poll."""
 
 
 @frozen
@@ -195,7 +195,7 @@ def make_view(snapshot: PolledSnapshot, *, unknown_since: datetime | None = None
         tracked=tuple(_view_tracked(snapshot, work)),
         checks=tuple(list_checks(snapshot.results)),
         errors=view_errors(figures, snapshot.at) if figures is not None else (),
-        way=find_way(judgements, log_view, capture, targets, subscriptions, merges),
+        way=list_hops(judgements, log_view, capture, targets, subscriptions, merges),
         publications=tuple(group_publications(delivery.publications, subscriptions)) if delivery is not None else (),
         job_runs=tuple(_list_runs(figures)) if figures is not None else (),
         delivered_here=_list_delivered(work),
@@ -263,7 +263,7 @@ def _list_delivered(work: PostgresWorkFacts | None) -> tuple[str, ...]:
 
 
 def _find_skew(snapshot: PolledSnapshot, log: LogFacts | None) -> float | None:
-    """Return how far the server's clock, read during the poll, is outside of the poll by this machine's."""
+    """Return how far the server's clock, read during a poll, lies outside the poll's time by this machine's clock."""
     if log is None or isinstance(log.reading, Unread):
         return None
     ahead_s = (log.reading.status.now - snapshot.at).total_seconds()
@@ -273,7 +273,7 @@ def _find_skew(snapshot: PolledSnapshot, log: LogFacts | None) -> float | None:
 
 @frozen
 class StateChange:
-    """A subject whose state another poll found to be another; None: there was no such subject, or is none any more."""
+    """A change of a subject's state between two polls; None: the subject did not exist before, or no longer exists."""
 
     at: datetime
     database: str

@@ -1,4 +1,4 @@
-"""What checks say of a database's subjects: one judgement of each, and every result with what remedies it. Pure."""
+"""Results of checks: the worst one of each subject as its judgement, and all of them with their remediations. Pure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MERGE_STATES = {
     Code.MERGE_ROWS_REFUSED: "rows_refused",
     Code.MERGE_SUBSCRIPTION_HEALTHY: "healthy",
 }
-"""States of a merge subscription, by what `health` says of it."""
+"""States of a merge subscription, by its code in `health`."""
 WORST_FIRST = tuple(State)
 
 
 @frozen
 class Judgement:
-    """What `health` says of a subject, the worst of it; `message` quotes no row."""
+    """The worst result of `health` for a subject; `message` quotes no row."""
 
     area: str
     subject: str
@@ -34,10 +34,10 @@ class Judgement:
 
 @frozen
 class CheckView:
-    """One result of a check. `message` quotes no row.
+    """A result of a check.
 
-    `remediation` is None where nothing has to be done; it `can_be_run` as it stands in a shell or by the database,
-    else it is advice.
+    `message` quotes no row. `remediation` is None where nothing has to be done; it `can_be_run` in a shell or by the
+    database, else it is advice.
     """
 
     area: str
@@ -79,7 +79,7 @@ def list_checks(results: Iterable[CheckResult]) -> Iterator[CheckView]:
 
 
 def worst_of(judgements: Iterable[Judgement]) -> State:
-    """Return the worst state; of a database of which nothing is known: unknown."""
+    """Return the worst state; without judgements, unknown."""
     return min((one.state for one in judgements), key=WORST_FIRST.index, default=State.UNKNOWN)
 
 

@@ -11,7 +11,7 @@ from rowtide.core.values import frozen
 from rowtide.diagnosis import CheckResult, Code
 from rowtide.diagnosis.capture import LATE_S
 from rowtide.diagnosis.merge import MergeFacts
-from rowtide.log.postgres.slot import seconds_between
+from rowtide.log.postgres.backlog import seconds_between
 from rowtide.merge.status import MergeStatus
 from rowtide.monitor.labels import number_of, without_users
 from rowtide.monitor.views.judgements import MERGE_STATES
@@ -29,7 +29,7 @@ SUBSCRIPTION_STATES = {
     Code.SUBSCRIPTION_LATE: "late",
     Code.SUBSCRIPTION_HEALTHY: "healthy",
 }
-"""States of a subscription, by what `health` says of it."""
+"""States of a subscription, by its code in `health`."""
 
 
 class MonitorState(StrEnum):
@@ -37,7 +37,7 @@ class MonitorState(StrEnum):
 
     ERROR = "error"
     CRITICAL = "performance critical"
-    """Changes wait for longer than the publication's threshold of latency."""
+    """Changes have waited for longer than the publication's latency threshold."""
     EXPIRING = "expiring or expired"
     UNINITIALIZED = "uninitialized"
     RETRYING = "retrying"
@@ -246,8 +246,8 @@ def count_states(merge: MergeView) -> Mapping[str, int]:
     return {state: counted[state] for state in MERGE_STATES.values()}
 
 
-def list_worst(merge: MergeView, most: int | None = None) -> tuple[MergeSubscriptionView, ...]:
-    """Return subscriptions, those that want a person first, then those that expire soonest; at most so many."""
+def list_worst(merge: MergeView) -> tuple[MergeSubscriptionView, ...]:
+    """Return the subscriptions, those that need a person first, then those that expire soonest."""
     order = ("failed", "expired", "rows_refused", "expiring", "never_synchronised", "healthy")
     ranked = sorted(
         merge.subscriptions,
@@ -257,7 +257,7 @@ def list_worst(merge: MergeView, most: int | None = None) -> tuple[MergeSubscrip
             one.subscriber,
         ),
     )
-    return tuple(ranked[:most])
+    return tuple(ranked)
 
 
 def _view_merge_subscription(one: MergeStatus, now: datetime, states: Mapping[str, str]) -> MergeSubscriptionView:

@@ -1,4 +1,4 @@
-"""Who looks at the monitor, and what they may see and do: tokens, roles, hosts, operators' connections.
+"""Authentication and authorisation of the monitor: tokens, roles, hosts, operators' connections.
 
 On loopback without tokens everybody is a viewer: any local user may open a port, so nothing that only some may see or
 do is there then. A session of a browser is signed with its token as the key, so that one ends with its token. Operators
@@ -60,11 +60,11 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 Tokens = Mapping[str, str]
-"""The tokens in force, with the names of those who have them."""
+"""The valid tokens, with the names of their holders."""
 
 
 class Role(StrEnum):
-    """What a person may do: an operator may see values of rows and act, where that is allowed at all."""
+    """Roles of viewers: an operator may see values of rows and act, where that is allowed at all."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -72,7 +72,7 @@ class Role(StrEnum):
 
 @frozen
 class Viewer:
-    """A person or program that asks; `name` is None where nobody is asked who they are."""
+    """A person or program; `name` is None without authentication."""
 
     name: str | None
     role: Role = Role.VIEWER
@@ -83,7 +83,7 @@ ANYBODY = Viewer(None)
 
 @frozen(kw_only=True)
 class AccessOptions:
-    """How viewers say who they are."""
+    """Options of authentication."""
 
     token_file: Annotated[
         str | None,
@@ -137,28 +137,28 @@ class AccessOptions:
 
 @frozen(kw_only=True)
 class Access:
-    """Who may look. A user that a proxy names in `user_header` is believed from `trusted_proxies` alone."""
+    """Authenticates viewers. A user that a proxy names in `user_header` is accepted only from `trusted_proxies`."""
 
     read_tokens: Callable[[], Tokens] | None = None
     user_header: str | None = None
     trusted_proxies: tuple[Network, ...] = ()
     operators: frozenset[str] = frozenset()
     read_operators: Callable[[], frozenset[str]] = frozenset
-    """Returns those of the file of tokens, besides `operators`."""
+    """Returns the operators of the token file, who add to `operators`."""
     hosts: frozenset[str] = frozenset()
     """Names by which browsers reach the monitor, besides addresses and this machine's names."""
 
     @property
     def asks_who(self) -> bool:
-        """Whether a viewer has to say who they are."""
+        """Whether viewers have to authenticate."""
         return self.read_tokens is not None or self.user_header is not None
 
     def find_viewer(self, client: str | None, headers: Headers) -> Viewer | None:
-        """Return who asks, by the address of the connection and the headers; None if they do not say who they are."""
+        """Authenticate a request by the address of its connection and its headers; None if it fails."""
         if not self.asks_who:
             return ANYBODY
         users = headers.getlist(self.user_header) if self.user_header is not None else ()
-        # A proxy that adds its header to the one that a client has sent would let everybody name themselves.
+        # With two headers, a proxy has added its own to one that the client sent, which anybody could forge.
         if len(users) == 1 and users[0] and client is not None and is_within(client, self.trusted_proxies):
             return self._as_viewer(users[0])
         tokens = self.read_tokens() if self.read_tokens is not None else {}
@@ -167,7 +167,7 @@ class Access:
         return self._as_viewer(name) if name is not None else None
 
     def begin_session(self, token: str) -> str | None:
-        """Return the cookie of a browser that has sent a token; None if the token is not in force."""
+        """Return the session cookie for a token; None if the token is not valid."""
         tokens = self.read_tokens() if self.read_tokens is not None else {}
         name = _find_token(token.strip(), tokens)
         if name is None:
@@ -175,7 +175,7 @@ class Access:
         return _sign(json.dumps([name, time.time() + SESSION_S]).encode(), token)
 
     def allows_host(self, host: str) -> bool:
-        """Return whether a request's Host header names this monitor; a page elsewhere may have its name lead here."""
+        """Return whether a request's Host header names this monitor, against DNS rebinding."""
         name = _without_port(host).lower()
         if name in LOCAL_NAMES or name in self.hosts:
             return True
@@ -191,11 +191,11 @@ class Access:
 
 
 OPEN = Access()
-"""Everybody may look."""
+"""No authentication."""
 
 
 def require_closed(access: Access, host: str) -> None:
-    """Require that a monitor that others reach asks who they are. Raises `AccessOpen`."""
+    """Require authentication of a monitor that other machines reach. Raises `AccessOpen`."""
     if access.user_header is not None and not access.trusted_proxies:
         raise AccessOpen(host, "--auth-header believes every client that sends it")
     if not access.asks_who and not is_loopback(host):
@@ -223,7 +223,7 @@ def is_within(client: str, networks: Collection[Network]) -> bool:
 
 def _find_token(given: str, tokens: Tokens) -> str | None:
     found = None
-    # All are compared, each in constant time: how long an answer takes says nothing of a token.
+    # Every token is compared, in constant time: the time of an answer says nothing about a token.
     for token, name in tokens.items():
         if hmac.compare_digest(token.encode(), given.encode()):
             found = name
@@ -270,12 +270,12 @@ def _without_port(host: str) -> str:
 
 
 SHORTEST_TOKEN = 16
-"""A token that can be guessed is none."""
+"""Shorter tokens could be guessed."""
 _OPERATOR = Role.OPERATOR.value
 
 
 def make_access(options: AccessOptions, auth: PasswordSource | None) -> Access:
-    """Return who may look, by options, and by the one token that the configuration file may have instead of a file.
+    """Return the authentication of options, or by the one token that the configuration file may have instead of a file.
 
     Raises what `TokenFile.read` raises, `PasswordNotRead`, `NetworkInvalid`.
     """
@@ -298,7 +298,7 @@ def make_access(options: AccessOptions, auth: PasswordSource | None) -> Access:
 
 
 class TokenFile:
-    """A file of tokens; what it has is read again when it was written again."""
+    """A token file, read again when it changes."""
 
     def __init__(self, path: str) -> None:
         self._file = FilePassword(path)
@@ -315,7 +315,7 @@ class TokenFile:
         with self._reading:
             state = self._state()
             if state is None or state != self._read_of:
-                # The file is read before it is known to be the one of this state: at worst it is read once more.
+                # The state was taken before the file is read: if it changes in between, it is read once more.
                 self._tokens, self._operators = parse_tokens(self._file.path, self._read_text())
                 self._read_of = state
             return self._tokens
@@ -340,9 +340,9 @@ class TokenFile:
 
 
 def parse_tokens(path: str, text: str) -> tuple[Tokens, frozenset[str]]:
-    """Return the tokens of a file, and its operators: a line `NAME TOKEN [operator]` each; # lines say nothing.
+    """Parse the tokens of a file, and its operators: a line `NAME TOKEN [operator]` each; # begins a comment.
 
-    Raises `TokenFileInvalid`, which has no token.
+    Raises `TokenFileInvalid`, which quotes no token.
     """
     tokens: dict[str, str] = {}
     operators: set[str] = set()
@@ -369,7 +369,7 @@ HIDDEN_VALUE = "•••"
 
 @frozen(kw_only=True)
 class Operating:
-    """Whether operators act and see values of rows here, and through which URLs: never through the monitor's own."""
+    """Whether operators may act and see values of rows, and over which URLs: never over the monitor's own."""
 
     urls: Mapping[str, str] = field(default_factory=dict)
     """By the names of databases: `operator_url` of the configuration file."""
@@ -403,7 +403,7 @@ NOBODY_OPERATES = Operating()
 
 
 def require_asked(access: Access, operating: Operating) -> None:
-    """Require that a monitor that allows actions asks everybody who they are. Raises `ActionsOpen`."""
+    """Require authentication of a monitor that allows actions. Raises `ActionsOpen`."""
     if not operating.allows_actions:
         return
     if not access.asks_who:

@@ -44,7 +44,7 @@ from rowtide.monitor.web.api import to_json
 from rowtide.monitor.web.database_pages import Render
 from rowtide.monitor.web.guard import CSRF, FormProofs, is_own_site, read_body, read_form, viewer_of
 from rowtide.monitor.web.listing import list_rows
-from rowtide.monitor.web.offered import OFFERED, accepted, command_of, kind_of
+from rowtide.monitor.web.offered_actions import OFFERED, accepted, command_of, kind_of
 
 ACTION_ID, TYPED = "id", "typed"
 IDEMPOTENCY_KEY = "idempotency-key"
@@ -53,12 +53,12 @@ _PATIENCE_S = 3.0
 _MOST_KEPT = 200
 _MOST_LISTED = 500
 _REFUSED = "refused"
-"""What ends before it begins has no entry in the audit, and no outcome there."""
+"""An action that fails before it begins has no entry in the audit."""
 
 
 @frozen
 class _Asked:
-    """An action that a person or program asks for."""
+    """A request for an action."""
 
     database: str
     kind: ActionKind
@@ -69,7 +69,7 @@ class _Asked:
 
 
 class _Doing:
-    """An action in a thread of its own, which outlives the request that has asked for it."""
+    """An action in a thread of its own, which may outlive its request."""
 
     def __init__(self, do: Callable[[], ActionEntry | None]) -> None:
         self.entry: ActionEntry | None = None
@@ -107,7 +107,7 @@ class ActionPages:
         self._starting = threading.Lock()
 
     def confirm(self, request: Request, name: str, segments: Sequence[str]) -> Response:
-        """Show what an action does, and a form that does it."""
+        """Show the confirmation of an action, with its form."""
         self._require_operator(request)
         kind = self._find_kind(name, segments)
         if ACTION_ID not in request.query_params:
@@ -118,7 +118,7 @@ class ActionPages:
         return self._show_form(request, name, kind, accepted(kind, request.query_params))
 
     async def act(self, request: Request, name: str, segments: Sequence[str]) -> Response:
-        """Do what a form asks for, and lead to the entry of the audit."""
+        """Run the action of a form, and redirect to its entry of the audit."""
         self._require_operator(request)
         kind = self._find_kind(name, segments)
         form = await read_form(request)
@@ -139,7 +139,7 @@ class ActionPages:
         doing.wait()
         if doing.failure is not None:
             return self._show_refusal(request, name, doing.failure)
-        # A browser that reloads the page of the entry sends nothing again.
+        # Redirected: reloading the entry's page repeats nothing.
         return RedirectResponse(f"{_base(name)}/audit/{normalize_id(action_id)}", status_code=303)
 
     def show_audit(self, request: Request, name: str, segments: Sequence[str]) -> Response:
@@ -174,7 +174,7 @@ class ActionPages:
         listed = list_rows(
             self._audit_of(name).list_entries(limit=_MOST_LISTED),
             request.query_params,
-            # What a search looks at is what the viewer sees.
+            # A search sees only what the viewer sees.
             names=lambda one: (one.action, without_users(one.subject), one.actor),
             state=lambda one: one.outcome,
         )
@@ -184,10 +184,10 @@ class ActionPages:
         )
 
     async def post_action(self, request: Request) -> Response:
-        """Do what a program asks for: `{"action": ..., "arguments": {...}}`, with an Idempotency-Key."""
+        """Run the action of a program's request: `{"action": ..., "arguments": {...}}`, with an Idempotency-Key."""
         self._require_operator(request)
         name = self._require_known(request.path_params["name"])
-        # A page of another site cannot send this type unless the browser asks first, which is not answered.
+        # A page of another site cannot send this type without a CORS preflight, which fails.
         if not is_own_site(request) or request.headers.get("content-type", "").split(";")[0] != "application/json":
             raise HTTPException(415)
         body = await read_body(request)

@@ -124,7 +124,7 @@ def severity(state: str) -> State:
 
 
 def state_of_instance(one: InstanceView) -> str:
-    """Return what a list says of a capture instance."""
+    """Return the state of a capture instance for a list."""
     if one.is_dropped:
         return "dropped"
     if one.copy is not None:

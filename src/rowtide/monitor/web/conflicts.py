@@ -243,7 +243,7 @@ class ConflictPages:
 
     def _show_cause(self, request: Request, database: str, conflicts: Sequence[InboxConflict]) -> Response:
         (cause,) = group(conflicts)
-        # Those that wait for a person come first.
+        # Open conflicts come first.
         ordered = sorted(conflicts, key=lambda one: one.state is not InboxState.OPEN)
         example = ordered[0]
         choice = _choice_of(request) if cause.open_conflicts else None
@@ -271,12 +271,12 @@ class ConflictPages:
             "choice": choice if sees else None,
             "previews": previews,
             "path": path_of(database, name),
-            # A preview is not made again and again while its page is open.
+            # A preview is not repeated while its page is open.
             "refreshes": choice is None,
         }
 
     def _sees(self, request: Request) -> bool:
-        """Return whether who asks may see values of rows."""
+        """Return whether the viewer may see values of rows."""
         return self._operating.sees_values(viewer_of(request))
 
     def _read(self, databases: Sequence[str]) -> Mapping[str, InboxReading | None]:
@@ -284,7 +284,7 @@ class ConflictPages:
 
 
 def _without_values(detail: ConflictDetail) -> ConflictDetail:
-    """Return a conflict as those see it who see no values of rows; what is not there, and what differs, is known."""
+    """Return a conflict with values of rows hidden; which are absent, and which differ, stays visible."""
 
     def hide(value: str | None) -> str | None:
         return None if value is None else HIDDEN_VALUE
@@ -329,13 +329,13 @@ def format_key(text: str | None) -> str | None:
 
 
 _Selected = Mapping[str, Sequence[InboxConflict]]
-"""Conflicts that are wanted, by database; those of each are in order."""
+"""The selected conflicts by database, each in order."""
 
 
 def _select(selected: _Selected, begin: int = 0, end: int | None = None) -> Iterator[ListedConflict]:
-    """Yield those that are at some places of all conflicts, the oldest first."""
+    """Yield a slice of all conflicts, the oldest first."""
     if len(selected) == 1:
-        # Most lists are of one database: a page near the end of thousands does not walk over those before.
+        # Most lists are of one database: a late page of thousands skips the earlier ones without iterating over them.
         ((name, several),) = selected.items()
         yield from (ListedConflict(name, one) for one in several[begin:end])
     else:

@@ -1,4 +1,4 @@
-"""What each page of a database shows, made of its view and a day of samples."""
+"""The pages of a database, made of its view and a day of samples."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Render(Protocol):
 
 @frozen
 class Asked:
-    """What a page of a database is made of; `rest` are the segments of the path after the section."""
+    """The request for a page of a database; `rest` are the segments of the path after the section."""
 
     view: DatabaseView
     rest: Sequence[str]
     query: Mapping[str, str]
     draw: _Draw
     read_points: Callable[[Collection[GaugeSeries]], Mapping[GaugeSeries, Sequence[Point]]]
-    """Returns what is kept of series, between `begin` and `end`."""
+    """Returns the samples of series between `begin` and `end`."""
     begin: datetime
     end: datetime
 
@@ -200,7 +200,7 @@ def _errors(asked: Asked) -> Shown:
 
 
 def _of_areas(view: DatabaseView, *areas: Area) -> Sequence[Judgement]:
-    """Return what is not healthy of some areas, the worst first."""
+    """Return the unhealthy subjects of some areas, the worst first."""
     found = [one for one in view.judgements if one.area in areas and one.state is not State.HEALTHY]
     return sorted(found, key=lambda one: WORST_FIRST.index(one.state))
 

@@ -30,13 +30,15 @@ _LETTERS = 20
 _WIDE, _NARROW = frozenset("mwMW@%—…"), frozenset(" !'(),./:;I[\\]fijlrt|")
 _MONITORED, _PUBLICATION, _SUBSCRIBER = "known", "publication", "subscriber"
 CELLS = 48
+_MOST_TABLES = 12
 _CELL_WIDTH, _CELL_HEIGHT = 10, 22
 _STEPS = 5
 
 
 @frozen
 class DeliveryPath:
-    """A publication that a database delivers, or merges, to another one; `to` is a database that is monitored, too.
+    """A publication that a database delivers to, or merges with, another one; `to` is that database if it is monitored,
+    too.
 
     `count` subscribers are drawn as one node.
     """
@@ -140,7 +142,7 @@ def _fold(source: str, publication: str, kind: str, subscribers: Sequence[_Ranke
 
 
 _Key = tuple[str, ...]
-"""What a node is: its kind, its name, and of what is not a monitored database whose it is."""
+"""The identity of a node: kind, name, and, unless it is a monitored database, the database that it belongs to."""
 
 
 def draw_topology(deliveries: Sequence[DeliveryPath]) -> Topology | None:
@@ -178,7 +180,7 @@ def shorten(text: str) -> str:
 
 
 def _width_of(letter: str) -> float:
-    """Return how wide a letter is about, in those of usual width; the server does not know the browser's font."""
+    """Estimate the width of a letter, in letters of usual width; the server does not know the browser's font."""
     if unicodedata.combining(letter):
         return 0.0
     if unicodedata.east_asian_width(letter) in ("W", "F"):
@@ -199,7 +201,7 @@ def _keys(one: DeliveryPath) -> tuple[_Key, _Key, _Key]:
 
 
 def _link(deliveries: Sequence[DeliveryPath]) -> Mapping[tuple[_Key, _Key], tuple[str, State]]:
-    """Return the lines, with what each says and its state: of a publication the worst of its subscriptions."""
+    """Return the lines, each with its label and state: of a publication the worst of its subscriptions."""
     links: dict[tuple[_Key, _Key], tuple[str, State]] = {}
     for one in deliveries:
         source, publication, target = _keys(one)
@@ -324,9 +326,7 @@ class HeatStrip:
     cell_height: int = _CELL_HEIGHT
 
 
-def draw_heat(
-    counters: Mapping[str, Sequence[Point]], begin: datetime, end: datetime, most: int = 12
-) -> HeatStrip | None:
+def draw_heat(counters: Mapping[str, Sequence[Point]], begin: datetime, end: datetime) -> HeatStrip | None:
     """Return the strip of tables, given what was counted of each by the time; None if nothing changed, or is known.
 
     A counter that went back was begun again.
@@ -336,7 +336,7 @@ def draw_heat(
     busiest = sorted((table for table, total in totals.items() if total), key=lambda table: (-totals[table], table))
     if not busiest:
         return None
-    shown = busiest[:most]
+    shown = busiest[:_MOST_TABLES]
     highest = max(rate for table in shown for _, rate in rates[table] if rate is not None)
     length = (end - begin) / CELLS
     rows = tuple(

@@ -1,4 +1,4 @@
-"""What a request has to pass: the Host header, who asks, and that a page of this monitor made a form."""
+"""Checks of each request: the Host header, authentication, and protection of forms against CSRF."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FOR_A_DAY = "public, max-age=86400"
 
 
 class Guard:
-    """Lets requests pass whose host is the monitor's and whose viewer is known, who is `request.state.viewer` then."""
+    """Middleware that checks the host and authenticates the viewer, who is then `request.state.viewer`."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
@@ -80,14 +80,14 @@ class Guard:
 
 
 def viewer_of(request: Request) -> Viewer | None:
-    """Return who asks."""
+    """Return the viewer."""
     viewer: Viewer | None = request.state.viewer
     return viewer
 
 
 def _ask_who(request: Request) -> Response:
     if "text/html" in request.headers.get("accept", "") and request.method in ("GET", "POST"):
-        # A form whose session has ended is not sent on: its page is shown again, to be confirmed again.
+        # A form is not submitted after its session ended: its page is shown again, for a new confirmation.
         path = request.scope["raw_path"].decode("ascii") + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse(f"{SIGN_IN}?next={quote(path)}", status_code=303)
     return PlainTextResponse("no token\n", status_code=401, headers={"WWW-Authenticate": "Bearer"})
@@ -111,13 +111,13 @@ class FormProofs:
         return hmac.digest(self._key, who.encode(), "sha256").hex()
 
     def is_made_here(self, request: Request, form: Mapping[str, str]) -> bool:
-        """Return whether a page of this monitor, in the same session, made a form."""
+        """Return whether a form was made by a page of this monitor, in the same session."""
         is_made = hmac.compare_digest(form.get(CSRF, "").encode(), self.make(request).encode())
         return is_made and is_own_site(request)
 
 
 def is_own_site(request: Request) -> bool:
-    """Return whether the browser says that a page of this monitor sends the request, or does not say."""
+    """Return whether the browser's headers say that a page of this monitor sent the request, or say nothing."""
     site = request.headers.get("sec-fetch-site")
     if site is not None:
         return site in _OWN_SITES

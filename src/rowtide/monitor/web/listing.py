@@ -1,4 +1,4 @@
-"""Long lists in pages: what a person looks for, and a page of it. Pure."""
+"""Pagination and search of long lists. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages: their paths, and how they are rendered."""
+"""The pages of the monitor: routes and rendering."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ register_url_convertor("names", _Names())
 
 
 class Polls(Protocol):
-    """What polls have found; see `Polling`."""
+    """The results of polls; see `Polling`."""
 
     @property
     def is_alive(self) -> bool:
@@ -70,7 +70,7 @@ class Polls(Protocol):
         ...
 
     def list_polled(self) -> Sequence[Polled]:
-        """Return what is known of each database that was polled."""
+        """Return the view of each database that was polled."""
         ...
 
     def list_readiness(self) -> Mapping[str, Readiness]:
@@ -79,7 +79,7 @@ class Polls(Protocol):
 
 
 class Pages:
-    """Makes the pages of what polls have found; no request reads a database but those of operators."""
+    """Serves pages of the results of polls; only requests of operators read a database."""
 
     def __init__(
         self,
@@ -109,7 +109,8 @@ class Pages:
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
-            # Templates do not change while the monitor runs: else each page looks at the time of each of its files.
+            # Templates do not change while the monitor runs; checking for changes would read the times of all files for
+            # each page.
             auto_reload=False,
         )
         self._templates.filters |= {
@@ -187,7 +188,7 @@ class Pages:
         polled = next((one for one in self._polls.list_polled() if one.view.name == name), None)
         if polled is None:
             return self._render(request, "not_polled.html", title=name, database=name)
-        # While a database cannot be read, its pages show what was found last, and say since when.
+        # While a database cannot be read, its pages show the last results, and say since when.
         view = polled.view if polled.view.is_up else polled.last_read or polled.view
         end = datetime.now(UTC)
         begin = end - DAY
@@ -207,7 +208,7 @@ class Pages:
         )
 
     async def act(self, request: Request) -> Response:
-        """Do what the form of an action asks for."""
+        """Run the action of a form."""
         name, *section = _segments(request)
         if section[:1] != ["act"]:
             raise HTTPException(405)
@@ -233,11 +234,11 @@ class Pages:
         return self._render(request, "manual.html", title=f"RT-{number}", found=found, refreshes=False)
 
     def show_sign_in(self, request: Request) -> Response:
-        """Show where a browser says its token."""
+        """Show the form for a token."""
         return self._render(request, "sign_in.html", title="Sign in", is_refused=False, refreshes=False)
 
     async def sign_in(self, request: Request) -> Response:
-        """Begin the session of a browser."""
+        """Sign in: start the session of a browser."""
         form = await read_form(request)
         cookie = self._access.begin_session(form.get("token", ""))
         if cookie is None:
@@ -252,13 +253,13 @@ class Pages:
         return answer
 
     async def sign_out(self, _request: Request) -> Response:
-        """End the session of a browser."""
+        """Sign out."""
         answer = RedirectResponse(SIGN_IN, status_code=303)
         answer.delete_cookie(COOKIE, path="/")
         return answer
 
     def show_error(self, request: Request, error: Exception) -> Response:
-        """Show why there is no page."""
+        """Show the page of an HTTP error."""
         code = error.status_code if isinstance(error, HTTPException) else 500
         if request.url.path.startswith(PREFIX):
             return JSONResponse({"error": _REASONS.get(code, "Not answered")}, status_code=code)
@@ -309,7 +310,7 @@ def _segments(request: Request) -> list[str]:
 
 
 def _own_path(path: str) -> str:
-    """Return a path of this monitor; another address would lead a browser that has just signed in elsewhere."""
+    """Return a path of this monitor, else the first page: no open redirect after signing in."""
     is_own = path.startswith("/") and not path.startswith(("//", "/\\"))
     return path if is_own and path.isprintable() else "/"
 

@@ -1,8 +1,6 @@
 """Articles: a table in a publication, with its columns, and how each operation is propagated.
 
 (SQL Server: sp_addarticle.)
-
-What an article publishes (SQL Server: @type of sp_addarticle).
 """
 
 from __future__ import annotations
@@ -29,6 +27,7 @@ from rowtide.replication.errors.publishing import (
     KeyCheckedLate,
     KeyGenerated,
     PartitionImagesVary,
+    PartitionNotPublishable,
     PublishedColumnListedTwice,
     PublishedColumnUnknown,
     PublishedKeyColumnMissing,
@@ -114,7 +113,7 @@ class Article:
     has_all_columns: bool
     """Whether the user listed no columns: then a column added to the table later is missing from the article."""
     generated_columns: tuple[str, ...]
-    """The table's generated columns, which are never published; the server may log them all the same."""
+    """The table's generated columns, which are never published; the server may log them nevertheless."""
     filter_clause: str | None = None
     """The row filter's text, None for all rows; see `filters`."""
     is_partitioned: bool = False
@@ -174,6 +173,9 @@ def define_article(
     """
     if table.kind not in (TableKind.ORDINARY, TableKind.PARTITIONED):
         raise TableNotPublishable(table.qualified_name, table.kind.value)
+    for partition in table.row_holders:
+        if partition.kind is not TableKind.ORDINARY:
+            raise PartitionNotPublishable(table.qualified_name, partition.qualified_name, partition.kind.value)
     commands = {**DEFAULTS, **request.commands}
     _require_key(table, commands)
     columns = tuple(_published(column) for column in _choose_columns(table, request.columns))
@@ -210,7 +212,7 @@ def define_article(
     )
 
 
-def as_detected(article: Article, *, is_divided: bool) -> Article:
+def with_conflict_detection(article: Article, *, is_divided: bool) -> Article:
     """Return an article whose changes carry whole rows, old and new, for delivery that looks for conflicts.
 
     `is_divided`: a change of the key is a delete and an insert.
@@ -356,7 +358,7 @@ def _choose_images(table: SourceTable, commands: Mapping[Operation, Command], re
         if request.before_images is BeforeImages.KEY:
             raise ImagesNeeded(table.qualified_name, need)
         if table.kind is TableKind.PARTITIONED:
-            # A partition that comes later brings a replica identity of its own.
+            # A partition that is attached later has a replica identity of its own.
             raise PartitionImagesVary(table.qualified_name, need)
         if virtual is not None:
             raise VirtualColumnPublished(table.qualified_name, virtual, need)

@@ -28,7 +28,7 @@ _OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 
 @frozen
 class CallChange:
-    """What a change that needs no rows makes of an article, whichever columns a subscriber has by then.
+    """The effect on an article of a change that needs no rows, whichever columns a subscriber has when it follows.
 
     `dropped` are the numbers of columns that are no longer published.
     """

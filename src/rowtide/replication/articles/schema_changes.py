@@ -198,7 +198,7 @@ def follow(
     """
     now = {column.number: column for column in alteration.columns}
     if alteration.is_inferred:
-        # What the catalogue says of nulls is of later.
+        # The catalogue's `not null` may be newer than the log.
         now = {number: _as_before(column, article) for number, column in now.items()}
         alteration = replace(alteration, columns=tuple(now.values()))
     kept = [column for column in article.columns if column.number in now]
@@ -325,7 +325,7 @@ def _as_now(column: PublishedColumn, now: Mapping[int, AlteredColumn]) -> Publis
 
 
 def _as_before(column: AlteredColumn, article: Article) -> AlteredColumn:
-    """Return a column with nothing of the catalogue that may be of later than the log.
+    """Return a column without what the catalogue may have changed after the log's position.
 
     It takes nulls, unless the article's does not.
     """
@@ -493,7 +493,7 @@ def _require_first_values(alteration: Alteration, added: AlteredColumn, has_valu
     """Raise `Unfollowed` if what rows have that were there is not known, because each has a value of its own."""
     default = added.default
     if alteration.is_inferred:
-        # The default is of later too.
+        # The catalogue's default may be newer, too.
         if added.missing_value is None and has_values(alteration.source_id, added.number):
             raise Unfollowed(f"column {added.name} was added, rows had values in it, and {NOT_REPORTED}")
         return

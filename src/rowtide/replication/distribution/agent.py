@@ -17,7 +17,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.membership import Traced
-from rowtide.log.postgres.unreported_changes import has_earlier_values
+from rowtide.log.postgres.missed_ddl import has_earlier_values
 from rowtide.log.store.entries import TransactionOmitted
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.replay import require_here
@@ -25,11 +25,13 @@ from rowtide.log.store.state import LogGap, ManifestState, bounded_end, next_gap
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropped, Followed, GeneratedAltered
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.distribution import delivery_interface, log_events, watchers
+from rowtide.replication.distribution import altering_transactions, delivery_interface, log_events, run_context
 from rowtide.replication.distribution.calls import from_log
-from rowtide.replication.distribution.calls.ordered import ONE_BY_ONE, BatchLimits, Cutter, OrderedCalls, ProcedureCall
+from rowtide.replication.distribution.calls.batch_limits import ONE_BY_ONE, BatchLimits, BatchSplitter
+from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
 from rowtide.replication.distribution.early_delivery import EarlyDelivery
-from rowtide.replication.distribution.reader_entry import ReaderEntry, require_intact, require_same_history
+from rowtide.replication.distribution.lost_identities import require_intact
+from rowtide.replication.distribution.reader_entry import ReaderEntry, require_same_history
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.distributor.tracers import record_arrival
 from rowtide.replication.errors import delivery as errors
@@ -38,6 +40,7 @@ from rowtide.replication.snapshot.agent import DeliveryStart
 
 _RESTARTED = "the log was restarted"
 _MAX_STEP_ROWS = 500_000
+"""Rows of the segments that a step reads, about: it ends before these are merged with others and deleted."""
 
 
 CompleteChange = Callable[[Followed, CommitLsn], Followed]
@@ -49,7 +52,7 @@ class DistributionAgent:
 
     def __init__(
         self,
-        context: watchers.DeliveryContext,
+        context: run_context.DeliveryContext,
         subscription: Subscription,
         articles: Sequence[Article],
         manifest: Manifest,
@@ -96,7 +99,7 @@ class DistributionAgent:
         return self._position <= self._opened_at
 
     @property
-    def is_level(self) -> bool:
+    def is_caught_up(self) -> bool:
         """Whether everything that the log store had at the last step is delivered, and no copy matters any more."""
         return self._hand_over is None and self._position >= self._manifest.state.position
 
@@ -138,7 +141,7 @@ class DistributionAgent:
         # An alteration or a gap in the range has a place of its own among the rows. The joining article's own agent
         # knows how to pass it, and attaches afterwards.
         is_plain = (
-            log_events.find_altering(state, (article,), since, end) is None
+            altering_transactions.find_altering(state, (article,), since, end) is None
             and log_events.find_gap(state, since, end) is None
         )
         if self._hand_over is not None or since.epoch != end.epoch or not is_plain:
@@ -188,7 +191,7 @@ class DistributionAgent:
         require_here(state)
         gap = self._find_reconciled(state)
         self._entry.require_kept(state, self._position)
-        # A hand-over may end without any change to deliver; its chunks are deleted all the same.
+        # A hand-over may end without any change to deliver; its chunks are deleted nevertheless.
         if self._end_hand_over():
             return True
         last = gap.after if gap is not None else state.position
@@ -203,9 +206,10 @@ class DistributionAgent:
         end = self._bound(min(bounded_end(state, self._position, _MAX_STEP_ROWS), last))
         lost = log_events.find_gap(state, self._position, end)
         end = lost.after if lost is not None else end
-        # Whichever comes first ends this step's range: a gap, an alteration, or a token. The later ones are found again
-        # by the next step, from the position that this one reaches.
-        altering = log_events.find_altering(state, self._articles, self._position, end)
+        # Whichever comes first ends this step's range: a gap, an alteration, or a token. Each look goes only as far as
+        # the one before, so what it finds comes first, and what was found so far is dropped: the next step finds it
+        # again, from the position that this one reaches.
+        altering = altering_transactions.find_altering(state, self._articles, self._position, end)
         end, lost = (Position(altering.value), None) if altering is not None else (end, lost)
         token = log_events.find_token(state, self._subscription.publication, self._position, end)
         if token is not None:
@@ -337,16 +341,19 @@ class DistributionAgent:
     def _deliver_from(self, state: ManifestState, end: Position, *, one_by_one: bool) -> bool:
         """Deliver the rest of a range; the first batch row by row if it was rolled back, in smaller ones.
 
-        So what precedes a refused command is committed, but for a little.
+        Most of what precedes a refused command is thus committed.
         """
         log, batch = self._open_calls(), None
         versions = from_log.find_versions(state, self._articles)
         limits = BatchLimits.of(self._subscription.settings)
-        cutter, smaller = Cutter(limits), Cutter(limits.at_most(ONE_BY_ONE))
+        # The first splitter ends batches where they ended in the attempt that was rolled back; until it ends one, the
+        # smaller splitter divides that batch. The refused command is then behind, so later batches are sent at once
+        # again.
+        splitter, smaller = BatchSplitter(limits), BatchSplitter(limits.at_most(ONE_BY_ONE))
         for calls in log.read(self._position, end, versions, self._delivery.flush):
             begun = 0
             for lsn, start, stop in calls.transactions():
-                whole = reached = cutter.ends_before(lsn, stop - start)
+                whole = reached = splitter.ends_before(lsn, stop - start)
                 if one_by_one:
                     part = smaller.ends_before(lsn, stop - start)
                     reached, one_by_one = part if whole is None else whole, whole is None
@@ -357,7 +364,7 @@ class DistributionAgent:
                     batch, begun = None, start
                 if batch is None:
                     self._delivery.begin(one_by_one=one_by_one, committed_us=log.times.find(lsn))
-                    batch = watchers.BatchCounts()
+                    batch = run_context.BatchCounts()
                 batch.count(lsn, stop - start)
             self._run(calls, begun, len(calls))
             del calls  # up to a gigabyte, while the next ones are read
@@ -377,14 +384,14 @@ class DistributionAgent:
         refused: dict[tuple[str, int], str] = {}
         late: set[str] = set()
         while True:
-            transaction = log_events.AlteringTransaction.read(
+            transaction = altering_transactions.AlteringTransaction.read(
                 state,
                 self._articles,
                 lsn,
                 replicates_ddl=self._subscription.replicates_ddl,
                 refused=refused,
                 late=late,
-                lookups=log_events.AlterationLookups(
+                lookups=altering_transactions.AlterationLookups(
                     self._has_values,
                     partial(from_log.find_row_numbers, self._manifest, lsn),
                     partial(require_intact, self._context, self._manifest),
@@ -412,29 +419,31 @@ class DistributionAgent:
             return has_earlier_values(connection, source_id, number)
 
     def _explain(
-        self, error: delivery_interface.AlterationRefused, transaction: log_events.AlteringTransaction
-    ) -> errors.SchemaChanged | log_events.CopyNeeded:
+        self, error: delivery_interface.AlterationRefused, transaction: altering_transactions.AlteringTransaction
+    ) -> errors.SchemaChanged | altering_transactions.CopyNeeded:
         """Return what a refused schema change comes to: a copy, unless a procedure of the user's refuses it."""
         table = error.article.qualified_name
         stop = errors.SchemaChanged(table, str(transaction.lsn), f"the subscriber refuses it: {error.reason}")
         before = {article.article_id: article for article in transaction.before}
-        return stop if error.change is None else log_events.CopyNeeded(before[error.article.article_id], stop)
+        return (
+            stop if error.change is None else altering_transactions.CopyNeeded(before[error.article.article_id], stop)
+        )
 
-    def _deliver_altering(self, state: ManifestState, transaction: log_events.AlteringTransaction) -> None:
+    def _deliver_altering(self, state: ManifestState, transaction: altering_transactions.AlteringTransaction) -> None:
         """Deliver a transaction; a table is altered between the rows between which the publisher altered it."""
         end = Position(transaction.lsn.value + 1)
         stages = [
             from_log.Stage(since, from_log.find_versions(state, articles)) for since, articles in transaction.stages()
         ]
         read = self._open_calls()
-        stretches = read.read_stages(self._position, end, stages, self._delivery.flush)
+        consecutive_calls = read.read_stages(self._position, end, stages, self._delivery.flush)
         # With the first one its transaction's commit time is known.
-        first = list(islice(stretches, 1))
+        first = list(islice(consecutive_calls, 1))
         self._delivery.begin(one_by_one=True, committed_us=read.times.find(transaction.lsn.value))
-        batch = watchers.BatchCounts()
+        batch = run_context.BatchCounts()
         batch.count(transaction.lsn.value, 1)
         steps = deque(transaction.steps)
-        for calls in chain(first, stretches):
+        for calls in chain(first, consecutive_calls):
             begun = 0
             while steps and len(calls) and steps[0].seqval <= calls.seqvals[-1]:
                 place = calls.find(steps[0].seqval)
@@ -468,22 +477,23 @@ class DistributionAgent:
         if start < end:
             self._delivery.run(calls.between(start, end))
 
-    def _end(self, batch: watchers.BatchCounts, reached: Position, calls: from_log.LogCalls) -> None:
+    def _end(self, batch: run_context.BatchCounts, reached: Position, calls: from_log.LogCalls) -> None:
         # The one commit of rows and position. What follows here is repeated or lost without harm.
         skipped = self._delivery.end(reached)
         # After the commit: if that fails, the batch is read again from the former position.
         self._position = reached
         for error in skipped:
-            self._context.watchers.on_skipped(watchers.SkippedCommand(self._subscription, error))
+            self._context.watchers.on_skipped(run_context.SkippedCommand(self._subscription, error))
         seconds = time.monotonic() - batch.began
         committed_us = calls.times.find(batch.last_lsn)
         latency_ms = (time.time_ns() // 1000 - committed_us) // 1000 if committed_us is not None else None
         subscriber = self._subscription.subscriber
-        report = watchers.DeliveryReport(subscriber, reached, batch.transactions, batch.commands, seconds, latency_ms)
+        counts = batch.transactions, batch.commands, seconds, latency_ms
+        report = run_context.DeliveryReport(subscriber, reached, *counts)
         self._context.watchers.on_batch(report)
 
     def _report_dropped(self, error: errors.ArticleEnded) -> None:
-        self._context.watchers.on_dropped(watchers.DroppedTable(self._subscription, error))
+        self._context.watchers.on_dropped(run_context.DroppedTable(self._subscription, error))
 
     def _open_calls(self) -> from_log.LogCalls:
         copies = None if self._hand_over is None else self._hand_over.copies

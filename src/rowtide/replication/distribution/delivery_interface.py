@@ -1,7 +1,4 @@
-"""The interface of a subscriber to the distribution agent, one implementation per database.
-
-And where delivery resumes.
-"""
+"""The interface of a subscriber to the distribution agent, one implementation per kind; and where delivery resumes."""
 
 from __future__ import annotations
 
@@ -53,7 +50,7 @@ class CallNotStorable(Exception):
 class AlterationRefused(Exception):
     """A subscriber cannot be given a schema change, or its procedures (None); the batch was rolled back.
 
-    `is_of_rows`: rows that are there at this place of the transaction are in the way, not the table.
+    `is_of_rows`: rows at this place of the transaction prevent it, not the table.
     """
 
     def __init__(self, article: Article, change: SchemaChange | None, reason: str, *, is_of_rows: bool = False) -> None:
@@ -145,7 +142,8 @@ def resume_position(progress: DeliveryProgress, reader: Reader, joined_at: int =
     if progress.position >= reader.position:
         return progress.position
     has_nothing_between = (
-        # Log stores from before rowtide recorded how far the log is empty: the same batch was the subscriber's last.
+        # An entry of an earlier build, which did not record how far the log is empty: the subscriber's last batch is
+        # the same.
         reader.cycle == progress.batch
         if reader.idle_from is None
         else joined_at <= reader.idle_from.value and reader.idle_from <= progress.position

@@ -1,8 +1,8 @@
 """Delivers the parts of a large transaction while the rest of it is read from the log.
 
 The parts run in an open transaction at the subscriber, which is committed only if the log store has the transaction's
-commit, and names exactly these parts: else it is rolled back, and the log delivered as ever. So a kill at either side,
-a transaction that is read again and one that is omitted lose nothing and repeat nothing.
+commit, and names exactly these parts: else it is rolled back, and the transaction is delivered as any other. So a kill
+at either side, a transaction that is read again and one that is omitted lose nothing and repeat nothing.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from rowtide.log.membership import ChangesOmitted, Disabled, Traced
 from rowtide.log.store.entries import Segment
 from rowtide.log.store.state import ManifestState, events_between, segments_between, skipped_between
 from rowtide.replication.articles.articles import Article
+from rowtide.replication.distribution.altering_transactions import find_altering
 from rowtide.replication.distribution.calls.from_log import LogCalls, find_versions
 from rowtide.replication.distribution.delivery_interface import BatchUndone, CallNotStorable, Delivery
-from rowtide.replication.distribution.log_events import find_altering
-from rowtide.replication.distribution.watchers import BatchCounts
+from rowtide.replication.distribution.run_context import BatchCounts
 from rowtide.replication.errors.publishing import ColumnNotLogged
 from rowtide.storage.store import Missing
 

@@ -4,7 +4,7 @@ Before the first batch it is verified that the subscriber knows this log: a publ
 restored together write other transactions at LSNs that the subscriber has. Those are younger than the subscriber's last
 batch. Ages are compared, each by the clock of its own server, so that the clocks need not agree.
 
-Work that reads the log itself waits here until the log store has the log up to a position.
+`read_log` waits until the log store has the log up to a position.
 """
 
 from __future__ import annotations
@@ -14,35 +14,25 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Engine, text
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
-from rowtide.core.operations import Operation
-from rowtide.core.tables import ImageKind
-from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.opening import open_log_reader
-from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.lease import find_holder
-from rowtide.log.postgres.unreported_changes import shape_of
 from rowtide.log.store.entries import ReaderAdvanced
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.segments import read_segment
 from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.distribution.delivery_interface import DeliveryProgress, resume_position
-from rowtide.replication.distribution.log_events import CopyNeeded, find_lost_identity
-from rowtide.replication.distribution.watchers import DeliveryContext
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import LogNotRead
 from rowtide.replication.errors.delivery import (
-    IdentityLost,
     SubscriberAhead,
     SubscriberBehind,
     SubscriberOfAnotherHistory,
@@ -92,7 +82,7 @@ class ReaderEntry:
         return position != self._advanced and time.monotonic() >= self._next_advance
 
     def note(self, position: Position) -> None:
-        """Take a position as that of the last time, whether or not it could be recorded."""
+        """Treat a position as recorded, so that the next attempt waits for the interval even if this one failed."""
         self._next_advance = time.monotonic() + _ADVANCE_S
         self._advanced = position
 
@@ -134,11 +124,6 @@ def _require_time(manifest: Manifest, deadline: float) -> None:
         raise LogNotRead(str(manifest.state.position), _PATIENCE_S)
 
 
-# Whether a subscriber has what the log store has below its position: the publisher may have been restored without it.
-# A publisher and its log store that were restored together write other transactions at LSNs that the subscriber
-# knows. Those are younger than the subscriber's last batch. Ages are compared, each by the clock of its own server,
-# so that the clocks need not agree.
-
 CLOCK_STEP_S = 60.0
 """A clock that was set by less between a batch and the next start proves nothing."""
 
@@ -174,45 +159,3 @@ def _find_last_commit(manifest: Manifest, begin: Position, end: Position) -> dat
     below = records.filter(pc.less(records["commit_lsn"], pa.scalar(end.value, pa.int64())))
     found: datetime | None = pc.max(below["commit_time"]).as_py()
     return found
-
-
-# Replica identities that did not cover what calls need, and were restored: whether the log has all rows nevertheless.
-# Without an identity the publisher refuses updates and deletes; and a table may only have been inserted into.
-
-
-def require_intact(
-    context: DeliveryContext, manifest: Manifest, article: Article, table_id: int, lost: IdentityLost
-) -> None:
-    """Raise `lost` while the identity is not restored, and `CopyNeeded` if logged rows lack something.
-
-    No later row of this table version lacks anything then: the log is read up to the statement that restored it. Raises
-    `LogNotRead`.
-    """
-    with translated(), context.engine.begin() as connection:
-        table = find_by_id(connection, article.source_id)
-        if table is None or find_lost_identity(article, shape_of(table)) is not None:
-            raise lost
-        # The mark follows the statement that restored the identity: rows below it are all that may lack something.
-        mark = mark_log(connection)
-    read_log(context.engine, context.url, manifest, mark)
-    if _lacks_old_rows(manifest, table_id, article):
-        raise CopyNeeded(article, lost)
-
-
-def _lacks_old_rows(manifest: Manifest, table_id: int, article: Article) -> bool:
-    """Whether rows of a table version in the log lack what calls of an article need."""
-    needing = [
-        operation
-        for operation in (Operation.UPDATE, Operation.DELETE)
-        if article.command(operation).call_format is not CallFormat.NONE
-    ]
-    # All that are kept, also below the subscriber's position: the table version is what counts, and it is a rare
-    # question.
-    for segment in manifest.state.segments:
-        if table_id in segment.tables:
-            records = read_segment(manifest.store, segment.path)
-            is_lacking = np.isin(records["operation"].to_numpy(), needing)
-            is_lacking &= records["image"].to_numpy() != ImageKind.FULL
-            if (is_lacking & (records["table_id"].to_numpy() == table_id)).any():
-                return True
-    return False

@@ -1,0 +1,1 @@
+"""The distribution database: publications, subscriptions and history of delivery, read and written."""

@@ -33,14 +33,8 @@ from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article, decode_article, encode_article
 from rowtide.replication.articles.changes import CallChange, decode_change, encode_change
 from rowtide.replication.distributor import subscription_records
-from rowtide.replication.distributor.definitions import (
-    SubscriptionState,
-    agents,
-    distributor,
-    metadata,
-    publications,
-    subscriptions,
-)
+from rowtide.replication.distributor.definitions import SubscriptionState, agents, metadata, publications, subscriptions
+from rowtide.replication.distributor.location import distributor
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.subscription_settings import IfExists, SyncType
 

@@ -12,16 +12,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from sqlalchemy import (
-    BigInteger,
-    Column,
     Connection,
     Engine,
     Executable,
-    ForeignKey,
-    Integer,
     Select,
-    Table,
-    Text,
     delete,
     insert,
     select,
@@ -29,24 +23,22 @@ from sqlalchemy import (
     update,
 )
 
-from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import find_table_id, list_existing
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.kept_answers import made_once
+from rowtide.databases.postgres.query_memo import made_once
 from rowtide.databases.postgres.session_settings import require_session
-from rowtide.replication.articles.articles import Article, ArticleType, decode_article, encode_article
+from rowtide.replication.articles.articles import Article, decode_article, encode_article
 from rowtide.replication.distributor.definitions import (
     articles,
-    distributor,
     is_made,
-    metadata,
     publications,
-    read_source,
     require_writable,
     subscriptions,
 )
+from rowtide.replication.distributor.location import distributor
+from rowtide.replication.distributor.publisher import read_source
 from rowtide.replication.errors import publishing as errors
 from rowtide.replication.errors.delivery import PublicationThresholdInvalid
 
@@ -255,8 +247,8 @@ def list_procedures(connection: Connection) -> Sequence[str]:
 
 PATIENCE_S = 10.0
 _PAUSE_S = 0.1
-_CLASS = 0x726F7776
-"""The first key of advisory locks: "rowv"; the second is made of the publication's name."""
+_CLASS = 0x726F7778
+"""The first key of advisory locks: "rowx"; the second is made of the publication's name. "rowv" is of subscriptions."""
 
 
 def keep_articles(connection: Connection, publication: str) -> None:
@@ -267,6 +259,7 @@ def keep_articles(connection: Connection, publication: str) -> None:
 def begin_changing(connection: Connection, publication: str) -> None:
     """Let no subscription be added to a publication until the transaction ends. Raises `SubscriptionBeingAdded`."""
     deadline = time.monotonic() + PATIENCE_S
+    # Skipped and tried again: a `lock_timeout` would abort the transaction, with what the caller did in it before.
     locking = _row_of(publication).with_for_update(key_share=True, skip_locked=True)
     while distributor(connection).execute(locking).first() is None:
         if time.monotonic() >= deadline:
@@ -306,134 +299,3 @@ def _key_of(publication: str) -> dict[str, int]:
 
 def _row_of(publication: str) -> Select[tuple[int]]:
     return select(publications.c.publication_id).where(publications.c.publication == publication)
-
-
-# Scripts that run at subscribers after a schema change (SQL Server: sp_register_custom_scripting). A script belongs
-# to an article, and runs with the schema changes from a position of the log on, until the next one's. So a subscriber
-# that is behind gets each change with the script that was meant for it.
-
-custom_scripts = Table(
-    "MScustom_scripts",
-    metadata,
-    Column("article_id", Text, ForeignKey(articles.c.article_id, ondelete="cascade"), primary_key=True),
-    Column("from_seqno", BigInteger, primary_key=True, comment="it runs with schema changes from this position on"),
-    Column("name", Text, comment="the file, or module:function; null: from here on there is none"),
-    Column("script", Text, comment="SQL; null: what the function returns"),
-)
-
-
-@frozen
-class CustomScript:
-    """A script by its name: SQL, or a Python function `module:function` that returns SQL (`text` None)."""
-
-    name: str
-    text: str | None
-
-    @classmethod
-    def of(cls, *, sql: str | None, python: str | None, name: str | None) -> CustomScript:
-        """Return the script that was given: one of the two. Raises `CustomScriptInvalid`."""
-        if (sql is None) is (python is None):
-            raise errors.CustomScriptInvalid(
-                "nothing" if sql is None else "both", "either SQL or a Python function is needed"
-            )
-        if sql is not None:
-            if not sql.strip():
-                raise errors.CustomScriptInvalid(name or "SQL", "it is empty")
-            return cls(name or "SQL", sql)
-        module, _, function = (python or "").partition(":")
-        if not all(part.isidentifier() for part in (*module.split("."), function)):
-            raise errors.CustomScriptInvalid(python or "", "it is not of the form module:function")
-        return cls(f"{module}:{function}", None)
-
-
-def register(connection: Connection, article_id: str, script: CustomScript | None, start: Position) -> None:
-    """Record an article's script, or that it has none, from a position on, in the caller's transaction."""
-    columns = custom_scripts.c
-    later = (columns.article_id == article_id) & (columns.from_seqno >= start.value)
-    distributor(connection).execute(delete(custom_scripts).where(later))
-    values = {"article_id": article_id, "from_seqno": start.value}
-    if script is not None:
-        values |= {"name": script.name, "script": script.text}
-    distributor(connection).execute(insert(custom_scripts).values(values))
-
-
-def find_script(connection: Connection, article_id: str, lsn: CommitLsn) -> CustomScript | None:
-    """Return an article's script for the schema changes of a transaction; None if it has none."""
-    columns = custom_scripts.c
-    until = (columns.article_id == article_id) & (columns.from_seqno <= lsn.value)
-    query = select(columns.name, columns.script).where(until).order_by(columns.from_seqno.desc()).limit(1)
-    row = distributor(connection).execute(query).one_or_none()
-    return None if row is None or row.name is None else CustomScript(row.name, row.script)
-
-
-def list_scripts(connection: Connection) -> dict[str, str]:
-    """Return the name of each article's newest script, by article id."""
-    return {article_id: script.name for article_id, script in list_newest(connection).items()}
-
-
-def list_newest(connection: Connection) -> dict[str, CustomScript]:
-    """Return each article's newest script, by article id."""
-    columns = custom_scripts.c
-    query = select(columns.article_id, columns.name, columns.script).order_by(columns.from_seqno)
-    newest = {row.article_id: row for row in distributor(connection).execute(query)}
-    return {
-        article_id: CustomScript(row.name, row.script) for article_id, row in newest.items() if row.name is not None
-    }
-
-
-# Schema-only articles: views, materialized views, functions and procedures, whose text is published and nothing else.
-# (SQL Server: sysschemaarticles, and sp_addarticle with a type "schema only".) The text is not stored: it is what the
-# publisher's catalogue has when a subscriber gets it.
-
-
-@frozen
-class SchemaArticle:
-    """An object whose text is published; `name` is quoted as SQL needs it, with schema and a function's parameters."""
-
-    article_id: str
-    type: ArticleType
-    source_id: int
-    schema: str
-    name: str
-
-
-schema_articles = Table(
-    "MSschemaarticles",
-    metadata,
-    Column("article_id", Text, primary_key=True),
-    Column("publication_id", Integer, ForeignKey(publications.c.publication_id, ondelete="cascade"), nullable=False),
-    Column("type", Text, nullable=False),
-    Column("source_object_id", BigInteger, nullable=False),
-    Column("source_owner", Text, nullable=False),
-    Column("source_object", Text, nullable=False, comment="as SQL needs it; of a function with its parameters"),
-)
-
-
-def list_schema_articles(connection: Connection, publication_id: int) -> tuple[SchemaArticle, ...]:
-    """Return the schema-only articles of a publication, by name."""
-    columns = schema_articles.c
-    query = select(
-        columns.article_id, columns.type, columns.source_object_id, columns.source_owner, columns.source_object
-    )
-    query = query.where(columns.publication_id == publication_id).order_by(columns.source_object)
-    return tuple(
-        SchemaArticle(article_id, ArticleType(kind), source_id, schema, name)
-        for article_id, kind, source_id, schema, name in distributor(connection).execute(query)
-    )
-
-
-def add_step(publication_id: int, article: SchemaArticle) -> Executable:
-    """Return the statement that records an article."""
-    return insert(schema_articles).values(
-        article_id=article.article_id,
-        publication_id=publication_id,
-        type=article.type.value,
-        source_object_id=article.source_id,
-        source_owner=article.schema,
-        source_object=article.name,
-    )
-
-
-def drop_steps(articles: Sequence[SchemaArticle]) -> list[Executable]:
-    """Return the statements that delete articles' records."""
-    return [delete(schema_articles).where(schema_articles.c.article_id == each.article_id) for each in articles]

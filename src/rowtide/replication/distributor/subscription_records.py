@@ -6,55 +6,37 @@ synchronised within its publication's retention is deactivated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
-from datetime import datetime, timedelta
 
 from sqlalchemy import (
-    Column,
     Connection,
-    Engine,
     Executable,
-    Integer,
     RowMapping,
-    Table,
-    Text,
     delete,
     func,
     insert,
     select,
-    text,
     update,
 )
 
-from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.kept_answers import made_once
-from rowtide.log.postgres.lease import SessionKeepalive
-from rowtide.log.store.entries import ReaderLeft
-from rowtide.log.store.location import find_oldest_waiting
-from rowtide.log.store.manifest import Manifest
+from rowtide.databases.postgres.query_memo import made_once
 from rowtide.replication.articles.articles import Article, decode_article, encode_article
-from rowtide.replication.distributor import definitions
 from rowtide.replication.distributor.definitions import (
     SubscriptionState,
     agents,
     articles,
-    distributor,
     is_made,
-    metadata,
     publications,
-    read_source,
     require_writable,
     subscriptions,
 )
+from rowtide.replication.distributor.location import distributor
 from rowtide.replication.distributor.publication_records import get_publication, renew_article
-from rowtide.replication.errors.delivery import DistributionRetentionInvalid, NotADistributor
 from rowtide.replication.errors.subscribing import SubscriptionUnknown
 from rowtide.replication.subscription_settings import (
-    MAX_RETENTION_HOURS,
     Constraints,
     IfExists,
     SubscriptionSettings,
@@ -135,7 +117,7 @@ def record_articles(connection: Connection, guid: str, prepared: Sequence[Articl
 
 
 def find_replaced(connection: Connection, agent_id: int) -> Article | None:
-    """Return what the subscriber has of a joining article from before; None if it joins for the first time."""
+    """Return the article as the subscriber has it from an earlier subscription; None if it joins for the first time."""
     found = distributor(connection).execute(select(agents.c.replaces).where(agents.c.id == agent_id)).scalar()
     return None if found is None else decode_article(found)
 
@@ -261,7 +243,7 @@ def _read(row: RowMapping) -> Subscription:
         subscriber=row["subscriber"],
         guid=row["subscription_guid"],
         starts={},
-        # One without articles has no row that says so.
+        # A subscription without articles has no row in the join.
         state=SubscriptionState(row["status"] if row["status"] is not None else SubscriptionState.ACTIVE),
         resumptions=row["resumptions"],
         constraints=None if row["constraints"] is None else Constraints(row["constraints"]),
@@ -305,131 +287,3 @@ def count_resumption(connection: Connection, agent_id: int) -> None:
 def drop_subscription(connection: Connection, agent_id: int) -> None:
     """Delete a subscription's record."""
     distributor(connection).execute(delete(agents).where(agents.c.id == agent_id))
-
-
-_CLASS = 0x726F7776
-"""The first key of advisory locks: "rowv"; the second is the agent's id."""
-
-APPLICATION_NAME = "rowtide replication on"
-"""Prefix of the application_name of a run's session at the distribution database."""
-
-
-class SubscriptionClaims:
-    """The claims of one run, whose connection to the publisher commits each statement by itself."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = distributor(connection)
-        # A run that is stopped would have its subscriptions for ever.
-        self._heartbeat = SessionKeepalive(self._connection)
-        self._held: set[int] = set()
-
-    def are_at(self, connection: Connection) -> bool:
-        """Whether they are in the distribution database to which a connection to the publisher leads now."""
-        return distributor(connection) is self._connection
-
-    def take(self, agent_ids: Iterable[int]) -> frozenset[int]:
-        """Claim the subscriptions of these agents that no other session has; return those that this one has."""
-        wanted = frozenset(agent_ids)
-        free = sorted(wanted - self._held)
-        if free:
-            query = "select id from unnest(cast(:ids as int[])) id where pg_try_advisory_lock(:class, id)"
-            self._held.update(self._connection.execute(text(query), {"ids": free, "class": _CLASS}).scalars())
-        return wanted & self._held
-
-    def keep(self, agent_ids: Iterable[int]) -> None:
-        """Release all claims but those of these agents."""
-        for agent_id in self._held.difference(agent_ids):
-            query = "select pg_advisory_unlock(:class, :id)"
-            self._connection.execute(text(query), {"class": _CLASS, "id": agent_id})
-            self._held.discard(agent_id)
-
-
-@made_once
-def list_claims(connection: Connection) -> dict[int, str]:
-    """Return the host and process that deliver each claimed subscription, by agent id."""
-    rows = distributor(connection).execute(text(_CLAIMS), {"class": _CLASS, "place": len(APPLICATION_NAME) + 2})
-    return {row.agent_id: row.holder for row in rows}
-
-
-_CLAIMS = """
-select l.objid::bigint::int as agent_id, substr(a.application_name, :place) as holder
-from pg_locks l join pg_stat_activity a on a.pid = l.pid
-where l.locktype = 'advisory' and l.granted and l.classid = :class
-  and l.database = (select oid from pg_database where datname = current_database())
-"""
-
-
-# Retention of undelivered changes in the log store. (SQL Server: @max_distretention.) A subscription that lacks older
-# changes is deactivated: its reader is removed, so that the log store can remove what no other reader needs. A lost
-# subscriber thus cannot fill the disk.
-
-distribution_databases = Table(
-    "MSdistributiondbs",
-    metadata,
-    Column("name", Text, primary_key=True),
-    Column("min_distretention", Integer, nullable=False, server_default=text("0"), comment="hours"),
-    Column(
-        "max_distretention",
-        Integer,
-        nullable=False,
-        server_default=text(str(MAX_RETENTION_HOURS)),
-        comment="hours that a subscription may be behind",
-    ),
-)
-
-
-def record_defaults(connection: Connection) -> None:
-    """Record the retention of a new distribution database."""
-    columns = distribution_databases.c
-    if distributor(connection).execute(select(columns.name)).first() is None:
-        distributor(connection).execute(
-            insert(distribution_databases).from_select([columns.name], select(func.current_database()))
-        )
-
-
-def change_max_retention(engine: Engine, database: str, hours: int) -> None:
-    """Set how many hours undelivered changes are kept.
-
-    Raises `DistributionRetentionInvalid`, `DatabaseNotPublished`, `NotADistributor`.
-    """
-    if hours < 1:
-        raise DistributionRetentionInvalid(hours)
-    with translated(), engine.begin() as connection:
-        read_source(connection, database)
-        if not definitions.is_made(connection):
-            raise NotADistributor(database)
-        distributor(connection).execute(update(distribution_databases).values(max_distretention=hours))
-
-
-@made_once
-def read_max_retention(connection: Connection) -> timedelta:
-    """Return how long undelivered changes are kept."""
-    return timedelta(
-        hours=distributor(connection).execute(select(distribution_databases.c.max_distretention)).scalar_one()
-    )
-
-
-def deactivate_expired(
-    connection: Connection, manifest: Manifest, subscriptions: Iterable[Subscription], now: datetime
-) -> tuple[Subscription, ...]:
-    """Deactivate the subscriptions that lack changes older than the retention; return them.
-
-    If the process is killed in between, the remaining reader is found expired the next time.
-    """
-    oldest_kept = now - read_max_retention(connection)
-    state = manifest.refresh()
-    expired = []
-    for subscription in subscriptions:
-        reader = state.readers.get(subscription.reader)
-        oldest = find_oldest_waiting(manifest.store, state, reader.position) if reader is not None else None
-        if oldest is not None and oldest < oldest_kept:
-            _deactivate(connection, manifest, subscription)
-            expired.append(subscription)
-    return tuple(expired)
-
-
-def _deactivate(connection: Connection, manifest: Manifest, subscription: Subscription) -> None:
-    failpoint("deactivation.before")
-    set_status(connection, subscription.agent_id, SubscriptionState.INACTIVE)
-    manifest.append(ReaderLeft(subscription.reader))
-    failpoint("deactivation.after")

@@ -37,8 +37,10 @@ from rowtide.log.membership import Traced
 from rowtide.log.postgres.membership import announce_token
 from rowtide.log.store.location import open_own_manifest
 from rowtide.replication.distributor import publication_records, subscription_records
-from rowtide.replication.distributor.definitions import agents, distributor, metadata, publications, read_source
+from rowtide.replication.distributor.definitions import agents, metadata, publications
 from rowtide.replication.distributor.history import HISTORY_RETENTION
+from rowtide.replication.distributor.location import distributor
+from rowtide.replication.distributor.publisher import read_source
 
 tracer_tokens = Table(
     "MStracer_tokens",

@@ -59,6 +59,16 @@ class TableNotPublishable(Invalid, number=7102):
     kind: str
 
 
+class PartitionNotPublishable(Invalid, number=7215):
+    """Rows of a partition are not in the log, so subscribers would lack its changes."""
+
+    fact = "partitioned table {table} cannot be published: its partition {partition} is {kind}"
+    hint = "Make it an ordinary, logged table, or detach it."
+    table: str
+    partition: str
+    kind: str
+
+
 class PublishedColumnUnknown(NotFound, number=7103):
     """A listed column is not in the table, or is generated."""
 

@@ -1,7 +1,4 @@
-"""Row filters as trees of conditions on columns of one table. Pure.
-
-Row filters as SQL, with which PostgreSQL selects the same rows.
-"""
+"""Row filters as trees of conditions on columns of one table, and as SQL that selects the same rows. Pure."""
 
 from __future__ import annotations
 

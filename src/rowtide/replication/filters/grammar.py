@@ -6,8 +6,6 @@
     literal    = [sign] number | 'text' | type 'text' | true | false
 
 Precedence is SQL's. All other SQL is refused: the result must be the server's, computed from the text of values alone.
-
-Columns that a row filter names, and the comparisons that they allow.
 """
 
 from __future__ import annotations

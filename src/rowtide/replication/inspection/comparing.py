@@ -1,8 +1,6 @@
 """One comparison of a subscriber with its publisher: both read in a snapshot each, neither locked nor stopped.
 
-The subscriber is read first: what it has is then visible at the publisher.
-
-Compare subscribers' rows with the published ones while both change (SQL Server: sp_publication_validation).
+The subscriber is read first: what it has is then visible at the publisher. (SQL Server: sp_publication_validation.)
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.events.catalogue import ArticleValidated
 from rowtide.events.event import emit
-from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.control_table import mark_log
 from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.segments import read_segment
@@ -32,8 +30,10 @@ from rowtide.replication.articles.schema_changes import bound
 from rowtide.replication.distribution.delivery_interface import resume_position
 from rowtide.replication.distribution.reader_entry import read_log
 from rowtide.replication.distributor import publication_records, subscription_records
-from rowtide.replication.distributor.definitions import SubscriptionState, read_source
-from rowtide.replication.distributor.subscription_records import Subscription, list_claims
+from rowtide.replication.distributor.claims import list_claims
+from rowtide.replication.distributor.definitions import SubscriptionState
+from rowtide.replication.distributor.publisher import read_source
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.publishing import ArticleUnknown
 from rowtide.replication.inspection.rows_at_position import (
     NotComparable,

@@ -22,23 +22,24 @@ from rowtide.databases.urls import DatabaseKind
 from rowtide.log.catalogue import find_source
 from rowtide.replication.articles.articles import ArticleType, decode_article
 from rowtide.replication.articles.requests import CommandRange, CompareOptions, RowValidation
-from rowtide.replication.distributor import definitions, history, publication_records, tracers
-from rowtide.replication.distributor.definitions import (
-    ReplicationHandle,
-    agents,
-    articles,
-    distributor,
-    publications,
-    read_source,
-    subscriptions,
+from rowtide.replication.distributor import (
+    definitions,
+    history,
+    publication_records,
+    repair_records,
+    schema_article_records,
+    tracers,
 )
+from rowtide.replication.distributor.definitions import agents, articles, publications, subscriptions
 from rowtide.replication.distributor.history import HistoricError, HistoricState
-from rowtide.replication.distributor.publication_records import list_scripts
+from rowtide.replication.distributor.location import distributor
+from rowtide.replication.distributor.publisher import ReplicationHandle, read_source
+from rowtide.replication.distributor.script_records import list_scripts
 from rowtide.replication.distributor.tracers import TracerArrival
 from rowtide.replication.status import SubscriptionStatus, read_status
 
 if TYPE_CHECKING:
-    from rowtide.replication.distributor.history import RepairedRow
+    from rowtide.replication.distributor.repair_records import RepairedRow
     from rowtide.replication.inspection.comparing import ArticleValidation
     from rowtide.replication.inspection.differences import RowDifference
     from rowtide.replication.inspection.row_places import BrowsedCommand, RowPlace
@@ -214,7 +215,7 @@ def _list_schema_articles(connection: Connection, publication: str | None) -> It
     names = publication_records.list_publications(connection) if publication is None else [publication]
     for name in names:
         publication_id = publication_records.get_publication(connection, name)
-        for each in publication_records.list_schema_articles(connection, publication_id):
+        for each in schema_article_records.list_schema_articles(connection, publication_id):
             of_rows = ("ins_cmd", "upd_cmd", "del_cmd", "key_updates", "moved_partitions", "before_images")
             commands = dict.fromkeys(of_rows, "")
             yield ListedArticle(
@@ -319,11 +320,10 @@ class ReplicationInspection(ReplicationHandle):
 
     def list_repairs(self, publication: str | None = None) -> Sequence[RepairedRow]:
         """Return the rows that were repaired at subscribers, newest first; kept as long as the subscription."""
-        from rowtide.replication.distributor import history
 
         with translated(), self._engine.connect() as connection:
             _require_publication(connection, publication)
-            return history.list_repairs(connection, publication) if definitions.is_made(connection) else ()
+            return repair_records.list_repairs(connection, publication) if definitions.is_made(connection) else ()
 
     def find_row(self, table: str, *key: str) -> Sequence[RowPlace]:
         """Return where a row is on its way: at the publisher, and at each subscriber of an article of the table.

@@ -32,10 +32,11 @@ from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.articles.call_formats import ArgumentGroup, CallFormat, Command, KeyUpdates, parts_of
 from rowtide.replication.distribution.calls.arguments import Arguments
-from rowtide.replication.distribution.calls.from_log import are_local, encode
+from rowtide.replication.distribution.calls.encoding import encode
+from rowtide.replication.distribution.calls.from_log import are_local
 from rowtide.replication.distribution.calls.ordered import Calls, OrderedCalls
 from rowtide.replication.distributor import publication_records, subscription_records
-from rowtide.replication.distributor.definitions import read_source
+from rowtide.replication.distributor.publisher import read_source
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import RowKeyInvalid
 from rowtide.replication.errors.publishing import ArticleUnknown

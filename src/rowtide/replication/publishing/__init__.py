@@ -1,0 +1,1 @@
+"""Publications and their articles, created, changed and dropped at the publisher."""

@@ -3,8 +3,8 @@
 (SQL Server: sp_changearticle, sp_articlefilter, sp_articlecolumn.) Other articles are not touched. Subscribers that
 lack rows or values afterwards copy the article again.
 
-Changes of articles in the log and the distribution database: one transaction, or two where they are two databases.
-Register the script that runs at subscribers after schema changes of an article.
+A change is one transaction in the log's database and the distribution database, or two where these are two databases.
+Scripts that run at subscribers after schema changes are registered here, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import members_table
 from rowtide.log.postgres import membership
-from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.control_table import mark_log
 from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
@@ -32,9 +32,17 @@ from rowtide.log.store.location import open_own_manifest
 from rowtide.replication.articles.articles import FEATURE, Article, as_member
 from rowtide.replication.articles.changes import call_change, changed, needs_copy
 from rowtide.replication.articles.requests import ArticleChange
-from rowtide.replication.distributor import definitions, joining, publication_records, subscription_records
-from rowtide.replication.distributor.definitions import distributor, is_elsewhere, read_source
-from rowtide.replication.distributor.publication_records import CustomScript, begin_changing
+from rowtide.replication.distributor import (
+    definitions,
+    joining,
+    publication_records,
+    script_records,
+    subscription_records,
+)
+from rowtide.replication.distributor.location import distributor, is_elsewhere
+from rowtide.replication.distributor.publication_records import begin_changing
+from rowtide.replication.distributor.publisher import read_source
+from rowtide.replication.distributor.script_records import CustomScript
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.publishing import ArticleExists, ArticleUnknown
 from rowtide.replication.publishing import publisher_log
@@ -219,5 +227,5 @@ def register_script(
             start = Position(from_lsn.value)
         else:
             start = Position.of(open_own_manifest(source).state.epoch, mark_log(connection))
-        publication_records.register(connection, article.article_id, script, start)
+        script_records.register(connection, article.article_id, script, start)
     return start

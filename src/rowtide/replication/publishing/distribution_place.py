@@ -23,20 +23,22 @@ from rowtide.replication.distributor import (
     definitions,
     history,
     joining,
-    publication_records,
-    subscription_records,
+    repair_records,
+    retention,
+    schema_article_records,
+    script_records,
     tracers,
 )
-from rowtide.replication.distributor.definitions import (
+from rowtide.replication.distributor.location import (
     DistributorLocation,
     connect_to,
     distributor,
     find_place,
     plan_place,
-    read_source,
     record_place,
     schema_of,
 )
+from rowtide.replication.distributor.publisher import read_source
 from rowtide.replication.errors.delivery import (
     DistributionElsewhere,
     DistributionMissing,
@@ -48,15 +50,15 @@ _HERE = "in the publisher itself"
 _TRIES = 10
 _MODULES = (
     definitions,
-    publication_records,
+    history,
     joining,
-    publication_records,
-    history,
-    history,
-    subscription_records,
+    repair_records,
+    retention,
+    schema_article_records,
+    script_records,
     tracers,
 )
-"""What each keeps is in the metadata that they share, once it is imported."""
+"""Their tables are in one `MetaData`, once they are imported."""
 
 
 def choose_place(connection: Connection, url: str | None) -> DistributorLocation | None:

@@ -9,7 +9,7 @@ from rowtide.core.options import member_or_none, takes
 from rowtide.databases.postgres.alterations import Alterations, rehearsing
 from rowtide.replication.articles.articles import ArticleType
 from rowtide.replication.articles.requests import ArticleChange, NewArticle
-from rowtide.replication.distributor.definitions import ReplicationHandle
+from rowtide.replication.distributor.publisher import ReplicationHandle
 
 
 class ArticlePublishing(ReplicationHandle, ABC):

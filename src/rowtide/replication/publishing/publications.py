@@ -28,9 +28,10 @@ from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.replication.articles.articles import FEATURE, Article, as_member, define_article
 from rowtide.replication.articles.requests import ArticleRequest, NewPublication
-from rowtide.replication.distributor import definitions, joining, publication_records, subscription_records
-from rowtide.replication.distributor.definitions import distributor, is_elsewhere, read_source, record_place, schema_of
+from rowtide.replication.distributor import definitions, joining, publication_records, retention, subscription_records
+from rowtide.replication.distributor.location import distributor, is_elsewhere, record_place, schema_of
 from rowtide.replication.distributor.publication_records import begin_changing, begin_dropping, keep_publication
+from rowtide.replication.distributor.publisher import read_source
 from rowtide.replication.errors.publishing import (
     ArticleExists,
     ArticleUnknown,
@@ -81,7 +82,7 @@ def _make_distribution_database(connection: Connection) -> None:
     """Create the missing tables of the distribution database."""
     definitions.require_writable(connection)
     make_tables(distributor(connection), schema_of(connection))
-    subscription_records.record_defaults(connection)
+    retention.record_defaults(connection)
 
 
 def drop_publication(engine: Engine, database: str, name: str) -> None:

@@ -2,7 +2,7 @@
 
 Articles stay. A subscription cannot continue across the gap; `reinitialize` copies its tables again.
 
-Adopting a moved database: articles are bound to their tables' new oids, and announced again.
+When a moved database is adopted, articles are bound to their tables' new oids, and announced again.
 """
 
 from __future__ import annotations
@@ -21,20 +21,22 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.source_table import SourceTable
 from rowtide.databases.urls import name_of
 from rowtide.log.catalogue import find_source, list_features
-from rowtide.log.postgres import membership, partition_truncates, provision, restarting, slot
+from rowtide.log.postgres import log_restart, membership, partition_truncates, provision, slot
 from rowtide.log.postgres.lease import AdvisoryLease
-from rowtide.log.postgres.membership import NOWHERE, Rebound, run_membership_change
+from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.provision import OpenedSource, StoragePlaces, absolute
+from rowtide.log.postgres.rebinding import NOWHERE, Rebound
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store import segments
+from rowtide.log.store import maintenance
 from rowtide.log.store.location import find_own_manifest, require_timeline
 from rowtide.log.store.manifest import Manifest
 from rowtide.replication.articles.articles import FEATURE, Article, as_member
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.distributor import publication_records, subscription_records
-from rowtide.replication.distributor.definitions import distributor, is_elsewhere, read_source
+from rowtide.replication.distributor.location import distributor, is_elsewhere
+from rowtide.replication.distributor.publisher import read_source
 from rowtide.replication.errors.publishing import CaptureReadsLog, LogStoreElsewhere, NothingReadsLog
 from rowtide.storage.places import absolute_lake
 
@@ -82,9 +84,9 @@ def advance_placeholder(engine: Engine, manifest: Manifest) -> None:
 
     Raises `LeaseHeld` if another process is creating or removing the source.
     """
-    if segments.is_placeholder_behind(manifest):
+    if maintenance.is_placeholder_behind(manifest):
         with provision.take_source(engine, patience_s=0):
-            segments.advance_placeholder(manifest)
+            maintenance.advance_placeholder(manifest)
 
 
 def _require_place(database: str, source: SourceDefinition, lake: str | None, log_store: str | None) -> None:
@@ -158,7 +160,7 @@ def restart_log(engine: Engine, database: str, reason: str, on_wait: Callable[[s
             source = _own_source(connection, database)
         # The next epoch is above each that a subscription knows, also where the log store is lost and does not say
         # which it had.
-        restarting.restart_log(engine, source, announce_articles, reason, on_wait, known_epoch=loss.known_epoch)
+        log_restart.restart_log(engine, source, announce_articles, reason, on_wait, known_epoch=loss.known_epoch)
     return loss
 
 

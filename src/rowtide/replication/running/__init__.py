@@ -1,0 +1,1 @@
+"""`rowtide replication run`: which subscriptions a process delivers, and the agent of each."""

@@ -16,7 +16,7 @@ from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.events.catalogue import HistoryNotWritten, RowsNotCounted
 from rowtide.events.event import emit
-from rowtide.replication.distribution.watchers import DeliveryReport
+from rowtide.replication.distribution.run_context import DeliveryReport
 from rowtide.replication.distributor import definitions, history, subscription_records
 from rowtide.replication.distributor.history import RunStatus, Session
 from rowtide.replication.distributor.subscription_records import Subscription

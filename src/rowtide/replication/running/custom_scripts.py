@@ -1,7 +1,4 @@
-"""What an article's custom script does after a schema change: read, or asked of a function of the user's.
-
-Nulls that a published table allows since, without an event trigger's report, and its subscriber's table does not.
-"""
+"""What an article's custom script does after a schema change: its SQL, or what a user's function returns."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import CustomSql, Followed, NullsChanged
-from rowtide.replication.distribution.watchers import DeliveryContext
-from rowtide.replication.distributor.publication_records import find_script
+from rowtide.replication.distribution.run_context import DeliveryContext
+from rowtide.replication.distributor.script_records import find_script
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import CommandRefused, CustomScriptFailed
 from rowtide.replication.targets.postgres.calls.procedures import parameters_of

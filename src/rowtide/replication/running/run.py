@@ -1,7 +1,4 @@
-"""Running replication: the log reader, and an agent for each subscription, unless another process has them.
-
-Which subscriptions a run delivers.
-"""
+"""Running replication: the log reader, and an agent for each subscription, unless another process has them."""
 
 from __future__ import annotations
 
@@ -19,14 +16,17 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.connect import open_session
 from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, translated
 from rowtide.log.postgres import slot
-from rowtide.log.postgres.control import mark_target
+from rowtide.log.postgres.control_table import mark_target
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.manifest import Manifest
-from rowtide.replication.distribution.watchers import DeliveredElsewhere, DeliveryContext, Trouble
+from rowtide.replication.distribution.run_context import DeliveredElsewhere, DeliveryContext, Trouble
 from rowtide.replication.distributor import definitions, publication_records, subscription_records
-from rowtide.replication.distributor.definitions import SubscriptionState, follow_move, forget_companion, read_source
-from rowtide.replication.distributor.subscription_records import Subscription, SubscriptionClaims, list_claims
+from rowtide.replication.distributor.claims import SubscriptionClaims, list_claims
+from rowtide.replication.distributor.definitions import SubscriptionState
+from rowtide.replication.distributor.location import follow_move, forget_companion
+from rowtide.replication.distributor.publisher import read_source
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import (
     DistributionMissing,
     DistributorUnreachable,
@@ -35,7 +35,8 @@ from rowtide.replication.errors.delivery import (
 )
 from rowtide.replication.errors.subscribing import SubscriberUnknown, SubscriptionUnknown
 from rowtide.replication.running.agent_history import AgentHistory, LogReaderErrors
-from rowtide.replication.running.subscription_runs import SubscriptionRun, Upkeep
+from rowtide.replication.running.subscription_runs import SubscriptionRun
+from rowtide.replication.running.upkeep import Upkeep
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.storage.places import is_object_url
 
@@ -334,7 +335,7 @@ class ReplicationAgent:
         self._elsewhere = known
 
     def _is_delivered(self, subscription: Subscription) -> bool:
-        """Whether another process has delivered the target, as far as it has recorded."""
+        """Whether another process has recorded that the target is delivered."""
         if self._target is None:
             return False
         reader = self._manifest.refresh().readers.get(subscription.reader)

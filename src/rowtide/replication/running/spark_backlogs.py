@@ -25,10 +25,12 @@ from rowtide.lake.session import pinned, require_reachable, spark_watched
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.state import ManifestState, segments_between
-from rowtide.replication.distribution.watchers import DeliveryContext, DeliveryReport, Watchers
+from rowtide.replication.distribution.run_context import DeliveryContext, DeliveryReport, Watchers
 from rowtide.replication.distributor import subscription_records
-from rowtide.replication.distributor.definitions import SubscriptionState, read_source
-from rowtide.replication.distributor.subscription_records import Subscription, SubscriptionClaims
+from rowtide.replication.distributor.claims import SubscriptionClaims
+from rowtide.replication.distributor.definitions import SubscriptionState
+from rowtide.replication.distributor.publisher import read_source
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
 from rowtide.replication.subscription_settings import SettingsChanges
 

@@ -23,16 +23,17 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.manifest import Manifest
 from rowtide.replication.articles import schema_changes
-from rowtide.replication.articles.articles import Article, as_detected
+from rowtide.replication.articles.articles import Article, with_conflict_detection
 from rowtide.replication.articles.changes import follow_change
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.agent import DistributionAgent
+from rowtide.replication.distribution.altering_transactions import CopyNeeded, read_steps
 from rowtide.replication.distribution.delivery_interface import AlterationRefused
-from rowtide.replication.distribution.log_events import CopyNeeded, read_steps
-from rowtide.replication.distribution.watchers import DeliveryContext, DroppedTable, Trouble
+from rowtide.replication.distribution.run_context import DeliveryContext, DroppedTable, Trouble
 from rowtide.replication.distributor import joining, subscription_records
-from rowtide.replication.distributor.definitions import SubscriptionState, read_source
+from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.distributor.joining import PendingChange
+from rowtide.replication.distributor.publisher import read_source
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors import delivery as errors
 from rowtide.replication.running.agent_history import AgentHistory
@@ -115,9 +116,9 @@ class SubscriptionAgent:
         """Whether the copied rows are consistent with the position: they have what changed while they were copied."""
         return self._distribution is not None and self._distribution.is_past_hand_over
 
-    def record_if_level(self) -> Position | None:
+    def record_if_caught_up(self) -> Position | None:
         """Once everything is delivered, let the subscriber record how far that is, and return it; None before."""
-        if self._distribution is None or not self._distribution.is_level:
+        if self._distribution is None or not self._distribution.is_caught_up:
             return None
         self._distribution.record_position()
         return self._distribution.position
@@ -187,7 +188,8 @@ class SubscriptionAgent:
             self._is_over = True
 
     def _awaits_released_keys(self, error: errors.BatchRefused | errors.CommandRefused) -> bool:
-        """Whether an error may be for a key of a table that left to be copied again: it stays until the copy begins.
+        """Whether an error may be caused by a foreign key of a table that left to be copied again: it stays until the
+        copy begins.
 
         One that the subscriber refuses to begin is reported, and so is this error.
         """
@@ -247,7 +249,7 @@ class SubscriptionAgent:
         return True
 
     def _move_log(self, position: Position) -> None:
-        """Write a mark, once, so that delivery gets beyond a position of a log in which nothing happens."""
+        """Write a mark, once, so that delivery gets past a position of an idle log."""
         if self._moved_from != position:
             self._source.mark()
             self._moved_from = position
@@ -281,7 +283,7 @@ class SubscriptionAgent:
         self._open_now()
 
     def _open_now(self) -> None:
-        """Open the subscriber, and bring what it has and what is recorded of its articles together."""
+        """Open the subscriber, and reconcile what it has of its articles with what is recorded."""
         self._target = self._open_target()
         engine, known = self._context.engine, self._subscription
         if known.joins is None:
@@ -320,7 +322,7 @@ class SubscriptionAgent:
         try:
             return self._snapshot.step()
         except CopiedTableAltered as found:
-            # It may be as it was by now.
+            # The table may have been altered back meanwhile.
             return self._are_as_now() or self._follow_altered(found.error)
         except (errors.CopyUnreadable, errors.CopyRefused) as error:
             if self._are_as_now():
@@ -328,9 +330,10 @@ class SubscriptionAgent:
             return self._follow_altered(error)
 
     def _follow_altered(self, error: RowtideError) -> bool:
-        """Bring tables that were altered meanwhile through that; how, the log says once it is read up to here.
+        """Apply to the copied tables the alterations made during the copy, which the log has once it is read up to
+        here.
 
-        Returns whether it does already. Raises the error if it never will.
+        Returns whether it has them already. Raises the error if it never will.
         """
         self._failed_at = self._failed_at or Position.of(self._manifest.state.epoch, self._source.mark())
         is_read = self._manifest.refresh().position >= self._failed_at
@@ -361,7 +364,7 @@ class SubscriptionAgent:
             return all(map(partial(_is_as_now, connection), self._articles))
 
     def _follow(self) -> bool:
-        """Bring the tables that are copied through the schema changes in the log; return whether there were any."""
+        """Apply the schema changes in the log to the tables that are copied; return whether there were any."""
         is_any, refused = False, dict[tuple[str, int], str]()
         while True:
             try:
@@ -429,7 +432,7 @@ class SubscriptionAgent:
         if not settings.detects_conflicts:
             return articles
         is_divided = settings.conflicts is Resolver.LAST_COMMIT_TIME
-        return tuple(as_detected(article, is_divided=is_divided) for article in articles)
+        return tuple(with_conflict_detection(article, is_divided=is_divided) for article in articles)
 
     def _plan_hand_over(self, state: SubscriptionSnapshot, end: Position) -> DeliveryStart:
         known = {article.article_id: article for article in self._articles}

@@ -5,98 +5,28 @@ At intervals the run expires subscriptions, deletes old history, and removes los
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Sequence, Set
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol
 
-from sqlalchemy import Connection, Engine
-
 from rowtide.agents.runs import JobRun, RunOutcome, RunStopped, run_agent
 from rowtide.core.errors import RowtideError
-from rowtide.core.failpoints import failpoint
-from rowtide.core.lsn import Position
-from rowtide.databases.postgres.catalogue import read_server_time
-from rowtide.log.errors import LeaseHeld
-from rowtide.log.store.manifest import Manifest
-from rowtide.replication.distribution.watchers import (
+from rowtide.replication.distribution.run_context import (
     DeliveryContext,
     DeliveryReport,
     DroppedTable,
     SkippedCommand,
     Trouble,
 )
-from rowtide.replication.distributor import definitions, history, tracers
-from rowtide.replication.distributor.definitions import SubscriptionState, noticing_moves
-from rowtide.replication.distributor.subscription_records import Subscription, deactivate_expired
+from rowtide.replication.distributor.location import noticing_moves
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import AgentReplaced
-from rowtide.replication.publishing.publisher_log import advance_placeholder
 from rowtide.replication.running.agent_history import AgentHistory
-from rowtide.replication.running.subscription_agent import HasFailed, Look, SubscriptionAgent, has_not_failed
+from rowtide.replication.running.joining_agent import JoiningAgent, open_agent
+from rowtide.replication.running.subscription_agent import SubscriptionAgent
 from rowtide.replication.snapshot.agent import SnapshotReport
-from rowtide.replication.subscribing.joining import mark_ready, prepare
-from rowtide.replication.subscribing.readers import remove_lost_readers
-
-# The agent of an article that joins a subscription: it copies the article's rows, and delivers until they are level.
-# Everything else continues meanwhile. Then the subscription's agent attaches the article, between two of its batches.
-
-
-class JoiningAgent:
-    """An agent of a subscription that joins another; made by `open`."""
-
-    def __init__(self, context: DeliveryContext, subscription: Subscription, held: ExitStack) -> None:
-        self._context = context
-        self._subscription = subscription
-        self._held = held
-        self._agent: SubscriptionAgent | None = None
-        self._ready_at: Position | None = None
-
-    @classmethod
-    @contextmanager
-    def open(cls, context: DeliveryContext, subscription: Subscription) -> Iterator[JoiningAgent]:
-        """Open the agent; its first step prepares the subscriber."""
-        with ExitStack() as held:
-            yield cls(context, subscription, held)
-
-    @property
-    def position(self) -> Position | None:
-        """Everything below is delivered; None until the article is ready to join, after which nothing is."""
-        return self._ready_at
-
-    def step(self) -> bool:
-        """Do one piece of work; return whether there was any. Raises as `SubscriptionAgent`, and as `prepare`."""
-        if self._ready_at is not None:
-            return False
-        if self._agent is None:
-            if not prepare(self._context.engine, self._context.url, self._subscription):
-                return False
-            self._agent = self._held.enter_context(SubscriptionAgent.open(self._context, self._subscription))
-        worked = self._agent.step()
-        level = self._agent.record_if_level()
-        if level is not None:
-            self._held.close()
-            failpoint("article_readiness.before")
-            mark_ready(self._context.engine, self._subscription, level)
-            failpoint("article_readiness.after")
-            self._ready_at = level
-        return worked
-
-
-@contextmanager
-def open_agent(
-    context: DeliveryContext, subscription: Subscription, look: Look = tuple, has_failed: HasFailed = has_not_failed
-) -> Iterator[SubscriptionAgent | JoiningAgent]:
-    """Open the agent of a subscription, or of an article that joins one."""
-    if subscription.joins is not None:
-        with JoiningAgent.open(context, subscription) as joining:
-            yield joining
-    else:
-        with SubscriptionAgent.open(context, subscription, look, has_failed) as agent:
-            yield agent
-
 
 _STOPPED = "The agent was stopped."
 
@@ -266,65 +196,3 @@ class SubscriptionRun(JobRun):
             on_dropped=on_dropped,
         )
         return replace(self._context, stop=self.stop, watchers=watchers)
-
-
-# What a run of replication does at intervals: it deactivates expired subscriptions and deletes old history. It
-# removes lost readers from the log store, and advances its placeholder reader.
-
-_CLEANUP_S = 600.0
-_EXPIRY_S = 60.0
-_READERS_S = 10.0
-_ROWS_FORGOTTEN = 1000
-
-
-class Upkeep:
-    """The work of a run at intervals, and when each is due next; over the run's connection to the publisher."""
-
-    def __init__(self, engine: Engine, manifest: Manifest) -> None:
-        self._engine = engine
-        self._manifest = manifest
-        self._began = time.monotonic()
-        self._next_cleanup = 0.0
-        self._next_expiry = 0.0
-        self._next_readers = 0.0
-
-    def deactivate_expired(
-        self, connection: Connection, present: Iterable[Subscription], failed: Set[int], *, is_last: bool
-    ) -> Sequence[Subscription]:
-        """Deactivate expired subscriptions, and return them; at intervals, unless this is the run's last look.
-
-        After a pause of all, those that can be delivered, and have not `failed`, first get time to catch up.
-        """
-        if not is_last and time.monotonic() < self._next_expiry:
-            return ()
-        is_early = time.monotonic() < self._began + _EXPIRY_S
-        expirable = [
-            subscription
-            for subscription in present
-            if not is_early or subscription.state is SubscriptionState.INACTIVE or subscription.agent_id in failed
-        ]
-        expired = deactivate_expired(connection, self._manifest, expirable, read_server_time(connection))
-        self._next_expiry = time.monotonic() + _EXPIRY_S
-        return list(expired)
-
-    def forget_old(self, connection: Connection) -> None:
-        """Forget old history, and what the log store needs no longer."""
-        self._forget_old_history(connection)
-        self._keep_log_store_small(connection)
-
-    def _keep_log_store_small(self, connection: Connection) -> None:
-        """Remove lost readers and advance the placeholder, at intervals: each may be a manifest entry."""
-        if time.monotonic() < self._next_readers:
-            return
-        self._next_readers = time.monotonic() + _READERS_S
-        remove_lost_readers(connection, self._manifest)
-        # The source is being made or removed: the next step tries again.
-        with suppress(LeaseHeld):
-            advance_placeholder(self._engine, self._manifest)
-
-    def _forget_old_history(self, connection: Connection) -> None:
-        """Delete in portions: after a long pause there may be many rows."""
-        if time.monotonic() >= self._next_cleanup and definitions.is_made(connection):
-            now = datetime.now(UTC)
-            has_more = [kind.forget_old(connection, now, limit=_ROWS_FORGOTTEN) for kind in (history, tracers)]
-            self._next_cleanup = time.monotonic() + (0 if any(has_more) else _CLEANUP_S)

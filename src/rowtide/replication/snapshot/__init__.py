@@ -1,0 +1,1 @@
+"""The copy with which a subscription begins: its tables, their rows in chunks, and their other objects."""

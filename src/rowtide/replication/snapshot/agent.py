@@ -1,6 +1,5 @@
 """The snapshot agent: copies a publication's tables to a subscriber while they change (SQL Server: Snapshot Agent).
-
-Which changes a subscriber's copy of a table lacks, and must be delivered.
+Delivery then asks each copy which changes it lacks.
 """
 
 from __future__ import annotations

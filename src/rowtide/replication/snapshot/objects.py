@@ -1,6 +1,6 @@
 """What a subscriber gets besides tables: the types and functions that tables need, and published views and functions.
 
-Read at the publisher, with the statements that create it, each after what it uses.
+They are read at the publisher, with the statements that create them, each after what it uses.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, text
 
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.owners import effects_condition
+from rowtide.databases.postgres.planned_code import effects_condition
 from rowtide.replication.articles.articles import Article, ArticleType
 
 if TYPE_CHECKING:
     # A subscriber in a file is read without psycopg.
-    from rowtide.replication.distributor.publication_records import SchemaArticle
+    from rowtide.replication.distributor.schema_article_records import SchemaArticle
 
 
 class NeedKind(StrEnum):
@@ -88,7 +88,7 @@ def names_in_full(connection: Connection) -> Iterator[None]:
 def _read_type_needs(connection: Connection, type_id: int) -> Iterable[Need]:
     for needed in connection.execute(text(_TYPE_COLLATIONS), {"id": type_id}).scalars().all():
         yield from _read(connection, _COLLATION, needed)
-    for needed in connection.execute(text(_CHECKED_BY), {"id": type_id}).scalars().all():
+    for needed in connection.execute(text(_CALLED_BY), {"id": type_id}).scalars().all():
         yield from _read(connection, _FUNCTION, needed)
     yield from _read(connection, _TYPE, type_id)
 
@@ -151,6 +151,7 @@ _DOMAIN_HAS_EFFECTS = f"""
 """
 """A domain of which this is true has to exist at the subscriber, as there is no statement that creates it."""
 _TYPE_NAME = _NAMED.format(name="t.typname")
+# Rows that were there may violate a domain's constraint that is not valid; a subscriber would check their values.
 _TYPE = f"""
 select {
     _EXTENDED.format(
@@ -167,17 +168,23 @@ select {
             (select format(' collate %I.%I', x.nspname, l.collname)
              from pg_collation l join pg_namespace x on x.oid = l.collnamespace where l.oid = t.typcollation)
            else '' end
-        || coalesce(' default ' || t.typdefault, '') || case when t.typnotnull then ' not null' else '' end
+        || coalesce(' default ' || pg_get_expr(t.typdefaultbin, 0), '')
+        || case when t.typnotnull then ' not null' else '' end
         || coalesce((select string_agg(format(' constraint %I %s', k.conname, pg_get_constraintdef(k.oid)), ''
                                        order by k.conname)
-                     from pg_constraint k where k.contypid = t.oid and k.contype = 'c'), '') end
+                     from pg_constraint k
+                     where k.contypid = t.oid and k.contype = 'c' and k.convalidated), '') end
     when 'c' then case when c.relkind = 'c' then format('create type %s as (%s)', {_TYPE_NAME},
-        (select string_agg(quote_ident(a.attname) || ' ' || format_type(a.atttypid, a.atttypmod), ', '
-                           order by a.attnum)
-         from pg_attribute a where a.attrelid = t.typrelid and a.attnum > 0 and not a.attisdropped)) end
-    when 'r' then case when r.rngcanonical = 0 then format('create type %s as range (subtype = %s%s)', {_TYPE_NAME},
-        format_type(r.rngsubtype, null),
-        case when r.rngsubdiff <> 0 then ', subtype_diff = ' || r.rngsubdiff::regproc else '' end) end
+        (select string_agg(quote_ident(a.attname) || ' ' || format_type(a.atttypid, a.atttypmod)
+                           || case when a.attcollation <> own.typcollation
+                              then ' collate ' || a.attcollation::regcollation else '' end, ', ' order by a.attnum)
+         from pg_attribute a join pg_type own on own.oid = a.atttypid
+         where a.attrelid = t.typrelid and a.attnum > 0 and not a.attisdropped)) end
+    when 'r' then case when r.rngcanonical = 0 and o.opcnamespace = 'pg_catalog'::regnamespace then
+        format('create type %s as range (subtype = %s, subtype_opclass = %I, multirange_type_name = %s', {_TYPE_NAME},
+               format_type(r.rngsubtype, null), o.opcname, r.rngmultitypid::regtype)
+        || case when r.rngcollation <> 0 then ', collation = ' || r.rngcollation::regcollation else '' end
+        || case when r.rngsubdiff <> 0 then ', subtype_diff = ' || r.rngsubdiff::regproc else '' end || ')' end
     end''',
     )
 },
@@ -187,6 +194,7 @@ join pg_namespace n on n.oid = t.typnamespace
 left join pg_type base on base.oid = t.typbasetype
 left join pg_class c on c.oid = t.typrelid
 left join pg_range r on r.rngtypid = t.oid
+left join pg_opclass o on o.oid = r.rngsubopc
 {_of_extension("pg_type", "t")}
 where t.oid = :id
 """
@@ -223,11 +231,15 @@ _USERS_FUNCTION = """
 join pg_proc p on d.refclassid = 'pg_proc'::regclass and p.oid = d.refobjid
     and p.pronamespace <> 'pg_catalog'::regnamespace
 """
-_CHECKED_BY = f"""
-select distinct p.oid::bigint from pg_constraint k
+_CALLED_BY = f"""
+select p.oid::bigint from pg_constraint k
 join pg_depend d on d.classid = 'pg_constraint'::regclass and d.objid = k.oid
 {_USERS_FUNCTION}
 where k.contypid = :id
+union
+select p.oid::bigint from pg_depend d
+{_USERS_FUNCTION}
+where d.classid = 'pg_type'::regclass and d.objid = :id and d.deptype = 'n'
 """
 _GENERATED_BY = f"""
 select distinct p.oid::bigint from pg_attrdef g
@@ -240,6 +252,11 @@ where g.adrelid = :table
 _USERS_COLLATION = "join pg_collation l on l.oid = {column} and l.collnamespace <> 'pg_catalog'::regnamespace"
 _TYPE_COLLATIONS = f"""
 select l.oid::bigint from pg_type t {_USERS_COLLATION.format(column="t.typcollation")} where t.oid = :id
+union
+select l.oid::bigint from pg_range r {_USERS_COLLATION.format(column="r.rngcollation")} where r.rngtypid = :id
+union
+select l.oid::bigint from pg_attribute a {_USERS_COLLATION.format(column="a.attcollation")}
+join pg_type t on t.typrelid = a.attrelid where t.oid = :id
 """
 _COLUMN_COLLATIONS = f"""
 select distinct l.oid::bigint from pg_attribute a {_USERS_COLLATION.format(column="a.attcollation")}

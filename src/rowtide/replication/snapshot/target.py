@@ -120,7 +120,8 @@ from pg_constraint c where c.conrelid = :table and c.contype = 'u' order by c.co
 _FOREIGN_KEYS = f"""
 select c.conname::text, {_columns("c.conrelid", "c.conkey")},
        c.confrelid::bigint, {_columns("c.confrelid", "c.confkey")}
-from pg_constraint c where c.conrelid = :table and c.contype = 'f' and c.conparentid = 0 order by c.conname
+from pg_constraint c where c.conrelid = :table and c.contype = 'f' and c.conparentid = 0 and c.convalidated
+order by c.conname
 """
 
 

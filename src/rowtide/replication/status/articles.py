@@ -9,13 +9,13 @@ from sqlalchemy import Connection, select
 from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import read_tables
-from rowtide.databases.postgres.kept_answers import make_once
+from rowtide.databases.postgres.query_memo import make_once
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import members_table
 from rowtide.log.membership import Member
 from rowtide.log.postgres.membership import FULL_IDENTITY
-from rowtide.log.postgres.unreported_changes import shape_of
+from rowtide.log.postgres.missed_ddl import shape_of
 from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import FEATURE, Article
 from rowtide.replication.distribution.log_events import find_lost_identity
@@ -49,7 +49,7 @@ class ArticlesStatus:
 
 
 def read_articles_status(connection: Connection, state: ManifestState | None) -> ArticlesStatus:
-    """Return what is amiss with published tables; without a log store that can be read none is `unread`."""
+    """Return the problems of published tables; without a readable log store none is `unread`."""
     members = state.members if state is not None else None
     return make_once("articles", lambda: _read_status(connection, members), members)
 

@@ -17,7 +17,7 @@ from rowtide.core.redaction import redact
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import is_begun, read_server_time
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.kept_answers import made_once
+from rowtide.databases.postgres.query_memo import made_once
 from rowtide.log.postgres import slot
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.location import find_oldest_waiting, open_made_store, open_own_manifest, open_store
@@ -25,10 +25,13 @@ from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.distributor import history, publication_records, subscription_records
-from rowtide.replication.distributor.definitions import SubscriptionState, read_source
+from rowtide.replication.distributor.claims import list_claims
+from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.distributor.history import HistoricState, RunStatus
 from rowtide.replication.distributor.publication_records import BY_DEFAULT, Thresholds
-from rowtide.replication.distributor.subscription_records import Subscription, list_claims, read_max_retention
+from rowtide.replication.distributor.publisher import read_source
+from rowtide.replication.distributor.retention import read_max_retention
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import ArticleEnded, ArticleSuspended, IdentityUnfit, PublishedTableDropped
 from rowtide.replication.status.articles import find_unidentified
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBSCRIBER_SCHEMA

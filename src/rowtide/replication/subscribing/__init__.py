@@ -1,0 +1,1 @@
+"""Subscriptions, added, changed and dropped, and their places in the log store."""

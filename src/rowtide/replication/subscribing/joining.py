@@ -1,6 +1,5 @@
 """Articles that join a subscription: the subscriber is prepared by their agents, and may be out of reach until then.
-
-Copy one article of a subscription again, while the others continue (SQL Server: sp_reinitsubscription, @article).
+An article that is copied again leaves its subscription and joins it (SQL Server: sp_reinitsubscription, @article).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from rowtide.core.lsn import Position
 from rowtide.databases.postgres.catalogue import find_by_id, read_table
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified, statement
-from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.control_table import mark_log
 from rowtide.log.postgres.membership import announce_enabled
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.store.entries import ReaderLeft
@@ -25,15 +24,24 @@ from rowtide.log.store.manifest import Manifest
 from rowtide.replication.articles.articles import Article, ArticleType, as_member
 from rowtide.replication.articles.schema_changes import Followed, Unfollowed, as_alteration, follow
 from rowtide.replication.distribution.delivery_interface import JoiningArticle
-from rowtide.replication.distributor import definitions, joining, publication_records, subscription_records
-from rowtide.replication.distributor.definitions import SubscriptionState, distributor, read_source
-from rowtide.replication.distributor.publication_records import SchemaArticle
+from rowtide.replication.distributor import (
+    definitions,
+    joining,
+    publication_records,
+    schema_article_records,
+    subscription_records,
+)
+from rowtide.replication.distributor.definitions import SubscriptionState
+from rowtide.replication.distributor.location import distributor
+from rowtide.replication.distributor.publisher import read_source
+from rowtide.replication.distributor.schema_article_records import SchemaArticle
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import CopyUnreadable, PublishedTableDropped, SubscriptionDeactivated
 from rowtide.replication.snapshot.objects import find_used, read_type_needs
 from rowtide.replication.snapshot.target import SnapshotStatus, read_table_details
+from rowtide.replication.subscribing.originators import Ends, plan_originators
 from rowtide.replication.subscribing.readers import keeping
-from rowtide.replication.subscribing.resolvers import Ends, plan_originators, require_detectable
+from rowtide.replication.subscribing.resolvers import require_detectable
 from rowtide.replication.subscribing.subscriptions import as_now, plan_snapshot, renew
 from rowtide.replication.subscription_settings import IfExists, SubscriptionRequest
 from rowtide.replication.targets.kinds import kind_of
@@ -95,7 +103,7 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
         if not _is_wanted(joining.lock(connection, wanted.agent_id)):
             return False
         if kind.find_status(wanted.subscriber, wanted.guid) is not None:
-            # Another agent was faster: what it copies begins where it said.
+            # Another agent was faster: its copy begins where it has recorded.
             return False
         known = subscription_records.list_subscribed(connection, wanted.agent_id)
         into = wanted.joins or 0
@@ -152,7 +160,7 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
         try:
             kind.prepare(wanted.subscriber, new)
         except RowtideError as error:
-            # After an outage the subscriber may be prepared all the same, which the next try finds.
+            # After an outage the subscriber may be prepared nevertheless; the next attempt finds that.
             if error.remedy is not Remedy.RETRY:
                 manifest.append(ReaderLeft(wanted.reader))
             raise
@@ -161,9 +169,9 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
     return True
 
 
-def _is_wanted(joining: Subscription | None) -> bool:
+def _is_wanted(found: Subscription | None) -> bool:
     """Whether an article is still to join: it was not dropped, paused or replaced."""
-    return joining is not None and joining.state in (SubscriptionState.WAITING, SubscriptionState.ACTIVE)
+    return found is not None and found.state in (SubscriptionState.WAITING, SubscriptionState.ACTIVE)
 
 
 def _is_kept(connection: Connection, wanted: Subscription, held: Article, now: Sequence[Article]) -> bool:
@@ -193,7 +201,7 @@ def _list_refreshed(
     tables = {article.source_id for article in articles}
     return tuple(
         each
-        for each in publication_records.list_schema_articles(connection, publication_id)
+        for each in schema_article_records.list_schema_articles(connection, publication_id)
         if each.type is ArticleType.MATERIALIZED_VIEW and not tables.isdisjoint(find_used(connection, each.source_id))
     )
 
@@ -201,7 +209,7 @@ def _list_refreshed(
 def _follow_all(
     connection: Connection, wanted: Subscription, held: Article, now: Sequence[Article]
 ) -> Iterator[Followed]:
-    """Yield what became of a table since the subscriber had it, if it is kept there."""
+    """Yield the changes of a table since the subscriber had it, if it is kept there."""
     for article in now if wanted.if_exists in (IfExists.KEEP, IfExists.DELETE, IfExists.TRUNCATE) else ():
         table = find_by_id(connection, article.source_id)
         if table is not None and held != article:

@@ -1,4 +1,5 @@
-"""Readers of the log store: kept for a new subscription, and paused with it.
+"""Readers of the log store, by which it keeps what a subscription needs: registered with a new one, paused with it.
+How delivery finds and advances its reader is in `distribution.reader_entry`.
 
 Preparing a subscriber takes a while, during which other readers advance and the log store removes what lies behind
 them. Therefore a subscription's reader is registered first, and removed if the subscription fails. The next run removes
@@ -7,26 +8,19 @@ readers left by a killed process: adding a subscription holds a lock until its r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, text
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
-from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.session_settings import require_session
 from rowtide.log.errors import IllegalEntry
 from rowtide.log.store.entries import ReaderAdvanced, ReaderLeft
-from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.state import ManifestState
-from rowtide.replication.distributor import publication_records, subscription_records
-from rowtide.replication.distributor.definitions import SubscriptionState, read_source
-from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.errors.delivery import SubscriptionDeactivated
-from rowtide.replication.targets.kinds import kind_of
-from rowtide.replication.targets.subscriber_kind import RecoveredTransaction
+from rowtide.replication.distributor import subscription_records
 
 _ADDING = {"class": 0x726F7774, "key": 6}
 
@@ -84,52 +78,3 @@ def _find_unknown(connection: Connection, manifest: Manifest) -> list[str]:
     readers = [name for name in manifest.refresh().readers if name.startswith(subscription_records.reader_name(""))]
     known = {subscription.reader for subscription in subscription_records.list_subscriptions(connection)}
     return [name for name in readers if name not in known]
-
-
-# Pause subscriptions: their agents, wherever they run, stop until the subscriptions are resumed. Undelivered changes
-# of a paused subscription are kept within the retention, as for any other. Complete at a subscriber what an agent
-# that was killed left prepared, without the publisher.
-
-
-def pause(engine: Engine, database: str, publication: str, subscriber: str | None) -> None:
-    """Stop delivery to one subscriber of a publication, or to all.
-
-    Raises `PublicationUnknown`, `SubscriptionUnknown`.
-    """
-    with translated(), engine.begin() as connection:
-        read_source(connection, database)
-        for subscription in _find(connection, publication, subscriber):
-            subscription_records.set_status(connection, subscription.agent_id, SubscriptionState.INACTIVE)
-
-
-def resume(engine: Engine, database: str, publication: str, subscriber: str | None) -> None:
-    """Resume delivery, also after an error. Raises as `pause`, and `SubscriptionDeactivated`."""
-    with translated(), engine.begin() as connection:
-        manifest = open_own_manifest(read_source(connection, database))
-        for subscription in _find(connection, publication, subscriber):
-            is_joining = subscription.joins is not None
-            if not is_joining and subscription.reader not in manifest.state.readers:
-                raise SubscriptionDeactivated(publication, subscription.subscriber)
-            # The agent of a joining article finds out whether the subscriber is prepared.
-            state = SubscriptionState.WAITING if is_joining else SubscriptionState.ACTIVE
-            subscription_records.count_resumption(connection, subscription.agent_id)
-            subscription_records.set_status(connection, subscription.agent_id, state)
-
-
-def _find(connection: Connection, publication: str, subscriber: str | None) -> Sequence[Subscription]:
-    """Return subscriptions, with those of articles that join them."""
-    known = subscription_records.list_subscriptions(connection, publication)
-    if subscriber is None:
-        publication_records.get_publication(connection, publication)
-        return known
-    wanted = subscription_records.get_subscription(connection, publication, kind_of(subscriber).address(subscriber))
-    return [one for one in known if wanted.agent_id in (one.agent_id, one.joins)]
-
-
-def recover(subscriber: str) -> Sequence[RecoveredTransaction]:
-    """Commit or roll back what agents left prepared at a subscriber, each batch as a whole; return that.
-
-    An agent that is at work there stops, as another has taken over (7113); start it again. Nothing is left prepared by
-    one stream, nor in a SQLite file. Raises `DatabaseKindUnknown`, and what connecting to the subscriber raises.
-    """
-    return kind_of(subscriber).recover(subscriber)

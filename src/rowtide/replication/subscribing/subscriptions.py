@@ -1,7 +1,4 @@
-"""Create and drop subscriptions (SQL Server: sp_addsubscription, sp_dropsubscription).
-
-Move subscribers' sequences to where the publisher's are, before programs write to a subscriber instead.
-"""
+"""Create, change and drop subscriptions (SQL Server: sp_addsubscription, sp_dropsubscription)."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.postgres.session_settings import REFUSE_VIEWS
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.membership import Enabled
-from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.control_table import mark_log
 from rowtide.log.postgres.membership import FULL_IDENTITY
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.slot import read_log_end
@@ -33,19 +30,17 @@ from rowtide.log.store.location import open_own_manifest
 from rowtide.log.store.state import ManifestState, events_between
 from rowtide.replication.articles.articles import Article, as_copied
 from rowtide.replication.articles.schema_changes import Unfollowed, as_alteration, follow, with_key_of
+from rowtide.replication.distribution.calls.skipping import SkipErrors
 from rowtide.replication.distributor import (
     definitions,
     joining,
     publication_records,
     subscription_records,
 )
-from rowtide.replication.distributor.definitions import SubscriptionState, read_source
-from rowtide.replication.distributor.publication_records import (
-    SchemaArticle,
-    keep_articles,
-    keep_publication,
-    list_schema_articles,
-)
+from rowtide.replication.distributor.definitions import SubscriptionState
+from rowtide.replication.distributor.publication_records import keep_articles, keep_publication
+from rowtide.replication.distributor.publisher import read_source
+from rowtide.replication.distributor.schema_article_records import SchemaArticle, list_schema_articles
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import CopyUnreadable
 from rowtide.replication.errors.publishing import PublishedTableAltered
@@ -57,13 +52,11 @@ from rowtide.replication.errors.subscribing import (
 )
 from rowtide.replication.snapshot.objects import read_scripts, read_type_needs
 from rowtide.replication.snapshot.target import read_table_details
+from rowtide.replication.subscribing.originators import Ends, plan_originators
+from rowtide.replication.subscribing.promoted_copies import find_promotion, remove_copied
 from rowtide.replication.subscribing.readers import keeping
 from rowtide.replication.subscribing.resolvers import (
-    Ends,
     choose_resolver,
-    find_promotion,
-    plan_originators,
-    remove_copied,
     require_commit_times,
     require_detectable,
     require_kept,
@@ -71,13 +64,12 @@ from rowtide.replication.subscribing.resolvers import (
 from rowtide.replication.subscription_settings import (
     IfExists,
     SettingsChanges,
-    SkipErrors,
     SubscriptionRequest,
     SubscriptionSettings,
     SyncType,
 )
 from rowtide.replication.targets.kinds import kind_of
-from rowtide.replication.targets.postgres.origins import carry_onward
+from rowtide.replication.targets.postgres.delivery_marks import carry_onward
 from rowtide.replication.targets.subscriber_kind import NewSnapshot, NewSubscription, PublishedSequence, SyncedSequence
 
 

@@ -1,7 +1,5 @@
-"""The rows of a publisher or a subscriber as they are compared and repaired: one interface for all kinds.
-
-How the rows of a table are divided into buckets that are compared: by ranges of a key's value, or by its hash. How rows
-of two databases are compared: by hashes of their values' texts, in buckets by the hash of their key.
+"""The rows of a publisher or a subscriber as they are compared and repaired: one interface for all kinds.  Rows are
+divided into buckets, by ranges of a key's value or by its hash, and compared by hashes of their values' texts.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import Followed
-from rowtide.replication.conflicts import ConflictDecision, ConflictOutcome, ListedConflicts
+from rowtide.replication.conflict_decisions import ConflictDecision, ConflictOutcome, ListedConflicts
 from rowtide.replication.distribution.delivery_interface import Delivery
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.snapshot.objects import Need, Script

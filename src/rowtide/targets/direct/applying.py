@@ -14,22 +14,24 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from rowtide.cdc.instances import DELETE, TRUNCATE, Instance
+from rowtide.cdc.change_columns import DELETE, TRUNCATE
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.published import base_table_path, change_table_path
-from rowtide.cdc.queries.windows import LsnTimes
+from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.delta.data_files import Between
 from rowtide.delta.errors import EditOutdated
 from rowtide.delta.replay import AddFile
 from rowtide.delta.snapshot import Snapshot, open_snapshot
-from rowtide.delta.writing.rewriting import Indexes
+from rowtide.delta.writing.row_edits import Indexes
 from rowtide.events.catalogue import TargetTableEdited
 from rowtide.events.event import emit
 from rowtide.lake.stores import locate
 from rowtide.targets.applying import Due, TableVersion
-from rowtide.targets.definitions import Target, TargetColumns, require_partitionable, shape_table
+from rowtide.targets.columns import TargetColumns, require_partitionable, shape_table
+from rowtide.targets.definitions import Target
 from rowtide.targets.direct.history import DirectHistory
 from rowtide.targets.direct.tables import MOST_BYTES, DirectTable, KeySet, ShownColumns
 from rowtide.targets.errors import KeyUnfit
@@ -52,13 +54,13 @@ class DirectCurrent:
     own_columns: ClassVar[Sequence[tuple[str, str]]] = ()
 
     def follow(self, window: TargetWindow, found: Snapshot) -> bool:
-        """Apply a window of changes; return False if that is for Spark."""
+        """Apply a window of changes; return False if Spark has to do it."""
         name = window.instance.capture_instance
         changes = Lake(self.lake).get_all_changes(name, window.start, window.end)
         try:
             batches = [self.shown.show(batch, [_OPERATION]) for batch in changes.batches()]
         except KeyUnfit:
-            # Of the net changes none may have such a key.
+            # No net change may have such a key.
             return False
         if not batches:
             return True
@@ -90,7 +92,7 @@ class DirectCurrent:
 def _last_rows(rows: pa.Table, keys: Indexes) -> pa.Table:
     """Return the last row of each key, by the keys' numbers, of those that were not deleted."""
     last = np.zeros(keys.max() + 1 if len(keys) else 0, np.int64)
-    # Of several rows of a key the last is assigned last.
+    # The last row of a key is assigned last, so it remains.
     last[keys] = np.arange(len(keys))
     operations = rows[_OPERATION].to_numpy()[last]
     return rows.take(pa.array(last[operations != DELETE])).drop_columns([_OPERATION])
@@ -98,14 +100,14 @@ def _last_rows(rows: pa.Table, keys: Indexes) -> pa.Table:
 
 @frozen
 class RowsReplaced:
-    """Rows of some keys that go: those that are changed come again."""
+    """Rows of some keys, which are removed; changed ones are added again."""
 
     keys: KeySet
     ranges: Sequence[Between]
 
     @classmethod
     def of(cls, keys: KeySet, found: Snapshot) -> RowsReplaced:
-        """Return what becomes of the rows of a table's version."""
+        """Return the removal of these keys' rows from a table's version."""
         return cls(keys, list(keys.ranges([field.physical_name for field in found.select(keys.columns).fields])))
 
     @property
@@ -128,7 +130,7 @@ class RowsReplaced:
 
 _Keeper: TypeAlias = DirectCurrent | DirectHistory
 MOST_CHANGE_BYTES = 64 * 1024 * 1024
-"""The files of a window's change rows, which are held in memory: more is for Spark."""
+"""The limit of the files with a window's change rows, which are held in memory; Spark applies more."""
 
 
 class DirectApplier:
@@ -140,7 +142,7 @@ class DirectApplier:
         self._verify = verify
 
     def apply(self, due: Due, snapshot: int) -> TableVersion | None:
-        """Bring a table up to an LSN; return its version then, None if that is left to Spark.
+        """Apply changes to a table up to an LSN; return its version, None if Spark has to do it.
 
         `snapshot` is the newest copy that is complete at the LSN. Raises as `TableApplier.apply`.
         """
@@ -148,7 +150,7 @@ class DirectApplier:
             try:
                 return self._apply(due, snapshot)
             except EditOutdated as error:
-                # A former holder of the lease, which woke: this one's own is verified before the next try.
+                # A former holder of the lease has woken up; this process's lease is verified before the next try.
                 emit(TargetTableEdited(error))
 
     def _apply(self, due: Due, snapshot: int) -> TableVersion | None:
@@ -168,7 +170,7 @@ class DirectApplier:
         if is_copied:
             is_done = not before.files and self._fill(keeper, due, before)
         elif find_drops(instance, position, due.to):
-            # All rows are other ones.
+            # All rows are replaced.
             return None
         else:
             window = open_target_window(self._target.name, due.recorded, position, due.to, self._lake)
@@ -204,7 +206,7 @@ class DirectApplier:
 
 
 def _suits(target: Target, shape: TargetColumns) -> bool:
-    """Return whether tables at a path are written without Spark, and their columns are the source's as they are."""
+    """Return whether tables at a path can be written without Spark, and their columns are the source's, unchanged."""
     options = target.options
     has_expressions = options.apply_as_deletes is not None or any(len(column.sources) != 1 for column in shape.columns)
     return (
@@ -217,7 +219,7 @@ def _suits(target: Target, shape: TargetColumns) -> bool:
 
 
 def _is_special(target: Target) -> bool:
-    """Return whether tables are made with what Spark alone knows."""
+    """Return whether tables are created with features that only Spark supports."""
     return bool(target.options.cluster_by or target.options.table_properties)
 
 

@@ -1,6 +1,7 @@
 """Changes of a table of history, without Spark.
 
-What a window's change rows do to the slices of their keys, as `rowtide.targets.statements` says it in SQL.
+The effect of a window's change rows on the slices of their keys, the same as that of the SQL in
+`rowtide.targets.statements`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowtide.cdc.instances import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
+from rowtide.cdc.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.last_rows import comparable
 from rowtide.cdc.published import LSN_TIME_MAPPING, arrow_schema, system_table_path
@@ -23,8 +24,8 @@ from rowtide.core.values import frozen
 from rowtide.delta.data_files import Between
 from rowtide.delta.replay import AddFile
 from rowtide.delta.snapshot import Snapshot
-from rowtide.delta.writing.rewriting import Indexes
-from rowtide.lake.tables import SmallTable
+from rowtide.delta.writing.row_edits import Indexes
+from rowtide.lake.small_tables import SmallTable
 from rowtide.targets.direct.tables import DirectTable, KeySet, ShownColumns
 from rowtide.targets.keepers import TargetWindow
 from rowtide.targets.statements import FROM_LSN, FROM_TIME, HISTORY_COLUMNS, IS_CURRENT, TO_LSN, TO_TIME
@@ -36,7 +37,7 @@ _NONE = -1
 
 @frozen
 class Closed:
-    """What becomes of each key's open slice, by the key's number.
+    """The change of each key's open slice, by the key's number.
 
     `alters`: it gets the values of `row`. `to` is the LSN at which it ends, -1 if it stays open.
     """
@@ -65,8 +66,8 @@ class ChangeRows:
     operations: Numbers
 
     def slice(self, tracked: Iterable[str]) -> tuple[Closed, OpenedSlices]:
-        """Return what becomes of slices; a change of `tracked` columns begins one."""
-        # By key, and for each key in their order.
+        """Return the changes of slices; a change of `tracked` columns begins a new one."""
+        # Sorted by key, and for each key in log order.
         order = np.argsort(self.keys, kind="stable")
         events = self._find_events(order)
         is_boundary = self._find_boundaries(events, tracked)
@@ -83,7 +84,7 @@ class ChangeRows:
         return closed, OpenedSlices(row[opens], starts[opens], following[opens])
 
     def _find_events(self, order: Numbers) -> _Events:
-        """Return what each transaction does to a key."""
+        """Return the effect of each transaction on a key."""
         keys, lsns, operations = self.keys[order], self.lsns[order], self.operations[order]
         first = np.flatnonzero(_begins(keys) | _begins(lsns))
         after = np.where(operations != UPDATE_BEFORE, np.arange(len(order)), _NONE)
@@ -164,7 +165,7 @@ class DirectHistory:
         if not batches:
             return True
         rows = pa.Table.from_batches(batches)
-        # A truncate ends every open slice, whatever its key: that is a rewrite of the table, which is for Spark.
+        # A truncate ends every open slice, which rewrites the table; that is left to Spark.
         if (rows["__$operation"].to_numpy() == TRUNCATE).any():
             return False
         keys = KeySet(rows, self.shown.keys)
@@ -218,7 +219,7 @@ class SlicesClosed:
 
     @classmethod
     def of(cls, keys: KeySet, rows: pa.Table, closed: Closed, times: _Times, found: Snapshot) -> SlicesClosed:
-        """Return what becomes of the slices of a table's version."""
+        """Return the closing of these keys' slices in a table's version."""
         wanted = found.select([*keys.columns, TO_LSN, IS_CURRENT])
         *names, end, current = (field.physical_name for field in wanted.fields)
         return cls(keys, rows, closed, times, list(keys.ranges(names)), end, current)
@@ -230,7 +231,7 @@ class SlicesClosed:
 
     def may_be_in(self, file: AddFile) -> bool:
         """Return whether, by its statistics, a file may have open slices of the keys."""
-        # Open slices have no end: a file without nulls in that column has none of them.
+        # Open slices have no end, so a file without nulls in that column has none.
         has_none_open = (file.statistics.get("nullCount") or {}).get(self.end_in_files) == 0
         if file.partition_values.get(self.current_in_files) == "false":
             return False

@@ -1,4 +1,4 @@
-"""Delta tables of targets at a path, without Spark: made, read and edited by our own committer; rows in Arrow."""
+"""Delta tables of targets at a path, without Spark: created, read and edited by rowtide's committer; rows in Arrow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowtide.cdc.instances import Instance, column_type
+from rowtide.cdc.change_columns import column_type
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.bits import EXACT, read_exact_texts
 from rowtide.cdc.lake_readers.last_rows import comparable
 from rowtide.core.failpoints import failpoint
@@ -23,16 +24,16 @@ from rowtide.delta.schema import parse_schema
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.commit_race import require_writable
 from rowtide.delta.writing.commits import create_table
-from rowtide.delta.writing.rewriting import Edit, Indexes, MakeRows, Stamp, edit_rows, replace_rows
+from rowtide.delta.writing.row_edits import Edit, Indexes, MakeRows, Stamp, edit_rows, replace_rows
 from rowtide.lake.sql_text import schema_text
 from rowtide.lake.stores import locate
-from rowtide.targets.definitions import TargetColumns
+from rowtide.targets.columns import TargetColumns
 from rowtide.targets.errors import KeyUnfit, TargetOccupied
 from rowtide.targets.formats.delta import mapping_properties
 from rowtide.targets.table_format import Verify
 
 MOST_BYTES = 1024 * 1024 * 1024
-"""What is read of a table, and written: more is for Spark."""
+"""The limit of what is read and written of a table; Spark edits larger ones."""
 
 
 @frozen(slots=False)
@@ -66,7 +67,7 @@ class DirectTable:
         return self.find()
 
     def is_editable(self, snapshot: Snapshot) -> bool:
-        """Return whether a version has these columns and no others, and no features that our commits do not honour."""
+        """Return whether a version has exactly these columns, and no features that rowtide's commits do not honour."""
         try:
             require_writable(snapshot)
             found = {field.name: field.type.arrow for field in snapshot.columns.fields}
@@ -76,11 +77,11 @@ class DirectTable:
         return found == wanted
 
     def can_edit(self, snapshot: Snapshot, edit: Edit) -> bool:
-        """Return whether the files of a version that an edit may have to write again are not too much for it."""
+        """Return whether the files of a version that an edit may have to rewrite are within the limit."""
         return sum(file.size for file in snapshot.files.values() if edit.may_be_in(file)) <= MOST_BYTES
 
     def edit(self, lsn: CommitLsn, found: Snapshot, edit: Edit, added: MakeRows) -> None:
-        """Edit rows of a version and add others, with everything up to an LSN; idempotent, by any process.
+        """Edit rows of a version and add others, up to an LSN; idempotent, also across processes.
 
         Raises `EditOutdated` if another process has written the table since.
         """
@@ -88,7 +89,7 @@ class DirectTable:
             edit_rows(locate(self.path), edit, added, self._stamp(lsn, found))
 
     def replace(self, lsn: CommitLsn, found: Snapshot, rows: MakeRows) -> None:
-        """Make its rows others, with everything up to an LSN; idempotent, by any process. Raises as `edit`."""
+        """Replace its rows by those as of an LSN; idempotent, also across processes. Raises as `edit`."""
         with self._committing():
             replace_rows(locate(self.path), rows, self._stamp(lsn, found))
 
@@ -159,7 +160,7 @@ class KeySet:
         """`columns` are those of the key."""
         self.columns = tuple(columns)
         self._rows = rows
-        # From the second column on: what is known of a key so far and the column's value are a pair of numbers.
+        # From the second column on, the number of the key's prefix and the number of the column's value form a pair.
         self._values = [_kernels.unique(_comparable(rows[name])) for name in columns]
         self._pairs: list[Any] = []
         known = self._known(rows, 0)
@@ -179,7 +180,7 @@ class KeySet:
     def ranges(self, physical: Sequence[str]) -> Iterator[Between]:
         """Yield the ranges in which all keys are, of integers and texts; `physical` are the columns' names in files.
 
-        Writers do not agree on how statistics have times, and dates of far years.
+        Writers differ in the form of times, and of dates in distant years, in statistics.
         """
         for name, in_files in zip(self.columns, physical, strict=True):
             values = self._rows[name]

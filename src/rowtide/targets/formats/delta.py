@@ -23,7 +23,7 @@ from rowtide.delta.features import OWNER, TARGET_TABLE
 from rowtide.delta.replay import commit_path, read_commit
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.alteration import name_mapping, rename_columns
-from rowtide.delta.writing.rewriting import mend
+from rowtide.delta.writing.widening_removal import mend
 from rowtide.lake.sql_text import literal, quote, table_at
 from rowtide.lake.stores import locate
 from rowtide.lake.tables import writing
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-# What a version of a table follows from: rows that others changed, and versions that they restored. A transaction
-# identifier stays when an earlier version is restored: it then says more than the table has.
+# The lineage of a table's version: rows that others changed, and versions that they restored. A transaction identifier
+# survives the restore of an earlier version, and then claims more than the table has.
 
 _RESTORE = "RESTORE"
 
@@ -56,7 +56,7 @@ class Foreign:
 
 @frozen
 class VersionLineage:
-    """What a version has of an application, as seen from one that the application knows.
+    """The lineage of a version since one that the application knows.
 
     `restored`: the earlier version whose rows it has, None if it follows from the known one. `foreign`: the last commit
     of another that changed rows and was not undone by a restore.
@@ -83,7 +83,7 @@ class _Commit:
 def find_lineage(snapshot: Snapshot, application: str, known: int) -> VersionLineage:
     """Return what a version follows from since a known one, which is not later.
 
-    What the log no longer has is taken for the application's own. Raises `LakeReadFailed`.
+    Commits that the log no longer has are assumed to be the application's own. Raises `LakeReadFailed`.
     """
     seen = {known: VersionLineage()}
     last = seen[known]
@@ -99,10 +99,10 @@ def _after(
     if commit is None:
         return before
     if commit.restored is not None:
-        # A restore undoes what others did since that version; the position in its `txn` counts again, so that windows
-        # after it are applied once more.
+        # A restore undoes changes of others since that version; the position in its `txn` is valid again, so the
+        # windows after it are applied again.
         return seen.get(commit.restored) or VersionLineage(restored=commit.restored)
-    # Our own commit after a restore: the table follows from its source again.
+    # A commit of the application itself after a restore: the table follows from its source again.
     if application in commit.applications:
         return replace(before, restored=None)
     if commit.changes_rows:
@@ -203,7 +203,7 @@ class DeltaTable:
         return as_found(snapshot, self._target_id, self._known, self._types())
 
     def _name_mapping(self, found: Snapshot) -> Snapshot:
-        """Name column mapping among the table's features, which Spark does not; return the version then.
+        """List column mapping among the table's features, which Spark does not do; return the resulting version.
 
         A table that has features which need Spark for each commit stays as it is.
         """
@@ -234,8 +234,9 @@ class DeltaTable:
     def rename_columns(self, names: Sequence[tuple[str, str]]) -> None:
         """Give columns other names, one after the other. Raises `LakeWriteFailed`.
 
-        Data files are written again, unless their columns have names of their own: with Delta's column mapping, which
-        many readers do not know. Of a table that has what our commits do not honour Spark alone renames columns, by it.
+        Data files are rewritten, unless their columns have physical names by Delta's column mapping, which many readers
+        do not support. If a table has features that rowtide's commits do not honour, Spark renames its columns, by
+        column mapping.
         """
         snapshot = open_snapshot(locate(self.path))
         is_plain = snapshot is None or snapshot.metadata.is_mapped or not _need_mapping(new for _, new in names)
@@ -262,33 +263,32 @@ class DeltaTable:
         self._mend_small()
 
     def _mend_small(self) -> None:
-        """Take type widening out of a table that is small, and whose features our commits honour."""
+        """Remove type widening from a small table whose features rowtide's commits honour."""
         snapshot = open_snapshot(locate(self.path))
         if snapshot is not None and sum(file.size for file in snapshot.files.values()) <= REWRITTEN_BYTES:
-            # Clustered tables, and what else users have Delta do, are Spark's to write.
+            # Clustered tables, and those with other features of Delta, are left to Spark.
             with suppress(TableUnreadable, TableUnwritable):
                 mend(snapshot.location, before_commit=self._verify)
 
     def commit(self, lsn: CommitLsn, statement: Callable[[], object]) -> None:
         """Let a statement commit everything up to an LSN; idempotent, by any process. Raises `LakeWriteFailed`.
 
-        Also if another process has written the table since it was found, which Delta itself sees of commits
-        that come in between the statement's begin and end.
+        Raises also if another process has written the table since it was found. Delta itself detects commits between
+        the statement's beginning and end.
         """
         self._spark.conf.set(_APPLICATION, self._target_id)
         self._spark.conf.set(_VERSION, str(lsn.value))
-        # Otherwise each task would write a file for each partition that it has rows of.
+        # Otherwise each task would write a file for each partition of its rows.
         self._spark.conf.set(_OPTIMIZED, str(self._is_partitioned).lower())
         self._verify()
         failpoint("target_commit.before")
         try:
             with writing(self.location):
-                # Before the statement reads the table. A commit that comes later is Delta's to find, by its conflict
-                # check.
+                # Before the statement reads the table; Delta's conflict check finds later commits.
                 self._require_position()
                 statement()
         finally:
-            # Left in the session they would skip its next statement.
+            # If they stayed in the session, its next statement would be skipped.
             self._spark.conf.unset(_APPLICATION)
             self._spark.conf.unset(_VERSION)
             self._spark.conf.unset(_OPTIMIZED)
@@ -318,7 +318,7 @@ class DeltaTable:
 
 
 def as_found(snapshot: Snapshot, target_id: str, known: int | None, types: Mapping[str, str]) -> FoundTable:
-    """Return what a version has of its source; `known` is the version that the set has.
+    """Return a version with its position in the source; `known` is the version that the set has.
 
     Where an earlier version was restored, that one's transaction counts. Raises `LakeReadFailed`.
     """

@@ -89,7 +89,7 @@ class IcebergTable:
             require_writable(self.location, properties)
             versions, types = self._read_versions(), dict(self._spark.table(self._name).dtypes)
         self._present = present = next(reversed(versions), 0)
-        # Never filled by an insert, which Iceberg would not compare with another process's.
+        # It is never filled by an insert, which Iceberg would not check against concurrent commits.
         return FoundTable(present, frozenset({0, *versions}), _last(versions), types, max(len(versions), 1))
 
     def create(self, table: NewTable) -> None:
@@ -99,7 +99,7 @@ class IcebergTable:
         columns = ", ".join(f"{quote(name)} {type_name}" for name, type_name in table.columns)
         listed = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
         with writing(self.location):
-            # Nessie and others have no namespace without the one that it is in.
+            # Nessie and others require the enclosing namespaces to exist.
             for namespace in self._namespaces:
                 self._spark.sql(f"create namespace if not exists {namespace}")
             self._spark.sql(
@@ -143,9 +143,9 @@ class IcebergTable:
 
     @contextmanager
     def _branched(self) -> Iterator[None]:
-        """Let the block write to a branch of the snapshot that was found, which the table follows then.
+        """Let the block write to a branch of the snapshot that was found, to which the table is then fast-forwarded.
 
-        Those of other processes, which were interrupted, are removed: one that wakes finds its own gone. Raises
+        Branches of interrupted processes are removed: if such a process wakes up, its branch is missing. Raises
         `TargetBranchesDropped`.
         """
         spark: Any = self._spark
@@ -153,7 +153,7 @@ class IcebergTable:
         table = util.loadIcebergTable(spark._jsparkSession, self._name)  # noqa: SLF001
         branch = f"{_BRANCH}{secrets.token_hex(8)}"
         for left in [name for name in table.refs().keySet() if name.startswith(_BRANCH)]:
-            # By itself: a branch without a snapshot cannot be made in one commit with it.
+            # In a commit of its own: a table without a snapshot cannot get both in one commit.
             table.manageSnapshots().removeBranch(left).commit()
         if self._present:
             table.manageSnapshots().createBranch(branch, self._present).commit()
@@ -177,14 +177,14 @@ class IcebergTable:
         if not version:
             return self._spark.table(self._name).limit(0)
         if version == self._present:
-            # As of a snapshot it would have the columns that it had then; by its name alone, a merge into it that reads
-            # it, too, cannot be planned (Spark 4.1).
+            # By snapshot it would have the columns of that time; by its plain name, Spark 4.1 cannot plan a merge into
+            # it that also reads it.
             return self._spark.sql(f"select * from {self._name} version as of 'main'")
         return self._spark.sql(f"select * from {self._name} version as of {version}")
 
     def _read_versions(self) -> dict[int, CommitLsn | None]:
         """Return the snapshots that the table follows from, oldest first, with their LSNs."""
-        # Joined here: a join and a sort in Spark would take as long as a small merge.
+        # Joined in Python, because a join and a sort in Spark would take as long as a small merge.
         history = self._spark.sql(
             f"select made_current_at, snapshot_id from {self._name}.history where is_current_ancestor"
         ).collect()
@@ -220,7 +220,7 @@ def _configure(spark: SparkSession, catalog: str, settings: Mapping[str, str]) -
 def _settings(catalog: str, settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     place = f"spark.sql.catalog.{catalog}"
     yield place, _CATALOG
-    # A table is looked at as it is, not as it was half a minute ago.
+    # Without the cache, which would show tables as they were half a minute ago.
     yield f"{place}.cache-enabled", "false"
     for name, value in settings.items():
         yield f"{place}.{name}", value

@@ -32,7 +32,6 @@ from rowtide.tracking.postgres.queries import (
     written,
 )
 from rowtide.tracking.postgres.stamps import stamps_of
-from rowtide.tracking.postgres.subjects import PostgresSubject, require_own_plans
 from rowtide.tracking.postgres.system_tables import (
     STAMPED,
     TOMBSTONES,
@@ -43,6 +42,7 @@ from rowtide.tracking.postgres.system_tables import (
     set_min_valid,
     settle_truncations,
 )
+from rowtide.tracking.postgres.tracked_tables import PostgresSubject, require_own_plans
 from rowtide.tracking.postgres.verification import attach_partitions, look_at
 
 _FETCHED_ROWS = 5_000
@@ -60,7 +60,7 @@ would call its owner's functions with the rights of the reader; an owner can ren
 
 
 class _TablesMoved(Exception):
-    """A tracked table is not the one that had its name as the tables were listed."""
+    """A tracked table was replaced by another of its name since the tables were listed."""
 
 
 @contextmanager
@@ -113,7 +113,7 @@ def _locking(names: Iterable[str]) -> str:
 
 
 def is_safe(connection: Connection, subjects: Collection[PostgresSubject]) -> bool:
-    """Return whether locked tables are those that were looked at, in a new snapshot; no other session is waited for.
+    """Return whether locked tables are those that were checked, in a new snapshot, without waiting for other sessions.
 
     An owner could have put another relation in a table's place, or made an index, while a lock of its own was waited
     for. Raises `TrackedPlanCallsCode`.
@@ -157,8 +157,8 @@ def _list_read(writer: Connection) -> list[str]:
 def _take_window(
     writer: Connection, engine: Engine, request: EnumerationRequest, stack: ExitStack, names: Collection[str]
 ) -> _OpenedWindow:
-    # First, since the transaction's snapshot, in which the tables are looked at, is not taken by a lock: what a table
-    # is then, it still is as its stamps are read.
+    # Locked first: a lock takes no snapshot, so the transaction's snapshot, in which the tables are checked, is later,
+    # and they cannot change until their stamps are read.
     _lock(writer, _locking(names) if names else None)
     writer.execute(_READING)
     tracked = [get_tracked(writer, name) for name in request.tables]

@@ -19,8 +19,8 @@ from rowtide.databases.source_table import SourceColumn
 from rowtide.tracking.changes import Change, NetOperation
 from rowtide.tracking.errors import InvalidTombstoneKey
 from rowtide.tracking.postgres.stamps import stamps_of
-from rowtide.tracking.postgres.subjects import CHANGE_BSN, CONTEXT, INSERT_BSN, PostgresSubject, subject_of
 from rowtide.tracking.postgres.system_tables import TOMBSTONES, TRUNCATIONS, get_tracked
+from rowtide.tracking.postgres.tracked_tables import CHANGE_BSN, CONTEXT, INSERT_BSN, PostgresSubject, subject_of
 
 Row = Sequence[object]
 

@@ -17,15 +17,11 @@ from rowtide.databases.postgres.quoting import quote, quote_body, quote_qualifie
 from rowtide.databases.postgres.values import text_of, value_of
 from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.tracking.options import Storage, TrackingOptions
-from rowtide.tracking.postgres.subjects import (
-    CHANGE_BSN,
-    CONTEXT,
-    INSERT_BSN,
+from rowtide.tracking.postgres.tracked_tables import CHANGE_BSN, CONTEXT, INSERT_BSN, STAMPS, PostgresSubject
+from rowtide.tracking.postgres.triggers import (
     OF_OTHERS,
     ROW_CONTEXT,
-    STAMPS,
     AroundRelation,
-    PostgresSubject,
     burial,
     function,
     function_name,
@@ -35,7 +31,7 @@ from rowtide.tracking.postgres.subjects import (
 )
 
 # The stamping functions run with the rights of the writing role, under the path of that session: each name and operator
-# has its schema. To attach a path to them would cost more than what they do.
+# has its schema. A `set search_path` clause would cost more than the functions themselves.
 _CONTEXT_OF_ROW = f"({ROW_CONTEXT})::pg_catalog.uuid"
 _STAMP_INSERT = f"""
 begin
@@ -115,7 +111,7 @@ class PostgresRowStamps:
     def _stamping(self) -> list[str]:
         table, statements = self.subject.quoted, []
         if TrackingOptions.INSERT in self.subject.options:
-            # An insert is stamped without a function's call.
+            # Defaults stamp an insert without calling a function.
             defaults = ", ".join(f"alter column {quote(name)} set default {BSN}" for name in (CHANGE_BSN, INSERT_BSN))
             is_unstamped = f"new.{quote(CHANGE_BSN)} is distinct from {BSN} or ({ROW_CONTEXT}) is not null"
             call = f"for each row when ({is_unstamped}) execute function {SCHEMA}.stamp_insert()"

@@ -41,16 +41,16 @@ from rowtide.tracking.errors import (
 from rowtide.tracking.options import PurgeType, StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingRequest
 from rowtide.tracking.postgres import enumeration, queries, system_tables
 from rowtide.tracking.postgres.stamps import find_blocker, stamps_of
-from rowtide.tracking.postgres.subjects import (
+from rowtide.tracking.postgres.system_tables import get_tracked, has_tracked_objects, list_tracked, remove_tracked
+from rowtide.tracking.postgres.tracked_tables import (
     CHANGE_BSN,
-    PREFIX,
     PostgresSubject,
     find_present,
     find_trackable,
     find_tracked,
     with_key,
 )
-from rowtide.tracking.postgres.system_tables import get_tracked, has_tracked_objects, list_tracked, remove_tracked
+from rowtide.tracking.postgres.triggers import PREFIX
 from rowtide.tracking.postgres.verification import put_as_it_is, require_sound
 
 MAKER = "rowtide change tracking"
@@ -58,9 +58,10 @@ MAKER = "rowtide change tracking"
 
 DEFAULT_INDEX = StampIndex.BRIN
 _INDEX_FORMS = {
-    # Of ranges of pages: it lets updates stay on their page, which one of single rows does not.
+    # BRIN: unlike a btree, it does not prevent HOT updates.
     StampIndex.BRIN: "using brin ({}) with (autosummarize = on)",
-    # A transaction's rows have one stamp: to pack those of a full page together costs an update more than the index.
+    # All rows of a transaction have one stamp: deduplicating a full page would cost an update more than the index
+    # itself.
     StampIndex.BTREE: "({0}) with (deduplicate_items = off) where {0} is not null",
 }
 
@@ -129,8 +130,8 @@ def _begin(
     if found is not None:
         require_sound(connection, found)
         return found, _unfinished(connection, with_key(table, found))
-    # An anchor that were taken before this transaction ends would be accepted for the table, though changes after it
-    # had been written without triggers.
+    # An anchor taken before this transaction ends would be accepted for the table, although changes after it
+    # were written without triggers.
     index = asked.index or DEFAULT_INDEX
     csn = clock.stop_anchors(connection)
     tracked = TrackedTable(table.qualified_name, asked.key_type, asked.options, asked.storage, index, csn)
@@ -318,7 +319,7 @@ class PostgresTracking:
 
 
 class RehearsedPostgresTracking(PostgresTracking):
-    """The same, of which enabling, disabling and resuming take no effect."""
+    """Tracking whose enabling, disabling and resuming are rolled back."""
 
     def __init__(self, connection: psycopg.Connection, statements: list[str]) -> None:
         super().__init__(connection)

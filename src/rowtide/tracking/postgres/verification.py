@@ -16,11 +16,11 @@ from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.source_table import TablePartition
 from rowtide.tracking.errors import TrackedTableGone, TrackingKeyMissing, TrackingLost
 from rowtide.tracking.options import TrackedTable, TrackingOptions
-from rowtide.tracking.postgres import subjects, system_tables
+from rowtide.tracking.postgres import system_tables, tracked_tables, triggers
 from rowtide.tracking.postgres.stamps import stamps_of
 
 
-def put_as_it_is(connection: Connection, tracked: TrackedTable, subject: subjects.PostgresSubject) -> None:
+def put_as_it_is(connection: Connection, tracked: TrackedTable, subject: tracked_tables.PostgresSubject) -> None:
     """Write a table to the catalogue with its present triggers, key and partitions."""
     source_id, parts = subject.table.source_id, tuple(_parts(subject))
     signature = _read_signature_now(connection, source_id, parts)
@@ -29,11 +29,11 @@ def put_as_it_is(connection: Connection, tracked: TrackedTable, subject: subject
     )
 
 
-def _parts(subject: subjects.PostgresSubject) -> set[int]:
+def _parts(subject: tracked_tables.PostgresSubject) -> set[int]:
     return {leaf.source_id for leaf in subject.table.row_holders}
 
 
-def _key_names(subject: subjects.PostgresSubject) -> tuple[str, ...]:
+def _key_names(subject: tracked_tables.PostgresSubject) -> tuple[str, ...]:
     return tuple(column.name for column in subject.key)
 
 
@@ -42,15 +42,15 @@ def _read_signature_now(connection: Connection, source_id: int, parts: Collectio
     return str(connection.execute(text(_SIGNATURE), {"parts": [source_id, *parts]}).scalar_one())
 
 
-def look_at(connection: Connection, tracked: TrackedTable) -> subjects.PostgresSubject | TrackingLost:
+def look_at(connection: Connection, tracked: TrackedTable) -> tracked_tables.PostgresSubject | TrackingLost:
     """Return a tracked table as it is now, or what was altered."""
     if tracked.lost_time is not None:
         return _lost(connection, tracked, "it has not been resumed")
     made = system_tables.read_as_made(connection, tracked.name)
     found = _compare(connection, tracked, made)
-    if isinstance(found, subjects.PostgresSubject) and _parts(found) <= set(made.parts):
+    if isinstance(found, tracked_tables.PostgresSubject) and _parts(found) <= set(made.parts):
         return found
-    return _lost(connection, tracked, GROWN if isinstance(found, subjects.PostgresSubject) else found)
+    return _lost(connection, tracked, GROWN if isinstance(found, tracked_tables.PostgresSubject) else found)
 
 
 def require_sound(connection: Connection, tracked: TrackedTable) -> None:
@@ -73,7 +73,7 @@ def _lost(connection: Connection, tracked: TrackedTable, what: str) -> TrackingL
 def find_damage(connection: Connection, tracked: TrackedTable) -> str | None:
     """Return what was altered, except partitions added since."""
     found = _compare(connection, tracked, system_tables.read_as_made(connection, tracked.name))
-    return None if isinstance(found, subjects.PostgresSubject) else found
+    return None if isinstance(found, tracked_tables.PostgresSubject) else found
 
 
 def read_now(connection: Connection) -> str:
@@ -83,7 +83,7 @@ def read_now(connection: Connection) -> str:
 
 def _compare(
     connection: Connection, tracked: TrackedTable, made: system_tables.AsMade
-) -> subjects.PostgresSubject | str:
+) -> tracked_tables.PostgresSubject | str:
     """Return a tracked table as it is now, or what was altered, except partitions added since."""
     table = find_by_id(connection, made.source_id)
     if table is None:
@@ -91,7 +91,7 @@ def _compare(
     if table.qualified_name != tracked.name:
         return f"the table is called {table.qualified_name} now"
     try:
-        subject = subjects.with_operators(connection, subjects.with_key(table, tracked))
+        subject = tracked_tables.with_operators(connection, tracked_tables.with_key(table, tracked))
     except TrackingKeyMissing:
         return f"it has no {tracked.key_type} any more"
     if not stamps_of(subject).is_there(connection):
@@ -137,7 +137,7 @@ def _attach(connection: Connection, *, name: str) -> None:
     tracked = system_tables.get_tracked(connection, name)
     if find_damage(connection, tracked) is not None:
         return  # the enumeration says what that means
-    subject = subjects.subject_of(connection, tracked)
+    subject = tracked_tables.subject_of(connection, tracked)
     new = _find_new(connection, subject)
     for leaf in new:
         # From now on no other session writes it.
@@ -145,26 +145,26 @@ def _attach(connection: Connection, *, name: str) -> None:
     if find_known(connection, tracked):
         return  # as above
     for leaf in new:
-        execute_all(connection, subjects.truncate_trigger(subject, quote_qualified(leaf.schema, leaf.name)))
+        execute_all(connection, triggers.truncate_trigger(subject, quote_qualified(leaf.schema, leaf.name)))
     put_as_it_is(connection, tracked, subject)
 
 
 def find_known(connection: Connection, tracked: TrackedTable) -> tuple[TablePartition, ...]:
     """Return the new partitions that cannot be tracked: an anchor may have seen their rows, or triggers are missing."""
-    subject = subjects.subject_of(connection, tracked)
+    subject = tracked_tables.subject_of(connection, tracked)
     new = _find_new(connection, subject)
     return tuple(leaf for leaf in new if not _is_unknown(connection, subject, leaf))
 
 
-def _find_new(connection: Connection, subject: subjects.PostgresSubject) -> Sequence[TablePartition]:
+def _find_new(connection: Connection, subject: tracked_tables.PostgresSubject) -> Sequence[TablePartition]:
     known = system_tables.read_as_made(connection, subject.name).parts
     return [leaf for leaf in subject.table.row_holders if leaf.source_id not in known]
 
 
-def _is_unknown(connection: Connection, subject: subjects.PostgresSubject, leaf: TablePartition) -> bool:
+def _is_unknown(connection: Connection, subject: tracked_tables.PostgresSubject, leaf: TablePartition) -> bool:
     """Whether no anchor has seen a partition's rows, and its triggers exist."""
     relation = quote_qualified(leaf.schema, leaf.name)
-    parameters = {"table": subject.table.source_id, "leaf": leaf.source_id, "prefix": f"{subjects.PREFIX}%"}
+    parameters = {"table": subject.table.source_id, "leaf": leaf.source_id, "prefix": f"{triggers.PREFIX}%"}
     if connection.execute(text(_LACKS_TRIGGERS), parameters).scalar():
         return False
     last = clock.find_last(connection)
@@ -172,7 +172,7 @@ def _is_unknown(connection: Connection, subject: subjects.PostgresSubject, leaf:
         return True
     # Where inserts are not tracked, rows have no stamps before they are updated.
     without = "false" if TrackingOptions.INSERT in subject.options else "true"
-    is_unseen = unseen(quote(subjects.CHANGE_BSN), last)
+    is_unseen = unseen(quote(tracked_tables.CHANGE_BSN), last)
     known = f"select exists (select from {relation} where not coalesce({is_unseen}, {without}))"
     return not connection.execute(statement(known)).scalar()
 

@@ -32,7 +32,7 @@ from rowtide.tracking.sqlite.queries import (
     touched,
     written,
 )
-from rowtide.tracking.sqlite.stamps import CHANGE_BSN, SqliteSubject, stamps_of, subject_of
+from rowtide.tracking.sqlite.stamps import stamps_of
 from rowtide.tracking.sqlite.system_tables import (
     COMMIT_SEQUENCE,
     TOMBSTONES,
@@ -45,6 +45,7 @@ from rowtide.tracking.sqlite.system_tables import (
     put_tracked,
     require_tracking,
 )
+from rowtide.tracking.sqlite.tracked_tables import CHANGE_BSN, SqliteSubject, subject_of
 
 
 @contextmanager
@@ -164,7 +165,7 @@ def _window(
 
 def _is_changed(connection: sqlite3.Connection, csn: int) -> bool:
     """Whether any tracked table has stamps above a CSN, or is tracked only since then."""
-    # The cheap look first: tombstones are found by bisection, stamps by an index of each table.
+    # The cheaper check first: tombstones are found by bisection, stamps by an index of each table.
     if _first_tombstone(connection, csn) <= _last_tombstone(connection):
         return True
     return any(_is_table_changed(connection, tracked, csn) for tracked in list_tracked(connection))
@@ -173,7 +174,7 @@ def _is_changed(connection: sqlite3.Connection, csn: int) -> bool:
 def _is_table_changed(connection: sqlite3.Connection, tracked: TrackedTable, csn: int) -> bool:
     if tracked.min_valid_csn > csn:
         return True
-    # Its stamps say nothing any more; an enumeration of the table raises the error.
+    # Its stamps are no longer valid; an enumeration of the table raises the error.
     if find_loss(connection, tracked) is not None:
         return False
     source = stamps_of(subject_of(connection, tracked), tracked).source
@@ -184,7 +185,7 @@ def _is_table_changed(connection: sqlite3.Connection, tracked: TrackedTable, csn
 def _first_tombstone(connection: sqlite3.Connection, csn: int) -> int:
     """Return the first id of tombstones above a CSN: ids and CSNs increase together."""
     # Bisected through the primary key, which saves tombstones an index of their own that each delete would have to
-    # write. Ids that were purged are passed by: the next one there answers for them.
+    # write. Purged ids are skipped: the next existing one stands for them.
     low, high = 1, _last_tombstone(connection) + 1
     statement = f"select __sysId, __sysDeleteTxBsn from {TOMBSTONES} where __sysId >= ? order by __sysId limit 1"
     while low < high:

@@ -14,8 +14,9 @@ from rowtide.databases.sqlite.sql_text import pack, quote, text_encoding, unpack
 from rowtide.databases.types.value_type import SqliteValue
 from rowtide.tracking.changes import Change, NetOperation
 from rowtide.tracking.errors import InvalidTombstoneKey
-from rowtide.tracking.sqlite.stamps import CHANGE_BSN, CONTEXT, INSERT_BSN, SqliteStamps, SqliteSubject, subject_of
+from rowtide.tracking.sqlite.stamps import SqliteStamps
 from rowtide.tracking.sqlite.system_tables import TOMBSTONES, get_tracked
+from rowtide.tracking.sqlite.tracked_tables import CHANGE_BSN, CONTEXT, INSERT_BSN, SqliteSubject, subject_of
 
 KEY_FUNCTION = "rowtide_key"
 """SQL function of a packed key and a position: the value at that position. It exists in the reading connection only."""

@@ -1,4 +1,4 @@
-"""What tracking makes in a SQLite file: tables of tombstones and commits, triggers, and the check of these."""
+"""The objects of tracking in a SQLite file: tables of tombstones and commits, triggers, and their verification."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from rowtide.databases.sqlite.guarding import CHANGES, WRITING, format_creation,
 from rowtide.databases.sqlite.sql_text import quote
 from rowtide.tracking.errors import NothingTracked, NotTracked, TrackedTableGone, TrackingKeyMissing, TrackingLost
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
-from rowtide.tracking.sqlite.stamps import CONTEXT, SqliteStamps, SqliteSubject, stamps_of, subject_of
+from rowtide.tracking.sqlite.stamps import SqliteStamps, stamps_of
+from rowtide.tracking.sqlite.tracked_tables import CONTEXT, SqliteSubject, subject_of
 
 TOMBSTONES = "__sysOCSDeletedRows"
 COMMIT_SEQUENCE = "__sysTxCommitSequence"
@@ -314,7 +315,7 @@ def changed_triggers(connection: sqlite3.Connection, tracked: TrackedTable) -> d
 
 
 def mend(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
-    """Include added columns, and forget dropped ones, in the caller's write transaction.
+    """Adapt triggers to added and dropped columns, in the caller's write transaction.
 
     A row whose added column is not at its default counts as changed.
     """
@@ -329,7 +330,7 @@ def mend(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
 
 
 def _stamp_columns(connection: sqlite3.Connection, subject: SqliteSubject, added: Set[str]) -> None:
-    """Let the trigger of updates stamp the rows with a value in an added column."""
+    """Stamp the rows with a value in an added column, through the trigger of updates."""
     for column in subject.user_columns:
         name = quote(column.name)
         if name in added:

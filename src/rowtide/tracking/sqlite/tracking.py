@@ -25,7 +25,7 @@ from rowtide.tracking.errors import (
 )
 from rowtide.tracking.options import PurgeType, StampIndex, Storage, TrackedTable, TrackingRequest
 from rowtide.tracking.sqlite import enumeration, queries, system_tables
-from rowtide.tracking.sqlite.stamps import SqliteSubject, get_table, removals_of_dropped, stamps_of, subject_of
+from rowtide.tracking.sqlite.stamps import removals_of_dropped, stamps_of
 from rowtide.tracking.sqlite.system_tables import (
     WITH_CHANGES,
     create_system_tables,
@@ -43,6 +43,7 @@ from rowtide.tracking.sqlite.system_tables import (
     trigger_names,
     trigger_statements,
 )
+from rowtide.tracking.sqlite.tracked_tables import SqliteSubject, get_table, subject_of
 
 _SYSTEM = "__sys"
 """Prefixes of the names of tracking's own tables."""
@@ -71,8 +72,8 @@ def enable(connection: sqlite3.Connection, asked: TrackingRequest) -> TrackedTab
     csn = clock.read(connection)
     tracked = TrackedTable(table.name, asked.key_type, asked.options, asked.storage, index, csn)
     if _has_trigger(connection, tracked):
-        # Somebody dropped tracking's own tables: by its triggers all writes fail, and the old stamps are above the new
-        # clock's.
+        # A program dropped tracking's own tables: its triggers make all writes fail, and the old stamps are above the
+        # new clock's.
         _take_down(connection, tracked)
     _set_up(connection, tracked)
     return tracked
@@ -244,7 +245,7 @@ class SqliteTracking:
 
 
 class RehearsedSqliteTracking(SqliteTracking):
-    """The same, of which enabling, disabling and resuming take no effect."""
+    """Tracking whose enabling, disabling and resuming are rolled back."""
 
     def __init__(self, connection: sqlite3.Connection, statements: list[str]) -> None:
         super().__init__(connection)

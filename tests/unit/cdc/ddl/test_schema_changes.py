@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from builders.capture.capture_instances import alteration_of, instance, shape_of, source_table
+from rowtide.cdc.change_columns import find_indexes
 from rowtide.cdc.ddl.schema_changes import InstanceSchemaChange, follow_alteration, follow_shape, only_widens
-from rowtide.cdc.instances import Instance, find_indexes
+from rowtide.cdc.instances import Instance
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape
 from rowtide.databases.source_table import SourceColumn, SourceTable

@@ -9,7 +9,8 @@ import pytest
 
 from builders.capture.capture_instances import instance, shape_of, source_table
 from builders.log.log_records import TRUNCATE, Change, Image, delete, insert, log_records, update
-from rowtide.cdc.instances import Instance, full_mask, pack_mask
+from rowtide.cdc.change_columns import full_mask, pack_mask
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.rows.conversion import BaseRows, LsnRange, change_schema, convert_records
 from rowtide.cdc.rows.row_images import ImageMalformed
 from rowtide.core.lsn import CommitLsn

@@ -22,7 +22,7 @@ from rowtide.replication.filters.conditions import Inexact, find_type as find_co
 
 SOURCE = Path(__file__).parents[4] / "src" / "rowtide"
 LANGUAGES = {
-    "gateway/waiting.py": "the types by which merge's filters are evaluated for all partitions together",
+    "gateway/long_polling.py": "the types by which merge's filters are evaluated for all partitions together",
     "merge/partitions/expressions/grammar.py": "the words of merge's filters, which both databases read",
     "merge/partitions/expressions/tree.py": "the types between which merge's filters convert on both databases",
 }

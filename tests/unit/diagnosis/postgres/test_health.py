@@ -27,7 +27,7 @@ from rowtide.diagnosis.postgres.tracking_facts import Readers, TrackedTableFacts
 from rowtide.diagnosis.result import Unread
 from rowtide.diagnosis.tracked_tables import NO_TOMBSTONES, TrackedFacts, TrackingLoss
 from rowtide.log.errors import DatabaseCopied, LogStoreNotWritable, SlotMissing
-from rowtide.log.postgres.slot import ReadingStatus
+from rowtide.log.postgres.backlog import ReadingStatus
 from rowtide.replication.articles.articles import FEATURE
 from rowtide.replication.status import ArticlesStatus
 

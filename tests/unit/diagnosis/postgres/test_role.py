@@ -49,8 +49,8 @@ def test_the_tables_of_an_owner_are_named_together() -> None:
     )
     results = list(check_role(database(tables=(*others, table()))))
     assert [result.message.partition(":")[0] for result in results] == [
-        "it has not the rights of crm, which owns public.b",
-        "it has not the rights of erp, which owns public.a, public.c",
+        "it lacks the rights of crm, which owns public.b",
+        "it lacks the rights of erp, which owns public.a, public.c",
     ]
     assert str(results[1].remediation) == 'grant "erp" to "app"; -- as a superuser'
 

@@ -17,7 +17,8 @@ from rowtide.gateway import requests
 from rowtide.gateway.wire.envelopes import Envelope, read, write
 from rowtide.gateway.wire.typed_json import alternatives_of, fields_of
 from rowtide.merge.articles import Article, ArticleColumn, JoinFilter
-from rowtide.merge.inspection.validating import ValidateAnswer, ValidateRequest
+from rowtide.merge.inspection.device_validation import ValidateAnswer, ValidateRequest
+from rowtide.merge.publishing.rows_at_hub import RowsAnswer, RowsRequest
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncAnswer, SyncRequest
 from rowtide.merge.session.pending import PendingAtHub
@@ -33,6 +34,8 @@ MESSAGES: tuple[Any, ...] = (
     SyncAnswer,
     SyncRequest,
     PendingAtHub,
+    RowsAnswer,
+    RowsRequest,
     ValidateAnswer,
     ValidateRequest,
 )

@@ -109,6 +109,11 @@ def test_bodies_that_are_no_json_are_malformed(body: bytes, reason: str) -> None
         read(body, DeviceRegistration)
 
 
+def test_characters_that_json_escapes_in_halves_are_whole() -> None:
+    body = b'{"protocol": 1, "message": {"code": "\\ud83d\\ude00"}, "batches": [], "is_last": true}'
+    assert read(body, DeviceRegistration).message == DeviceRegistration("\U0001f600")
+
+
 @pytest.mark.parametrize(
     ("made_up", "place"),
     [

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from builders.log.log_stores import NOW
-from rowtide.log.postgres.slot import MISSING, Backlog, OldTransaction
+from rowtide.log.postgres.backlog import MISSING, Backlog, OldTransaction
 
 OLD = OldTransaction("prepared transaction 'x'", NOW - timedelta(hours=2))
 YOUNG = OldTransaction("transaction of pid 7", NOW - timedelta(hours=1))

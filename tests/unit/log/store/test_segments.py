@@ -8,8 +8,7 @@ import pytest
 from builders.log.log_stores import NOW, SOURCE, segment
 from rowtide.core.lsn import Position
 from rowtide.log.store.entries import Segment
-from rowtide.log.store.manifest import LOG_STORE
-from rowtide.log.store.segments import (
+from rowtide.log.store.maintenance import (
     MAX_MERGED_BYTES,
     MAX_MERGED_FILES,
     MAX_MERGED_ROWS,
@@ -17,6 +16,7 @@ from rowtide.log.store.segments import (
     SMALL_SEGMENT_BYTES,
     plan_merge,
 )
+from rowtide.log.store.manifest import LOG_STORE
 from rowtide.log.store.state import ManifestState, Reader
 
 

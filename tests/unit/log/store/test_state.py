@@ -35,6 +35,10 @@ def test_a_bounded_end_divides_no_transaction() -> None:
     assert bounded_end(state, START, 10) == Position(121)
 
 
+def test_a_last_transaction_in_parts_ends_with_the_store() -> None:
+    assert bounded_end(state_of((110, 120), (120, 120)), START, 10) == END
+
+
 def test_a_bounded_end_counts_from_its_position_on() -> None:
     state = state_of((110, 120), (121, 130), (131, 140))
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, strategies as st
 
 from rowtide.merge.articles import Article, ArticleColumn, FilterType, JoinFilter
-from rowtide.merge.partitions.belonging import choose_parents, column_pairs, find_record_types, link_members
+from rowtide.merge.partitions.belonging import PackedRowguids, choose_parents, link_members
+from rowtide.merge.partitions.logical_records import column_pairs, find_record_types
 
 
 def test_the_parent_nearest_to_a_row_by_itself_is_chosen() -> None:
@@ -21,6 +23,14 @@ def test_rows_in_a_circle_lead_out_of_it() -> None:
     found = {"a": ("b", "top"), "b": ("a", "c"), "c": ("b",)}
 
     assert choose_parents(found) == {"a": "top", "b": "a", "c": "b"}
+
+
+@given(st.lists(st.lists(st.uuids().map(str) | st.just("none") | st.uuids().map(str).map(str.upper), max_size=4)))
+def test_packed_rowguids_come_back_as_they_were(batches: list[list[str]]) -> None:
+    packed = PackedRowguids()
+    for batch in batches:
+        packed.add(batch)
+    assert sorted(packed) == sorted(rowguid for batch in batches for rowguid in batch)
 
 
 def test_all_rows_of_a_partition_are_linked() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rowtide.merge.articles import Article, ArticleColumn
+from rowtide.merge.session.messages import Counts
 from rowtide.merge.session.spooling import Parts, Spool
 from rowtide.merge.versions.changes import RowChange
 
@@ -52,6 +53,13 @@ def test_all_can_be_read_before_and_twice() -> None:
         spool.complete()
         assert (spool.changes, spool.nicknames) == (2, {7})
         assert [rowguids(spool), rowguids(spool)] == [["1", "2"], ["1", "2"]]
+
+
+def test_written_and_deleted_rows_are_counted_apart() -> None:
+    deleted = RowChange("3", b"", b"", None, None)
+    with Spool(iter([(ARTICLE, [change(1), change(2)]), (ARTICLE, [deleted])])) as spool:
+        spool.complete()
+        assert spool.counts == {7: Counts(updates=2, deletes=1)}
 
 
 def test_an_empty_part_is_no_batch() -> None:

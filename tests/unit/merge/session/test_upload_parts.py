@@ -76,6 +76,7 @@ def test_a_smaller_size_counts_from_the_next_part_on() -> None:
     assert most.halve(first)
     assert sizes([list(first), *(list(part) for part in parts)])[0] == 8
     assert most.rows == 4
+    assert PartSize().halve([upserts(1, 2)])
     assert not PartSize().halve([upserts(1)])
 
 

@@ -12,7 +12,7 @@ from builders.replication.articles import ANOTHER_ID, ARTICLE_ID, article
 from rowtide.core.json_records import JsonInvalid
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
-from rowtide.databases.source_table import SourceTable, TableKind
+from rowtide.databases.source_table import SourceTable, TableKind, TablePartition
 from rowtide.log.membership import Member
 from rowtide.replication.articles.articles import (
     MAX_NAME_BYTES,
@@ -30,6 +30,7 @@ from rowtide.replication.errors.publishing import (
     CommandInvalid,
     ImagesNeeded,
     KeyGenerated,
+    PartitionNotPublishable,
     PublishedColumnListedTwice,
     PublishedColumnUnknown,
     PublishedKeyColumnMissing,
@@ -191,6 +192,16 @@ def test_a_table_whose_rows_are_not_logged_is_refused(kind: TableKind) -> None:
 
 def test_a_partitioned_table_is_published_as_one() -> None:
     assert names_of(article(source_table(kind=TableKind.PARTITIONED))) == ["id", "name"]
+
+
+@pytest.mark.parametrize("kind", [TableKind.UNLOGGED, TableKind.FOREIGN])
+def test_partitions_that_are_not_logged_are_refused(kind: TableKind) -> None:
+    inner = TablePartition(2, "public", "inner", TableKind.PARTITIONED, "d", None)
+    leaf = TablePartition(3, "public", "leaf", kind, "d", None)
+    table = replace(source_table(kind=TableKind.PARTITIONED), partitions=(inner, leaf))
+
+    with pytest.raises(PartitionNotPublishable, match=rf"RT-7215: .*partition public\.leaf is {kind.value}"):
+        article(table)
 
 
 @pytest.mark.parametrize(

@@ -27,16 +27,13 @@ from rowtide.log.store.replay import apply
 from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnDropped
-from rowtide.replication.distribution.log_events import (
+from rowtide.replication.distribution.altering_transactions import (
     AlterationLookups,
     AlteringTransaction,
     CopyNeeded,
     find_altering,
-    find_difference,
-    find_gap,
-    find_lost_identity,
-    list_added,
 )
+from rowtide.replication.distribution.log_events import find_difference, find_gap, find_lost_identity, list_added
 from rowtide.replication.errors.delivery import SchemaChanged
 
 COLUMNS = [("id", "integer"), ("name", "text"), ("price", "numeric(10,2)")]

@@ -22,7 +22,7 @@ from rowtide.copying.chunks import (
 )
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.calls.from_log import encode
+from rowtide.replication.distribution.calls.encoding import encode
 from rowtide.replication.snapshot.agent import ArticleCopy
 
 ORDERS = source_table([("id", "integer"), ("quantity", "integer")], name="orders")

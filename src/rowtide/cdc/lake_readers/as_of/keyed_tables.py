@@ -1,8 +1,8 @@
 """Tables with a key as of an LSN, without Spark: the lowest layer of the base, under the last row of each key above it.
 
-Where a bit for each key suffices, `latest_rows` finds both in one pass. Else, and of rows that lack values, in one pass
-over the keys of the lowest layer DuckDB finds the rows that later ones hide; in a second the others are returned. A
-value that a key's last row lacks is taken from the row that it hides.
+If a bit for each key suffices, `latest_rows` finds both in one pass. Otherwise, and for rows that lack values, DuckDB
+first finds the rows that later ones hide, in one pass over the keys of the lowest layer; a second pass returns the
+others. A value that a key's last row lacks is taken from the row that it hides.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rowtide.cdc.instances import DELETE, Instance
+from rowtide.cdc.change_columns import DELETE
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.as_of.latest_rows import Ascending, LatestRows, LowestLayer
 from rowtide.cdc.lake_readers.bits import EXACT, Bits, Numbers, kernels
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, Completions
@@ -71,7 +72,7 @@ class KeyedTable:
         if latest is None:
             yield from self._read_grouped()
             return
-        yield from self._shown(latest.read(LowestLayer(self.as_of.base, self.as_of.lowest)))
+        yield from show_columns(self.schema, latest.read(LowestLayer(self.as_of.base, self.as_of.lowest)))
         if latest.lacking is not None and not latest.lacking.is_empty:
             yield from self._read_grouped(OnlyKeys(latest.key, latest.lacking))
 
@@ -84,7 +85,7 @@ class KeyedTable:
             engine = opened.enter_context(open_engine())
             groups = KeyGroups.of(engine, last.numbered(), last.key_names, last.fillable)
             if groups is None:
-                yield from self._shown(lowest.stream(self.columns) if lowest is not None else iter(()))
+                yield from show_columns(self.schema, lowest.stream(self.columns) if lowest is not None else iter(()))
                 return
             if lowest is None:
                 yield from (self._live(completed) for completed in last.read(groups.read()))
@@ -129,7 +130,7 @@ class KeyedTable:
             rows = pa.RecordBatch.from_arrays(columns, names=names)
             if is_lacking.any():
                 lacking.add(rows.filter(pa.array(is_lacking)), numbers[is_lacking])
-            yield from self._shown(iter([rows.filter(pa.array(is_live & ~is_lacking))]))
+            yield from show_columns(self.schema, iter([rows.filter(pa.array(is_live & ~is_lacking))]))
 
     def _covered(self, lowest: LowestLayer, groups: KeyGroups, lacking: _Lacking) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the lowest layer that are not hidden, and those that lack their values, with these."""
@@ -140,17 +141,20 @@ class KeyedTable:
             end = begin + batch.num_rows
             is_shown = np.ones(batch.num_rows, np.bool_)
             is_shown[hidden.take(end) - begin] = False
-            yield from self._shown(iter([batch.filter(pa.array(is_shown))]))
+            yield from show_columns(self.schema, iter([batch.filter(pa.array(is_shown))]))
             for rows in filled.take(end):
                 numbers = rows.column(LSN).to_numpy() - begin
-                yield from self._shown(iter([_complete(rows, batch.take(pa.array(numbers)), self._instance)]))
+                yield from show_columns(
+                    self.schema, iter([_complete(rows, batch.take(pa.array(numbers)), self._instance)])
+                )
             begin = end
 
-    def _shown(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        schema = self.schema
-        for batch in batches:
-            if batch.num_rows:
-                yield pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema)
+
+def show_columns(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the schema's columns of batches; empty batches are omitted."""
+    for batch in batches:
+        if batch.num_rows:
+            yield pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema)
 
 
 def _complete(rows: pa.RecordBatch, below: pa.RecordBatch, instance: Instance) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""Tables with one whole number as key as of an LSN, without Spark: read once, from the last row to the first.
+"""Tables as of an LSN whose key is a single integer, without Spark: read once, from the last row to the first.
 
 A row counts if its key has not been seen, and a bit for each key remembers that; so nothing is sorted, grouped or read
 twice. Rows that lack values are left to the reader that finds these in earlier ones.
@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.instances import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, Instance, column_type
+from rowtide.cdc.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, column_type
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.bits import MOST_KEYS, Flags, KeyBits, Numbers
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart
 from rowtide.cdc.lake_readers.last_rows import ABSENT, LSN, OPERATION, OnlyKeys, TablePart

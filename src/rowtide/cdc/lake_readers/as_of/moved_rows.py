@@ -1,10 +1,10 @@
-"""The values that a row lacks which came by a change of its key: they are in the row of its old key.
+"""Values that a row lacks after a change of its key: they are in the row of its old key.
 
 With key images the log has of such an update the old key and the new row without unchanged TOASTed values: in the
 change table a delete and an insert with one seqval. The row of the old key may have got its own values in any earlier
-transaction, or by another change of the key; so they are looked for in all that the lake has: its base and its change
-table. A value is not found where no layer of the base is older than the change of the key: a chunk of a copy that was
-not complete then may have been read before or after it, and may have another row of that key.
+transaction, or by another change of the key; so they are searched for in the whole base and change table. A value is
+not found if no layer of the base is older than the change of the key: a chunk of a copy that was incomplete at that
+time may have been read before or after it, and may have another row of that key.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.instances import DELETE, INSERT, Instance
+from rowtide.cdc.change_columns import DELETE, INSERT
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers import last_rows
 from rowtide.cdc.lake_readers.as_of.keyed_tables import upper_parts
 from rowtide.cdc.lake_readers.as_of.latest_rows import LowestLayer
@@ -28,8 +29,14 @@ from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.published import base_table_path, read_history, read_instances, read_publication
 from rowtide.cdc.queries.as_of.opening import AsOf, find_widened, read_layers
 from rowtide.cdc.queries.windows import InstanceWindow
+from rowtide.cdc.recorded_snapshots import (
+    SEQVAL as COPIED,
+    RecordedSnapshot,
+    excluded_begins,
+    find_base,
+    read_snapshots,
+)
 from rowtide.cdc.rows.conversion import ExactValues, as_binary, empty_masks, set_bits
-from rowtide.cdc.system_tables import SEQVAL as COPIED, RecordedSnapshot, excluded_begins, find_base, read_snapshots
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.delta.features import IDENTITY

@@ -11,8 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from rowtide.cdc.instances import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE, Instance, column_type
-from rowtide.cdc.lake_readers.as_of.keyed_tables import KeyedTable
+from rowtide.cdc.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE, column_type
+from rowtide.cdc.instances import Instance
+from rowtide.cdc.lake_readers.as_of.keyed_tables import KeyedTable, show_columns
 from rowtide.cdc.lake_readers.as_of.latest_rows import Ascending, LowestLayer
 from rowtide.cdc.lake_readers.as_of.moved_rows import MovedRows
 from rowtide.cdc.lake_readers.bits import EXACT, Bits, Numbers, kernels
@@ -26,9 +27,8 @@ from rowtide.cdc.rows.conversion import ExactValues, as_binary, empty_masks, set
 from rowtide.core.values import frozen
 
 # Tables without a key as of an LSN, without Spark: bags of rows, in which a whole row is added or removed once. The
-# changes that count are those of transactions that the snapshot does not see (`queries.as_of.bag_rows`). DuckDB sums
-# them up by row, finds in one pass over the lowest layer the rows that are removed, and in a second the others are
-# returned.
+# changes that count are those of transactions that the snapshot does not see (`cdc.queries.as_of`). DuckDB sums them up
+# by row, finds in one pass over the lowest layer the rows that are removed, and in a second the others are returned.
 
 _ADDING, _REMOVING = (INSERT, UPDATE_AFTER), (DELETE, UPDATE_BEFORE)
 
@@ -90,18 +90,12 @@ class BagTable:
         with open_engine() as engine:
             sums = _Sums(engine, as_of.instance)
             if not sums.add(rows):
-                yield from self._shown(lowest.stream(self.columns)) if lowest is not None else ()
+                yield from show_columns(self.schema, lowest.stream(self.columns)) if lowest is not None else ()
                 return
-            yield from self._shown(_repeated(rows.stream([*ORDER, *self.columns]), sums.read_added()))
+            yield from show_columns(self.schema, _repeated(rows.stream([*ORDER, *self.columns]), sums.read_added()))
             if lowest is not None:
                 sums.remove_from(lowest)
-                yield from self._shown(_without(lowest.stream(self.columns), sums.read_removed()))
-
-    def _shown(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        schema = self.schema
-        for batch in batches:
-            if batch.num_rows:
-                yield pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema)
+                yield from show_columns(self.schema, _without(lowest.stream(self.columns), sums.read_removed()))
 
 
 class _Sums:

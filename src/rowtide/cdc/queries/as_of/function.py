@@ -1,14 +1,16 @@
 """The SQL of tables as of an LSN: last rows above the lowest layer, and the function of Spark SQL. Pure.
 
-What Delta's log says of a base, to other readers, is here read from its rows: rows of a folded layer have the
-`__$seqval` -1. Rows that are in the base and still in the change table do no harm: of a key's rows the last one counts.
+Other readers get facts about a base from Delta's log; here they are read from its rows: rows of a merged layer have the
+`__$seqval` -1. Rows that are both in the base and in the change table are harmless, since only the last row of a key
+counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rowtide.cdc.instances import TRUNCATE, Instance, change_columns, column_type
+from rowtide.cdc.change_columns import TRUNCATE, change_columns, column_type
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import SKIPPED, SUSPENDED, base_table_path, change_table_path, system_table_path
 from rowtide.cdc.queries.net_changes import IS_DELETED, LACKS_VALUES, Truncates, key_expressions, last_select
 from rowtide.cdc.queries.table_functions import (
@@ -22,7 +24,7 @@ from rowtide.cdc.queries.table_functions import (
     null_if_empty,
     table_function,
 )
-from rowtide.cdc.system_tables import SnapshotState
+from rowtide.cdc.recorded_snapshots import SnapshotState
 from rowtide.core.values import frozen
 from rowtide.databases.lake_types import INTEGER_DIGITS, WIDENED
 from rowtide.lake.sql_text import literal, quote, table_at
@@ -43,7 +45,7 @@ def named_keys(instance: Instance) -> Iterator[str]:
 
 def key_condition(instance: Instance) -> str:
     """Return the condition that a row of a table has the key that another relation has as `named_keys`."""
-    # A key's column is never null, but where its text is in `__$exact`.
+    # A key's column is null only if its text is in `__$exact`.
     holds_all = {quote(one.lake_name) for one in instance.columns if column_type(instance, one).holds_all}
     keys = enumerate(key_expressions(instance))
     return " and ".join(f"{key} {'=' if key in holds_all else '<=>'} {_key_name(index)}" for index, key in keys)

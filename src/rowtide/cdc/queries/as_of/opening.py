@@ -1,8 +1,9 @@
 """Tables as of an LSN: a snapshot of the table, and the changes since (docs/decisions/0012).
 
-The base of an instance is a table of layers below its change rows: the rows of snapshots, and the net effect of the
-change rows that cleanup removed. Cleanup moves the low endpoint, then adds to the base, then removes change rows; so
-a reader that opens the change table before the base misses nothing, and finds in the base up to where it is to be read.
+The base of an instance is a table with layers below its change rows: the rows of snapshots, and the net effect of the
+change rows that cleanup removed. Cleanup moves the low endpoint, then adds to the base, then removes change rows. So a
+reader that opens the change table before the base misses nothing, and finds in the base the LSN up to which it contains
+changes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from rowtide.cdc.errors import querying as errors
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import ListedChange, RecordedInstance, base_table_path, change_table_path
 from rowtide.cdc.queries.windows import PublishedLake, ValidityInterval, require_key, require_table
-from rowtide.cdc.system_tables import RecordedSnapshot, SnapshotState, excluded_begins, find_base, read_snapshots
+from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotState, excluded_begins, find_base, read_snapshots
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.databases.lake_types import can_widen
@@ -42,9 +43,10 @@ Table = TypeVar("Table", bound=TableOfVersion)
 
 @frozen
 class Layers:
-    """What a base has, by its version: changes below `rolled_to` are in it; the rows at `folded_at` are one layer.
+    """The layers of a version of a base: changes below `rolled_to` are in it; the rows at `folded_at` are one merged
+    layer.
 
-    None: nothing was rolled or folded.
+    None: nothing was rolled or merged.
     """
 
     rolled_to: CommitLsn | None
@@ -88,7 +90,7 @@ def folded_application(member_id: str) -> str:
 
 
 def read_layers(base: Snapshot, member_id: str) -> Layers:
-    """Return what a version of a base has."""
+    """Return the layers of a version of a base."""
     found = (base.get_transaction(name(member_id)) for name in (rolled_application, folded_application))
     rolled_to, folded_at = (CommitLsn(lsn) if lsn is not None else None for lsn in found)
     return Layers(rolled_to, folded_at)
@@ -100,14 +102,14 @@ def open_as_of(
     lsn: CommitLsn | None,
     open_table: Callable[[str, Instance], Table | None],
 ) -> AsOf[Table]:
-    """Return what an instance's table as of an LSN, by default the last published one, is read from.
+    """Return the versions from which an instance's table is read as of an LSN, by default the last published one.
 
     `open_table` is that of `open_window`. Raises `InstanceUnknown`, and the errors of this package.
     """
     try:
         return _open_as_of(lake, capture_instance, lsn, open_table)
     except errors.TypesDiffer:
-        # Capture may have changed the types of both between the opening of the one and of the other.
+        # Capture may have changed the types of both after one was opened and before the other was.
         return _open_as_of(lake, capture_instance, lsn, open_table)
 
 

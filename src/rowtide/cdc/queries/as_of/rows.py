@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rowtide.cdc.instances import (
+from rowtide.cdc.change_columns import (
     DELETE,
     INSERT,
     TRUNCATE,
     UPDATE_AFTER,
     UPDATE_BEFORE,
-    Instance,
     change_columns,
     column_type,
 )
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import LSN_TIME_MAPPING, arrow_schema, system_table_path
 from rowtide.cdc.queries.as_of.function import completed_columns, key_condition, named_keys, rows_below
 from rowtide.cdc.queries.as_of.opening import AsOf, as_of_columns
@@ -30,14 +30,15 @@ from rowtide.copying.chunks import parse_snapshot
 from rowtide.core.tables import BeforeImages
 from rowtide.core.values import frozen
 from rowtide.delta.data_files import Between, find_bounds
+from rowtide.lake.small_tables import SmallTable
 from rowtide.lake.sql_text import quote, select_from
-from rowtide.lake.tables import LakeTableVersion, SmallTable
+from rowtide.lake.tables import LakeTableVersion
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     from pyspark.sql import DataFrame
 
-    from rowtide.cdc.system_tables import RecordedSnapshot
+    from rowtide.cdc.recorded_snapshots import RecordedSnapshot
 
 
 _MOST = 1 << 63
@@ -150,7 +151,7 @@ def upper_parts(as_of: AsOf[LakeTableVersion]) -> Iterator[UpperPart]:
 
 def without_truncated(lowest: DataFrame, upper: DataFrame) -> DataFrame:
     """Return the lowest layer, or no rows if a truncate is above it."""
-    # One row says it for all of them.
+    # One row is enough to tell that.
     truncated = upper.where(f"`{_OPERATION}` = {TRUNCATE}").limit(1).selectExpr("1 as `__$truncated`")
     return lowest.join(truncated.hint("broadcast"), how="left_anti")
 
@@ -299,7 +300,7 @@ def bag_as_of(as_of: AsOf[LakeTableVersion], counted: Counted) -> DataFrame:
     if not parts:
         return lowest.selectExpr(*columns)
     upper = reduce(lambda one, other: one.unionAll(other), (part.rows for part in parts))
-    # What is in the base counts: it was chosen when it went there.
+    # Everything in the base counts: cleanup selected it.
     upper = upper.where(f"`{_LSN}` < {as_of.first_change.value} or {counted.condition(quote(_LSN))}")
     if any(part.may_have(Between(_OPERATION, low=TRUNCATE)) for part in parts):
         lowest = without_truncated(lowest, upper)

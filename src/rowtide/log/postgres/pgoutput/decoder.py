@@ -14,11 +14,12 @@ import pyarrow as pa
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.core.records import RECORD
-from rowtide.core.tables import LoggedTable
+from rowtide.core.tables import ImageKind, LoggedTable
 from rowtide.core.values import frozen
 from rowtide.log.log_source import Decoded
-from rowtide.log.membership import Event, Member, Reshaped, Secrets
-from rowtide.log.postgres.pgoutput.control import Control, LogOrder, PlacedEvent, read_control
+from rowtide.log.membership import Event, Member, Reshaped
+from rowtide.log.origin_marks import Secrets
+from rowtide.log.postgres.pgoutput.control_messages import Control, LogOrder, PlacedEvent, read_control
 from rowtide.log.postgres.pgoutput.images import TableImages, read_images
 from rowtide.log.postgres.pgoutput.inferring import Present
 from rowtide.log.postgres.pgoutput.messages import Frames, Ints, join
@@ -36,8 +37,8 @@ from rowtide.log.postgres.stream.copy_data import described_oid
 NO_PAYLOAD = -1
 _IS_ROW = np.zeros(256, np.int64)
 _IS_ROW[list(b"IUD")] = 1
-# An oid has 32 bits, and a batch fewer than 2**32 messages: both are one 64-bit key, so that one binary search finds
-# the layouts of all tables' changes.
+# An oid has 32 bits, and a batch fewer than 2**32 messages: combined into one 64-bit key, one binary search finds the
+# layouts of all changes.
 _OID_SHIFT = np.uint64(32)
 
 
@@ -79,7 +80,9 @@ class LayoutTimeline:
 
 
 def _search_keys(oids: Ints, messages: Ints) -> npt.NDArray[np.uint64]:
-    """Combine oid and message number in one integer; a message sees descriptions at its own number or before."""
+    """Combine oid and message number in one integer: a description applies to messages with its own number or a higher
+    one.
+    """
     keys: npt.NDArray[np.uint64] = oids.astype(np.uint64) << _OID_SHIFT
     return keys | messages.astype(np.uint64)
 
@@ -111,7 +114,7 @@ def keep_changes(
     changes = DecodedChanges(message, seqval, payload, timeline.find(frames, oid, message))
     is_kept = timeline.needed(changes.slot) & ~transactions.is_dropped[transactions.number[message]]
     kept = np.flatnonzero(is_kept)
-    # Without truncations the rows are in log order already: most batches need no sort.
+    # Without truncations the rows are in log order already, so most batches need no sort.
     in_log_order = np.argsort(message[kept], kind="stable") if parts else slice(None)
     return changes.chosen(kept[in_log_order])
 
@@ -146,7 +149,7 @@ class TableChanges:
         return int(self.changes.message[0])
 
     def record_order(self) -> tuple[int, int]:
-        """Return the sort key of records: layouts that share a version follow each other in the log."""
+        """Return the sort key of records: by table version; layouts that share a version are in log order."""
         return self.table_id, self.first_message
 
 
@@ -211,7 +214,7 @@ def assemble(
     An announcement's `seqval` is the ordinal of the message: 1 + the changes of its transaction before it.
     """
     if not (control.records or tables):
-        # A mark or a heartbeat alone: PyArrow's functions are imported with the first records.
+        # A batch with only a mark or a heartbeat: PyArrow's compute functions are imported only when there are records.
         return RECORD.empty_table()
     messages = np.array([message for message, _ in control.records], np.int64)
     entries = np.concatenate([messages, *(table.changes.message for table in tables)])
@@ -230,7 +233,7 @@ def assemble(
             np.array([NO_TABLE, *(table.table_id for table in tables)], np.int32),
             [len(messages), *(len(table.changes.message) for table in tables)],
         ),
-        "image": _beside(messages.astype(np.int8) * 0, [t.images.image for t in tables]),
+        "image": _beside(np.full(len(messages), ImageKind.NONE, np.int8), [t.images.image for t in tables]),
         "before": _images("before", len(messages), [table.images.before for table in tables]),
         "after": _images("after", len(messages), [table.images.after for table in tables]),
         "absent": _images("absent", len(messages), [table.images.absent for table in tables]),
@@ -251,8 +254,8 @@ def _images(name: str, messages: int, tables: Sequence[pa.Array[Any]]) -> pa.Chu
 def _origins(transactions: BatchTransactions, entries: Ints) -> pa.Array[Any]:
     if not any(transactions.origins) and not transactions.marks:
         return pa.nulls(len(entries), pa.string())
-    # A verified mark overrides the origin that the server reports: it says that a delivery of ours committed the
-    # transaction, for which a subscriber need not have replication origins.
+    # A verified mark overrides the origin that the server reports. It says that rowtide's delivery committed the
+    # transaction, which works at subscribers without replication origins too.
     marked = sorted(transactions.marks)
     names = pa.array([*transactions.origins, *(transactions.marks[number] for number in marked)], pa.string())
     indexes = transactions.origin[entries]
@@ -337,7 +340,7 @@ class Decoder:
     def find_suspects(self, messages: Sequence[bytes]) -> list[int]:
         """Return the members' tables that may have the change that did not arrive after the last batch, `messages`.
 
-        The server sends a table's Relation message right before its first change on the connection.
+        The server sends a table's Relation message immediately before the table's first change on the connection.
         """
         tables = {member.source_id for member in self.members}
         described = described_oid(messages[-1]) if messages else None
@@ -346,8 +349,8 @@ class Decoder:
     def name_table(self, messages: Sequence[bytes]) -> str | None:
         """Return the table of the change that did not arrive after the last batch, `messages`.
 
-        It is the table that was described last, if by the very last message; else, on a connection that began with this
-        transaction, one of the tables that it has described; else None.
+        If the last message described a table, it is that one. Otherwise, on a connection that began with this
+        transaction, it is one of the tables that were described. Otherwise None.
         """
         described = described_oid(messages[-1]) if messages else None
         if described is not None:

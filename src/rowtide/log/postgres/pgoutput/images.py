@@ -1,6 +1,7 @@
 """Row images as Arrow: lists of text values, and bitmaps of values that the log did not carry (unchanged TOAST).
 
-One cursor per row walks the tuples, all rows one column further at a time."""
+One cursor per row moves over the tuples: all rows advance by one column at a time.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ CARRIED = np.zeros(256, np.bool_)
 """Kinds of values in old tuples: the server detoasts them, so none is "unchanged TOAST"."""
 CARRIED[[NULL, TEXT]] = True
 CARRIED_OR_UNCHANGED = CARRIED.copy()
-"""Kinds of values in new tuples. Binary values never occur: the reader does not request them."""
+"""Kinds of values in new tuples. Binary values cannot occur, since the reader does not request them."""
 CARRIED_OR_UNCHANGED[UNCHANGED] = True
 _VALUE_HEADER_BYTES = 5
 _COUNT_BYTES = 2
@@ -96,9 +97,10 @@ def _explain(frames: Frames, message: int, offset: int, column: int, *, allowed:
     return frames.error(message, problem, offset)
 
 
-# Arrays import it when they first need it: here, once for both processes of a run.
+# NumPy arrays import it at first use: importing it here does so once for both processes of a run.
 
 
+# Offsets of Arrow's strings have 32 bits.
 MAX_TEXT_BYTES = (1 << 31) - 1
 _TEXT_LIST = pa.list_(pa.string())
 _ABSENT = pa.binary()
@@ -141,11 +143,11 @@ def read_images(frames: Frames, messages: Ints, layout: RowLayout) -> TableImage
     cursors[has_before] = before.ends
     _enter_new_tuples(frames, messages, cursors, np.flatnonzero(has_before & has_after))
     after_messages = messages[has_after]
-    # Only a new row may omit a TOASTed value that did not change; old rows have all that their identity says.
+    # Only a new row may lack a TOASTed value that did not change; old rows have all values of the replica identity.
     after = walk(frames, after_messages, cursors[has_after], layout, CARRIED_OR_UNCHANGED)
     cursors[has_after] = after.ends
-    # Bytes behind the row would be of a later version of the protocol: values read by the wrong layout are worse than
-    # an error.
+    # Bytes after the row would be from a later version of the protocol: an error is better than values that are read
+    # with the wrong layout.
     is_at_end = cursors == frames.ends[messages]
     frames.require(is_at_end | ~is_row, messages, "the row is shorter than its message")
     return TableImages(
@@ -207,6 +209,8 @@ def _texts(frames: Frames, messages: Ints, tuples: Tuples) -> pa.Array[Any]:
     if text_bytes > MAX_TEXT_BYTES:
         raise frames.error(int(messages[0]), "the values of one table exceed 2 GiB in one batch")
     starts, lengths = tuples.starts.ravel(), tuples.lengths.ravel()
+    # Offsets of an Arrow array have to ascend: a cursor only moves forward within a row, and rows follow each other in
+    # the batch in the order of the messages.
     borders = np.empty(2 * len(starts) + 1, np.int64)
     borders[0:-1:2], borders[1::2] = starts, starts + lengths
     borders[-1] = len(frames.buffer)

@@ -1,10 +1,10 @@
 """Infers what altered a table that no event trigger reported, from attribute numbers, which the catalogue never reuses.
 
-A Relation message lists names in the order of the numbers, without the numbers. A needed column that it lacks was
-dropped or renamed; needed columns in another order swapped names; one that nobody knows was added. The catalogue, read
-later, still has the numbers of renamed columns, and those of added ones.
+A Relation message lists the columns' names in the order of their numbers, without the numbers. A needed column that is
+not listed was dropped or renamed; needed columns in another order swapped names; an unknown column was added. The
+catalogue, read later, still has the numbers of renamed and added columns.
 
-Maps the columns of a Relation message to attribute numbers: the log lists names in the order of the numbers.
+Rows of a table whose alteration cannot be determined are omitted (`Unclear`), never guessed.
 """
 
 from __future__ import annotations
@@ -35,10 +35,9 @@ def name_columns(
 ) -> dict[int, str | None]:
     """Return the needed columns' names as described, by number; None if they cannot be determined.
 
-    `needed` are the columns by the names that they had before the description; `columns` are the catalogue's
-    later state.
-    Columns dropped by then have the names that they had, if the description has those. `computed` are columns that were
-    generated at some time and were not in the log then.
+    `needed` are the columns by the names that they had before the description; `columns` are the catalogue's later
+    state. A column that is dropped by then has its earlier name, if the description lists it. `computed` are columns
+    that were generated at some time, and were not in the log during it.
 
     A column that is needed and still exists was in the table throughout, and so was each existing column with a lower
     number. If no column before it can have been dropped since, its index follows from the numbers alone.
@@ -61,7 +60,9 @@ def name_columns(
 def _bound_indexes(
     described: Sequence[str], needed: Mapping[int, str], present: Mapping[int, str], steady: Sequence[int]
 ) -> dict[int, tuple[int, int]]:
-    """Return the first possible index, and the one after the last, of each column that was in the table throughout."""
+    """Return the range of possible indexes, first and one past the last, of each column that was in the table
+    throughout.
+    """
     anchors = {
         number: described.index(needed[number])
         for number in steady
@@ -76,7 +77,7 @@ def _bound_indexes(
     highest: dict[int, int] = {}
     index = len(described)
     for number in reversed(steady):
-        # At most as many columns are before it as there are lower numbers.
+        # Not more columns precede it than there are lower numbers.
         highest[number] = index = min(index - 1, number - 1, anchors.get(number, index))
     return {number: (lowest[number], highest[number] + 1) for number in steady}
 
@@ -103,10 +104,11 @@ Types = Mapping[str, tuple[int, int]]
 
 @frozen
 class KnownTables:
-    """What is known of tables besides the log: `types` are those of the table's rows before, empty if it had none.
+    """What is known of tables besides the log: `types` are the types in the table's earlier rows, empty if there are
+    none.
 
-    `is_same`: it was described like this before, on this connection. `announces_ddl`: triggers report statements, so
-    that columns which look the same are the same.
+    `is_same`: it was described identically before, on this connection. `announces_ddl`: triggers report statements, so
+    columns that look the same are the same.
     """
 
     present: Present
@@ -170,7 +172,7 @@ def infer_alteration(relation: Relation, members: Iterable[Member], known: Known
 def _is_as_announced(
     relation: Relation, followers: Sequence[Member], needed: Mapping[int, str], known: KnownTables
 ) -> bool:
-    """Whether a description shows nothing that those who take added columns have not had."""
+    """Whether a description shows no column that members which take added columns do not have already."""
     names = needed.values()
     has_more = any(column.name not in names for column in relation.columns)
     shows_more = not known.is_same and (has_more or _differs(relation, followers, known.types))
@@ -180,7 +182,7 @@ def _is_as_announced(
 def _is_known(
     relation: Relation, followers: Sequence[Member], needed: Mapping[int, str], columns: Columns, known: KnownTables
 ) -> bool:
-    """Whether a description that renames nothing adds and drops nothing either, by the catalogue."""
+    """Whether a description without renamed columns has no added or dropped ones either, according to the catalogue."""
     described = {column.name for column in relation.columns}
     computed = {column.name for column in columns if column.is_generated}
     return described - computed == set(needed.values()) - computed and not _differs(relation, followers, known.types)
@@ -199,7 +201,7 @@ def _differs(relation: Relation, followers: Sequence[Member], types: Types) -> b
 def _find_doubt(
     described: Sequence[str], needed: Mapping[int, str], names: Mapping[int, str | None], columns: Columns
 ) -> str | None:
-    """Return why it is not known whether columns of the description are those that the catalogue has."""
+    """Return why it is unknown whether the description's columns are those of the catalogue; None if it is known."""
     now = {column.name: column for column in columns}
     numbers = {column.number for column in columns}
     again = [name for number, name in needed.items() if number not in numbers and name in now and name in described]
@@ -211,7 +213,7 @@ def _find_doubt(
         return f"column {', '.join(gone)} was added, and renamed or dropped before the log was read"
     last = max((now[name].number for name in added), default=0)
     missing = set(range(max(needed, default=0) + 1, last)) - numbers
-    # The number says which of several columns of a name it is only if there was no other.
+    # A name identifies a column's number only if no other column had that name.
     return f"columns beside {', '.join(added)} were added and dropped before the log was read" if missing else None
 
 
@@ -253,7 +255,7 @@ def _as_described(present: Columns, described: Mapping[str, ColumnShape], needed
     now = {column.number: column for column in present}
     known = {number: name for number, name in needed.items() if name in described}
     others = {number: column.name for number, column in now.items() if number not in needed}
-    # A newer column may have the name of one that was dropped since.
+    # A newer column may have the name of one that has been dropped.
     known |= {number: name for number, name in others.items() if name not in known.values() and name in described}
     unlogged = {number: column for number, column in now.items() if column.is_generated and number not in known}
     found = [_of_shape(number, described[name], now.get(number)) for number, name in known.items()]

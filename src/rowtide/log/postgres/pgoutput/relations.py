@@ -1,4 +1,6 @@
-"""The decoder's state between batches: tables as last described, members, and the transaction that a batch cuts."""
+"""The decoder's state between batches: tables as last described, members, and the transaction in which a batch
+ended.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ from rowtide.core.lsn import EPOCH_SHIFT, Position, pack_lsn
 from rowtide.core.tables import ColumnShape, LoggedTable, TableShape
 from rowtide.core.values import frozen
 from rowtide.log.membership import Alteration, Member, follow_alteration, needed_columns
+from rowtide.log.postgres.pgoutput.announcements import is_control
 from rowtide.log.postgres.pgoutput.inferring import Types, Unclear
-from rowtide.log.postgres.pgoutput.messages import Bools, Frames, Ints, Relation, is_control, parse_origin
+from rowtide.log.postgres.pgoutput.messages import Bools, Frames, Ints, Relation, parse_origin
 
 
 @frozen
@@ -87,12 +90,12 @@ class Relations:
         return frozenset(self._relations)
 
     def is_as_described(self, relation: Relation) -> bool:
-        """Whether a table was described like this before, and its members read it so."""
+        """Whether a table was described identically before, and its members read it in that form."""
         return self._relations.get(relation.oid) == relation and relation.oid not in self.unclear
 
     def types_of(self, oid: int) -> Types:
-        """Return the types of a table's columns before its next description; none if those are not known, or were
-        altered since by a statement that was announced.
+        """Return the types of a table's columns before its next description; empty if they are unknown, or if an
+        announced statement has altered them.
         """
         return self._types.get(oid, {})
 
@@ -187,7 +190,7 @@ class TableVersions:
         known = sorted(versions, key=lambda version: version.table_id)
         self._latest = {version.shape.source_id: version for version in known}
         self._next_id = known[-1].table_id + 1 if known else 1
-        # Empty at connect: a reader that died may have given out a version and not have stored the event of its use.
+        # Empty at connect: a log reader that died may have assigned a version without storing the event of its use.
         self._last_used: dict[int, int] = {}
 
     def resolve(self, shape: TableShape) -> Resolved:
@@ -210,6 +213,7 @@ _YEARS_US = (-62_135_596_800_000_000 - _EPOCH_2000_US, 253_402_300_800_000_000 -
 """From the year 1 to the year 10000, exclusive, in the log's time scale."""
 _NEEDS_TRANSACTION = np.zeros(256, np.bool_)
 _NEEDS_TRANSACTION[list(b"COIUDT")] = True
+# Transaction ids in use at a server are never further apart than this, so a signed difference orders them.
 _HALF_RANGE = 1 << 31
 _XID_MASK = (1 << 32) - 1
 
@@ -286,8 +290,8 @@ class TransactionTracker:
         number = np.cumsum(frames.kinds == ord("B"))
         lsn = np.concatenate(([self._last.lsn], begin_lsn))
         self._check_lsns(frames, begins, commits, lsn, number)
-        # The server writes a slot's confirmed position to disk at its checkpoints only: after a crash it sends
-        # transactions again that the position covers.
+        # The server writes a slot's confirmed position to disk only at checkpoints: after a crash it sends transactions
+        # again that the position covers.
         is_dropped = np.concatenate(([self._last.is_dropped], begin_lsn < self._position.value))
         origin, origins = self._origins(frames, begins)
         time = np.concatenate(([self._last.time], self._times(frames, begins)))
@@ -345,15 +349,15 @@ class TransactionTracker:
 
     def _commit_lsns(self, frames: Frames, begins: Ints) -> Ints:
         log = frames.int64_at(frames.starts[begins] + 1)
-        # The bits above are the epoch's in an LSN of ours. 56 bits are 64 PiB of WAL.
+        # rowtide's LSNs have the epoch in the bits above. 56 bits are 64 PiB of WAL.
         frames.require(log >> EPOCH_SHIFT == 0, begins, "the commit LSN exceeds 56 bits")
         return log | self._epoch_bits
 
     def _check_lsns(self, frames: Frames, begins: Ints, commits: Ints, lsn: Ints, number: Ints) -> None:
         """Check that commit order is LSN order: positions and the sort order rely on it."""
         frames.require(np.diff(lsn) > 0, begins, "the commit LSN is not above the one before")
-        # Behind the kind of a Commit there is a byte of flags, which no version uses.
-        committed = frames.int64_at(frames.starts[commits] + 2) + self._epoch_bits
+        # The kind byte of a Commit is followed by a byte of flags, which no version uses.
+        committed = frames.int64_at(frames.starts[commits] + 2) | self._epoch_bits
         same = committed == lsn[number[commits]]
         frames.require(same, commits, "the commit LSN differs from that of Begin")
 
@@ -375,7 +379,9 @@ class TransactionTracker:
         mark = np.zeros(len(frames), np.int64)
         mark[begins] = begins + 1
         mark[named] = named + 1
-        latest = np.maximum.accumulate(mark)  # the message, plus one, that decides; 0 = carried over
+        # Of each message, one more than the latest Begin or Origin up to it; 0: the origin of the batch before.
+        latest = np.maximum.accumulate(mark)
+        # From there to an index into the returned names: 0 is the origin of the batch before, 1 none (after a Begin).
         origin_at = np.ones(len(frames) + 1, np.int64)
         origin_at[0] = 0
         origin_at[named + 1] = np.arange(2, 2 + len(named))
@@ -395,7 +401,9 @@ def _find_transactional(frames: Frames) -> npt.NDArray[np.bool_]:
 def extend_xids(xids: Ints, reference: int) -> Ints:
     """Extend 32-bit transaction ids to 64 bits by signed difference to the newest id before each.
 
-    The newest is itself a result, so the pass is repeated until it is stable: the second time, as a rule.
+    The newest is itself a result, so the pass is repeated until it is stable, usually after the second one. Each pass
+    settles at least one more id, since an id depends only on those before it. Ids within a batch differ by less than
+    half of the range, as all ids that are in use at a server do.
     """
     newest = np.full(len(xids), reference, np.int64)
     while True:

@@ -1,4 +1,4 @@
-"""The CopyData messages of a replication connection by libpq, and questions to single XLogData messages in them."""
+"""The CopyData messages of a replication connection, read by libpq, and tests of single XLogData messages."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from rowtide.log.batches import LARGE_MESSAGE_BYTES
 from rowtide.log.log_source import ReceivedMessages, SelectableEvent, await_readable
 from rowtide.log.membership import Announcement
 
-# Questions to single XLogData messages before a batch of them is decoded; bytes only, no arrays. Separate from the
-# decoder, so that checks which only connect to the log do not import NumPy.
+# Tests of single XLogData messages before their batch is decoded, on bytes without arrays: so checks that only connect
+# to the log do not import NumPy, as the decoder does.
 
 XLOG_DATA = ord("w")
 HEADER_BYTES = 25
@@ -32,7 +32,7 @@ COMMIT = ord("C")
 _MARK = b"t" + len(Announcement.MARK).to_bytes(4, "big") + Announcement.MARK.encode()
 """The column's value: text after its length."""
 _LONGEST_MARK = 20
-"""Messages searched from the end: deletes of the same transaction may follow the inserted row."""
+"""How many messages are searched, from the end: deletes of the same transaction may follow the inserted row."""
 _END_OF_COMMIT = struct.Struct(">25xc1x8xQ")
 _BEGUN = struct.Struct(">25xxQ")
 _COMMITTED = struct.Struct(">25xx1xQ")
@@ -96,7 +96,7 @@ def described_oid(message: bytes) -> int | None:
 _FEW_BYTES = 8 * 1024
 """Less than libpq reads at once if more is available."""
 _GATHERING_S = 0.001
-"""The server sends each message by itself, over TCP faster than it can be fetched one by one. Waiting until a few
+"""The server sends each message separately, over TCP faster than they can be fetched one by one. Waiting until a few
 have arrived takes a fifth of the system calls and wake-ups.
 """
 
@@ -149,7 +149,9 @@ class CopyData(Protocol):
 
 
 class LibpqCopy:
-    """By libpq, over any connection. `is_end`: whether what was received before a notice of the server is the last."""
+    """Reads by libpq, over any connection. `is_end` decides by a server's notice whether the messages before it are the
+    last.
+    """
 
     def __init__(self, connection: abc.PGconn, is_end: Callable[[Report], bool]) -> None:
         self._connection = connection
@@ -168,7 +170,7 @@ class LibpqCopy:
             try:
                 size, data = get(1)
             except psycopg.Error as error:
-                raise _broken(error) from error
+                raise broken(str(error)) from error
             if self._has_ended:
                 raise CopyEnded(None)
             if size == 0:
@@ -194,7 +196,7 @@ class LibpqCopy:
             try:
                 self._connection.consume_input()
             except psycopg.Error as error:
-                raise _broken(error) from error
+                raise broken(str(error)) from error
         return is_ready
 
     def send(self, message: bytes) -> None:
@@ -202,10 +204,10 @@ class LibpqCopy:
             self._connection.put_copy_data(message)
             self._connection.flush()
         except psycopg.Error as error:
-            raise _broken(error) from error
+            raise broken(str(error)) from error
 
     def close(self) -> None:
-        """Nothing: it has only the connection."""
+        """Do nothing: this class owns only the connection."""
 
     def _reason(self) -> Report | None:
         result = self._connection.get_result()
@@ -215,8 +217,9 @@ class LibpqCopy:
         self._has_ended |= self._is_end(Report.of(notice))
 
 
-def _broken(error: psycopg.Error) -> CopyEnded:
-    text = _one_line(str(error))
+def broken(reason: str) -> CopyEnded:
+    """Return the end of a connection that broke, for a reason of the driver's or the system's."""
+    text = _one_line(reason)
     return CopyEnded(Report("", text, text))
 
 

@@ -1,10 +1,10 @@
 """The CopyData messages of a replication connection over a local socket, read from the socket itself.
 
-The server sends each message by itself, and a local socket holds a few hundred of them, then the walsender waits. By
-libpq a message costs more time than the walsender takes for it; here whatever has arrived is read at once, and the
-messages in it are found together. A local socket is never encrypted.
+The server sends each message separately. A local socket buffers a few hundred, then the walsender waits. libpq needs
+more time for a message than the walsender; here everything that has arrived is read at once, and split into messages
+with array operations. A local socket is never encrypted.
 
-The frames of PostgreSQL's protocol: a kind byte, then the length of what follows with its own four bytes.
+A frame of PostgreSQL's protocol is a kind byte, then four bytes with the length of the rest, themselves included.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from psycopg.pq import abc
 from rowtide.core.errors import DecodeError
 from rowtide.log.batches import LARGE_MESSAGE_BYTES
 from rowtide.log.log_source import ReceivedMessages, SelectableEvent, await_readable
-from rowtide.log.postgres.stream.copy_data import HEADER_BYTES, XLOG_DATA, CopyEnded, Report, is_logical_message
+from rowtide.log.postgres.stream.copy_data import HEADER_BYTES, XLOG_DATA, CopyEnded, Report, broken, is_logical_message
 from rowtide.storage.local import reason_of
 
 Ints = npt.NDArray[np.int64]
@@ -33,13 +33,14 @@ COPY_DATA = ord("d")
 _KIND_BYTES = 1
 _LENGTH_BYTES = 4
 _MOST_BYTES = 1 << 30
-"""The server has no message of a gigabyte."""
+"""The server sends no message of a gigabyte."""
 
 
 def find_frames(octets: npt.NDArray[np.uint8]) -> Ints:
     """Return where each whole frame begins, and where the last one ends. Raises `DecodeError`.
 
-    XLogData frames are found together: each offset that looks like the head of one is, if the one before ends there.
+    XLogData frames are found with array operations: an offset that looks like a head is one if the frame before ends
+    there.
     """
     if len(octets) < FRAME_HEAD.size:
         return np.zeros(1, np.int64)
@@ -47,7 +48,7 @@ def find_frames(octets: npt.NDArray[np.uint8]) -> Ints:
     breaks = np.flatnonzero(nexts[:-1] != heads[1:])
     found: list[Ints] = []
     offset = 0
-    # From one frame to the next by their lengths, a run of XLogData at a time: bytes within a row may look like a head.
+    # Follow the frames by their lengths, a run of XLogData at a time, because bytes within a row may look like a head.
     while offset + FRAME_HEAD.size <= len(octets):
         first = int(np.searchsorted(heads, offset))
         if first < len(heads) and heads[first] == offset:
@@ -84,11 +85,13 @@ def _like_xlog_data(octets: npt.NDArray[np.uint8]) -> tuple[Ints, Ints]:
 
 
 _READ_BYTES = 64 * 1024
+# Both are smaller than for libpq (`copy_data`), which fetches messages one by one: here everything that has arrived is
+# read at once, and the walsender waits as soon as the socket is full.
 _FEW_BYTES = 1024
 _GATHERING_S = 0.0002
 """A third of the time in which the walsender fills a socket with short messages."""
 _READING_S = 1.0
-"""Not longer within one large message: the reading thread has more to do."""
+"""The limit within one large message: the reading thread has other work."""
 _NOTHING = np.zeros(1, np.int64)
 
 
@@ -97,7 +100,7 @@ class LocalCopy:
 
     def __init__(self, connection: abc.PGconn, is_end: Callable[[Report], bool]) -> None:
         self._is_end = is_end
-        # Another descriptor of the socket: libpq closes its own.
+        # A duplicate descriptor of the socket, because libpq closes its own.
         self._socket = socket.socket(fileno=os.dup(connection.socket))
         self._socket.settimeout(0)
         self._buffer = bytearray(_READ_BYTES)
@@ -162,7 +165,8 @@ class LocalCopy:
         taken, self._frames = self._frames[: count + 1], self._frames[count:]
         first, end = int(taken[0]), int(taken[-1])
         is_large = end - first >= LARGE_MESSAGE_BYTES
-        # A message of up to a gigabyte is handed on with its buffer, not copied: it would be in memory twice.
+        # A message of up to a gigabyte is handed on with its buffer instead of being copied, so that it is in memory
+        # only once.
         if is_large and not received.messages:
             received.messages.adopt(self._buffer, (taken[:-1] + FRAME_HEAD.size).tobytes(), taken[1:].tobytes())
         else:
@@ -170,10 +174,10 @@ class LocalCopy:
             with memoryview(self._buffer) as view:
                 received.messages.extend(view[first:end], (moved[:-1] + FRAME_HEAD.size).tobytes(), moved[1:].tobytes())
         if is_large:
-            # Not kept beside the batch while that is decoded.
+            # The large buffer is not kept while the batch is decoded.
             self._replace_buffer(max(self._filled - end, _READ_BYTES), end)
         received.size += end - first - count * FRAME_HEAD.size
-        # A keepalive from before these messages says nothing of a position behind them.
+        # A keepalive from before these messages says nothing about a position after them.
         received.keepalive = None
 
     def _take(self) -> tuple[str, bytes]:
@@ -205,7 +209,7 @@ class LocalCopy:
             if self._filled >= self._needed:
                 self._frames = find_frames(np.frombuffer(self._buffer, np.uint8, self._filled))
         except DecodeError as error:
-            raise _broken(str(error)) from error
+            raise broken(str(error)) from error
         return len(self._frames) > 1
 
     def _make_room(self) -> None:
@@ -228,8 +232,8 @@ class LocalCopy:
         self._buffer, self._filled, self._frames = buffer, rest, self._frames - begin
 
     def _read(self) -> None:
-        """Read what has arrived, and what follows while that is much, for a while. Raises `CopyEnded` if nothing will
-        follow.
+        """Read what has arrived, and for a while what follows, as long as much arrives. Raises `CopyEnded` if nothing
+        will follow.
         """
         begin = rested_at = self._filled
         until = time.monotonic() + _READING_S
@@ -256,9 +260,9 @@ class LocalCopy:
         except BlockingIOError:
             return 0
         except OSError as error:
-            raise _broken(reason_of(error)) from error
+            raise broken(reason_of(error)) from error
         if not count:
-            raise _broken("the server closed the connection")
+            raise broken("the server closed the connection")
         return count
 
     def _send(self, kind: str, body: bytes) -> None:
@@ -270,7 +274,7 @@ class LocalCopy:
             except BlockingIOError:
                 select.select([], [self._socket], [])
             except OSError as error:
-                raise _broken(reason_of(error)) from error
+                raise broken(reason_of(error)) from error
 
 
 def _read_report(body: bytes) -> Report:
@@ -282,7 +286,3 @@ def _read_report(body: bytes) -> Report:
 
 
 _LABELS = {"M": "", "D": "DETAIL: ", "H": "HINT: ", "W": "CONTEXT: "}
-
-
-def _broken(reason: str) -> CopyEnded:
-    return CopyEnded(Report("", reason, reason))

@@ -1,4 +1,6 @@
-"""The replication stream: messages from the walsender and confirmations back, over libpq; it knows only frames."""
+"""The replication stream: receives messages from the walsender and sends confirmations; it interprets only their
+frames.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from rowtide.log.log_source import ChangeNotReceivable, Keepalive, ReceivedMessa
 from rowtide.log.postgres.stream.copy_data import CopyData, CopyEnded, LibpqCopy, Report
 
 _ASK_AFTER_S = 15.0
-"""A server says something twice within `wal_sender_timeout`, and nothing where that is 0."""
+"""After this silence the server is asked for a reply: it sends keepalives by itself within `wal_sender_timeout`, but
+none if that is 0.
+"""
 _KEEPALIVE = struct.Struct(">cqqb")
 _STATUS = struct.Struct(">cqqqqb")
 _EPOCH_2000_US = 946_684_800_000_000
@@ -32,7 +36,9 @@ _UNSENDABLE = ("22", "54", "XX")
 """SQLSTATE classes of errors that recur with the same change: a character that UTF-8 lacks, a text beyond the
 server's limits, damaged data.
 """
+# undefined_object: up to PostgreSQL 17 a missing publication is an error of the stream.
 _UNKNOWN_PUBLICATION = "42704"
+# object_not_in_prerequisite_state: from 18 on it is a warning, and the stream continues without the publication.
 _SKIPPED_PUBLICATION = "55000"
 _EPOCH_2000 = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -139,7 +145,7 @@ class ReplicationStream:
         options = f"proto_version '1', publication_names '{','.join(map(quote, publications))}', messages 'true'"
         start = f"START_REPLICATION SLOT {quote(slot)} LOGICAL {format_log_position(position)} ({options})"
         if self._connection.host.startswith(b"/"):
-            # Here, because checks only connect: it imports NumPy.
+            # Imported here because it imports NumPy, and checks only connect.
             from rowtide.log.postgres.stream.local_copy import LocalCopy
 
             self._copy = LocalCopy(self._connection, self._read_notice)
@@ -190,7 +196,7 @@ class ReplicationStream:
         return self._connection.backend_pid
 
     def confirm(self, position: int) -> None:
-        """Confirm a position, below which the server may remove its log; ask a server that is silent for an answer.
+        """Confirm a position, below which the server may remove its log; ask a silent server for a reply.
 
         Raises `StreamEnded`.
         """
@@ -224,7 +230,7 @@ class ReplicationStream:
             raise StreamEnded(report.text or "the server closed the stream") from ended
 
     def _read_notice(self, notice: Report) -> bool:
-        """Return whether the stream ends before the next message: it would lack a publication that is required."""
+        """Return whether the stream ends before the next message, because that would lack a required publication."""
         self._misses_publication |= notice.sqlstate == _SKIPPED_PUBLICATION
         return self._misses_publication and self._requires_all
 
@@ -240,7 +246,9 @@ class ReplicationStream:
 
 
 def _read_keepalive(data: bytes | memoryview) -> tuple[Keepalive, bool]:
-    """Return a keepalive, and whether it requests a reply: the server may be in the middle of its work then."""
+    """Return a keepalive, and whether it requests a reply; such a keepalive may come in the middle of the server's
+    work.
+    """
     _, position, sent_us, reply = _KEEPALIVE.unpack(data)
     as_of = None if reply else _EPOCH_2000 + timedelta(microseconds=sent_us)
     return Keepalive(position, as_of), bool(reply)

@@ -26,7 +26,7 @@ from rowtide.merge.definitions import SCHEMA, partition_mappings
 from rowtide.merge.nodes.node import retry_busy
 from rowtide.merge.nodes.postgres.default_schema import TableSchemas, here
 from rowtide.merge.nodes.postgres.execution import UnexpectedLines
-from rowtide.merge.nodes.postgres.metadata import row_metadata
+from rowtide.merge.nodes.postgres.metadata import log_application, row_metadata
 from rowtide.merge.nodes.postgres.metadata.generations import Generations, close_generation, window_since
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, OF_TABLE, TOMBSTONE
 from rowtide.merge.nodes.postgres.rows import of_rowguids
@@ -163,7 +163,7 @@ class PostgresChanges:
         # Most of the log is applied here, so that the transaction that closes the generation has only the latest
         # entries to apply.
         self._node.apply_log()
-        self._session.execute(sql.SQL(row_metadata.looking_again(merged)))
+        self._session.execute(sql.SQL(log_application.looking_again(merged)))
         with translated(), self._node.engine.connect() as reading:
             with self._applying():
                 retry_busy(partial(self._close, own, merged, reading))
@@ -173,9 +173,9 @@ class PostgresChanges:
             # for the owner.
             with self._node.failing_at(self._node.name):
                 self._node.executions.lock_in(session)
-            is_beside = row_metadata.is_logged(session)
+            is_beside = log_application.is_logged(session)
             if is_beside:
-                row_metadata.apply_beside(session, merged)
+                log_application.apply_beside(session, merged)
             try:
                 yield PostgresEnumeration(
                     session, own, self._node.generations, purged, self._node.name, self.places, is_beside=is_beside
@@ -197,9 +197,9 @@ class PostgresChanges:
             with self._node.failing_at(self._node.name):
                 for each in self._node.executions.guards():
                     session.execute(sql.SQL(each))
-            is_beside = row_metadata.is_logged(session)
+            is_beside = log_application.is_logged(session)
             if is_beside:
-                row_metadata.apply_beside(session, merged)
+                log_application.apply_beside(session, merged)
             self._node.generations.refresh(self._node.connection, own)
             try:
                 yield PostgresEnumeration(
@@ -248,7 +248,7 @@ class PostgresChanges:
             return self._send(request)
         self._node.logged = ()
         if closing.applied >= MANY_LINES:
-            row_metadata.tidy(self._session)
+            log_application.tidy(self._session)
         sending.take(dict(zip(queries, cursors, strict=True)))
         return sending
 
@@ -265,8 +265,8 @@ class PostgresChanges:
             for each in self._node.executions.guards():
                 session_of(closing).execute(sql.SQL(each))
             close_generation(closing, own, [article.nickname for article in merged])
-            if row_metadata.is_logged(session_of(closing)):
-                row_metadata.apply_log(session_of(closing), merged)
+            if log_application.is_logged(session_of(closing)):
+                log_application.apply_log(session_of(closing), merged)
             # Both sessions have one snapshot: changes that commit later belong to the next generation, and this
             # enumeration sees none of them, however long it reads.
             exported = closing.execute(text("select pg_export_snapshot()")).scalar_one()

@@ -1,7 +1,7 @@
 """The schema of the tables of articles that name none, since their hub has no schemas, at a PostgreSQL node.
 
-Sessions of rowtide have a search_path of their own. A table is in the first schema of the role's path that has it; one
-that is to be made, in the first. A node fills the schema in as it is given an article (`here`).
+Sessions of rowtide have a search_path of their own. A table is looked for in all schemas of the role's path, and
+created in the first. A node adds the schema to each article that it is given (`here`).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.sending import ChangesRequest
 from rowtide.merge.nodes.table_definitions import TableChange
-from rowtide.merge.partitions.belonging import Link
 from rowtide.merge.partitions.filters import ArticleGroup, BoundJoin, FilterLevel, RowFilter
+from rowtide.merge.partitions.logical_records import Link
 
 Given = TypeVar("Given")
 Arguments = ParamSpec("Arguments")
 Returned = TypeVar("Returned")
 
 _NO_PATH = "public"
-"""Where a table is made by a role whose path has no schema that is there."""
+"""The schema in which a table is created by a role whose path has no existing schema."""
 
 
 class TableSchemas:
@@ -35,14 +35,14 @@ class TableSchemas:
         self._found: dict[str, str] = {}
 
     def fill(self, given: Given) -> Given:
-        """Return what a node is given, with the places of all articles in it."""
+        """Return an argument of a node's method with the schemas of all articles in it."""
         if not any(map(_lacks_schema, _articles_of(given))):
             return given
         self._find({article.table for article in _articles_of(given) if _lacks_schema(article)})
         return cast("Given", self._filled(given))
 
     def forget(self) -> None:
-        """Let tables be looked for again."""
+        """Look tables up again."""
         self._found.clear()
 
     def _find(self, tables: set[str]) -> None:
@@ -91,7 +91,7 @@ Node = TypeVar("Node", bound=_Placed)
 def here(
     method: Callable[Concatenate[Node, Arguments], Returned],
 ) -> Callable[Concatenate[Node, Arguments], Returned]:
-    """Let a node's method have the places of the articles that it is given."""
+    """Give a node's method the schemas of the articles in its arguments."""
 
     @wraps(method)
     def placed(self: Node, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Returned:
@@ -110,7 +110,7 @@ _OF_ARTICLES = (Article, ArticleGroup, FilterLevel, BoundJoin)
 
 
 def _is_of_pairs(given: tuple[Any, ...] | list[Any]) -> bool:
-    """Whether a sequence has articles, each with something, by its first element: others are as long as tables."""
+    """Whether a sequence has pairs of an article and a value, by its first element: others are as long as tables."""
     return bool(given) and isinstance(given[0], tuple) and bool(given[0]) and isinstance(given[0][0], Article)
 
 

@@ -1,8 +1,8 @@
 """The role that executes statements on a user's table: its triggers, defaults, checks and types are its owner's code.
 
 A trusted owner's code runs in the session, under the search_path of the session's role: such statements name operators
-and temporary tables by schema. That of another owner runs in functions of its own (`databases.postgres.owners`), which
-get the statement as a text. What it does to the session's settings is undone before the next statement.
+and temporary tables by schema. That of another owner runs in functions of its own (`owner_functions`), which get the
+statement as a text. What it does to the session's settings is undone before the next statement.
 
 The agent alone reads and writes metadata, and never parses or compares values of types that such an owner may define:
 they are texts in its staging tables.
@@ -23,7 +23,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.batching import BatchingConnection, session_of
 from rowtide.databases.postgres.errors import describe, translate, translated
 from rowtide.databases.postgres.functions import OWN_PATH, recorded_definition
-from rowtide.databases.postgres.owners import (
+from rowtide.databases.postgres.owner_functions import (
     DEFERRED,
     LAST_WITH_OPEN_COMMIT,
     LOCKING,
@@ -33,13 +33,12 @@ from rowtide.databases.postgres.owners import (
     deferred_check,
     deferred_check_creation,
     find_deferred,
-    find_planned,
     functions_path,
     guard_places,
     owners_query,
-    planned_state,
     schema_creation,
 )
+from rowtide.databases.postgres.planned_code import find_planned, planned_state
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified, running
 from rowtide.databases.postgres.rowguid import BY_ROLE, Filling
 from rowtide.databases.postgres.session_settings import PINNED_SETTINGS, WHOLE_TABLES, pin_again
@@ -49,15 +48,15 @@ from rowtide.merge.definitions import SCHEMA, articles, publications, subscripti
 from rowtide.merge.errors import nodes as errors
 from rowtide.merge.errors.publishing import ArticleTableNotFound
 from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefused
-from rowtide.merge.nodes.postgres.metadata.completing import FORMAT
+from rowtide.merge.nodes.postgres.metadata.node_form import FORMAT
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
 
 _ARTICLES, _PUBLICATIONS = (quote_qualified(SCHEMA, table.name) for table in (articles, publications))
 SETTINGS = PINNED_SETTINGS | WHOLE_TABLES | {"jit": "off", "constraint_exclusion": "off"}
-"""Of a node's sessions.
+"""The settings of a node's sessions.
 
-Conditions over several joins are expected to cost much and cost little: compiling them takes seconds. Checks are their
-tables' owners' code, which the planner would run.
+JIT is off: the planner overestimates conditions over several joins, and compiling them takes seconds. Constraint
+exclusion is off: checks are the code of their tables' owners, which the planner would run.
 """
 AGENT_SETTING = "rowtide.merge_agent"
 """The setting that is on in the agent's transactions."""
@@ -66,7 +65,7 @@ LOW, HIGH, ONLY = "rowtide_low", "rowtide_high", "rowtide_only"
 
 
 def within(low: str, high: str, only: str) -> str:
-    """Return the condition of the rows of a try, which means the same under every search_path."""
+    """Return the condition of the rows of an attempt, which means the same under every search_path."""
     return (
         f"(rowtide_place operator(pg_catalog.>=) {low} and rowtide_place operator(pg_catalog.<=) {high} "
         f"and ({only} is null or rowtide_place operator(pg_catalog.=) any ({only})))"
@@ -121,7 +120,7 @@ class Execution:
 
     @property
     def filling(self) -> Filling:
-        """How rows of the table are written in sessions that are closed then."""
+        """How rows of the table are written in a session that is closed afterwards."""
         owner = self.owner
         if owner is None:
             return BY_ROLE
@@ -285,7 +284,7 @@ class Executions:
     def guards(self) -> Sequence[str]:
         """Return the statements with which a transaction that reads tables begins, before it has a snapshot.
 
-        They fail if a table whose plans were looked at is not as it was. An owner could otherwise make an index, or put
+        They fail if a table whose plans were checked was altered since. An owner could otherwise make an index, or put
         a view in its place, while a lock is waited for, and its functions would run with the agent's rights.
         """
         tables = self._looked_at()
@@ -303,7 +302,7 @@ class Executions:
             session.execute(sql.SQL(each))
 
     def suspect(self) -> None:
-        """Note that a table is not as it was: plans are looked at again before the next transaction."""
+        """Note that a table was altered: plans are checked again before the next transaction."""
         self._is_suspect = True
 
     def _looked_at(self) -> Sequence[str]:
@@ -349,7 +348,7 @@ class Executions:
         return self._owners[table]
 
     def forget(self) -> None:
-        """Let owners be read again."""
+        """Read owners again."""
         self._owners.clear()
         self._planned.clear()
         self._replaceable.clear()
@@ -423,7 +422,7 @@ OUTSIDE = "RT819"
 UNKNOWN_LINES = "RT818"
 """SQLSTATE of ours: the log has entries of tables that were not expected."""
 TABLES_ALTERED = "RT821"
-"""SQLSTATE of ours: a table whose plans were looked at was altered, or is another one, as a transaction began."""
+"""SQLSTATE of ours: a table whose plans were checked was altered or replaced before a transaction began."""
 _BUSY = ("40001", "40P01", "55P03", TABLES_ALTERED)
 """SQLSTATEs of conflicts with other sessions."""
 _RAISE = "exec_stmt_raise"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.batching import BatchingConnection
-from rowtide.databases.postgres.owners import read_by
+from rowtide.databases.postgres.owner_functions import read_by
 from rowtide.databases.postgres.quoting import EQUALS, quote, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.postgres.default_schema import here

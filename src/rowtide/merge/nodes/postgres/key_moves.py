@@ -27,7 +27,7 @@ _MOST_MOVES = 100
 """How many rows may wait for each other's keys in a chain."""
 OWN, MOVED, FOLLOWING = "pg_temp.rowtide_own", "pg_temp.rowtide_moved", "pg_temp.rowtide_following"
 """The temporary tables of rows of other tables: those that were changed here last, those that a move has changed, and
-those that a foreign key takes along.
+those that follow by a foreign key.
 
 The second has the moved rows, too, without the number of a table.
 """

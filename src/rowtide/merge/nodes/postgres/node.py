@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 
 from rowtide.databases.postgres.batching import open_batching_engine
 from rowtide.databases.postgres.quoting import quote
-from rowtide.databases.postgres.silence import MERGE
+from rowtide.databases.postgres.silent_sessions import MERGE
 from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.merge.articles import Article, DeviceLimits
 from rowtide.merge.identity_range_policy import IdentityRange, Numbering
@@ -23,9 +23,9 @@ from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of
 from rowtide.merge.nodes.postgres.rows import PostgresRows, PostgresVersions
 from rowtide.merge.nodes.postgres.session import PostgresSession
 from rowtide.merge.nodes.postgres.stored_tables import advance_sequences, find_sequences, highest_in_table, next_values
+from rowtide.merge.nodes.postgres.tables.identity_triggers import bounding, numbering_request
 from rowtide.merge.nodes.postgres.tables.rebuilt_tables import PostgresRebuiltTables
 from rowtide.merge.nodes.postgres.tables.tables import PostgresTables
-from rowtide.merge.nodes.postgres.tables.triggers import bounding, numbering_request
 from rowtide.merge.nodes.postgres.writing.writer import PostgresWriter
 
 

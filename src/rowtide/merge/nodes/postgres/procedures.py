@@ -17,14 +17,14 @@ from psycopg import sql
 
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.functions import OWN_PATH
-from rowtide.databases.postgres.owners import functions_path
+from rowtide.databases.postgres.owner_functions import functions_path
 from rowtide.databases.postgres.quoting import EQUALS, quote, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.nodes import HandlerFailed
 from rowtide.merge.errors.publishing import ResolverRefused
 from rowtide.merge.nodes.postgres.execution import Execution, as_block
 from rowtide.merge.nodes.postgres.metadata.row_metadata import sent, table_of, uuid_array
-from rowtide.merge.nodes.postgres.query_parameters import array_of
+from rowtide.merge.nodes.postgres.sendable_texts import array_of
 from rowtide.merge.nodes.postgres.stored_tables import StoredColumn
 from rowtide.merge.nodes.untyped_values import as_stored_by_server
 from rowtide.merge.versions.changes import Row

@@ -16,27 +16,27 @@ from rowtide.merge.definitions import SCHEMA, articles, replinfo
 from rowtide.merge.nodes.postgres.default_schema import here
 from rowtide.merge.nodes.postgres.metadata import row_metadata
 from rowtide.merge.nodes.postgres.metadata.generations import newer_generations, take_generations, window_since
+from rowtide.merge.nodes.postgres.metadata.log_application import log_own, log_update
 from rowtide.merge.nodes.postgres.metadata.row_metadata import (
     FILTERING,
     ROWGUIDS,
     PostgresReader,
     escaped,
-    log_own,
-    log_update,
     sent,
     table_of,
     uuid_array,
 )
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG, OF_TABLE, TOMBSTONE
 from rowtide.merge.nodes.postgres.procedures import ask_procedure
-from rowtide.merge.nodes.postgres.query_parameters import array_of
+from rowtide.merge.nodes.postgres.sendable_texts import array_of
 from rowtide.merge.nodes.postgres.session import PostgresSession
 from rowtide.merge.nodes.postgres.stored_tables import REQUESTS, table_requests
 from rowtide.merge.nodes.rows import Holder
 from rowtide.merge.nodes.untyped_values import as_stored_by_server, server_type
-from rowtide.merge.partitions.belonging import ROW, Link, belongs
+from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.partitions.expressions import PARTITION
 from rowtide.merge.partitions.filters import RowFilter
+from rowtide.merge.partitions.logical_records import Link
 from rowtide.merge.versions.changes import KnownVersion, Row
 from rowtide.merge.versions.row_metadata import MetadataReader
 from rowtide.merge.versions.stored_metadata import Composer

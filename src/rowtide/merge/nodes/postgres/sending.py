@@ -28,14 +28,8 @@ from rowtide.merge.nodes.postgres.metadata.generations import (
     take_generations,
     window_since,
 )
-from rowtide.merge.nodes.postgres.metadata.row_metadata import (
-    FILTERING,
-    PostgresReader,
-    apply_statements,
-    emptying,
-    looking_again,
-    uuid_array,
-)
+from rowtide.merge.nodes.postgres.metadata.log_application import apply_statements, emptying, looking_again
+from rowtide.merge.nodes.postgres.metadata.row_metadata import FILTERING, PostgresReader, uuid_array
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, GENHISTORY, LOG, OF_TABLE, TOMBSTONE
 from rowtide.merge.nodes.postgres.session import APPLYING, unlock_all
 from rowtide.merge.nodes.sending import ChangesRequest

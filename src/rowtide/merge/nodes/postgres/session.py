@@ -25,7 +25,13 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.functions import map_schemas
 from rowtide.databases.postgres.quoting import EQUALS
 from rowtide.databases.postgres.session_settings import SCHEMAS_FOUND
-from rowtide.databases.postgres.silence import end_silent, ending_silent, limits_of_time, name_holders, report_ended
+from rowtide.databases.postgres.silent_sessions import (
+    end_silent,
+    ending_silent,
+    limits_of_time,
+    name_holders,
+    report_ended,
+)
 from rowtide.databases.postgres.typed_values import lacks_characters
 from rowtide.databases.postgres.values import is_of_server
 from rowtide.merge.articles import Article, DeviceLimits, Subscription
@@ -34,6 +40,7 @@ from rowtide.merge.definitions import LACKS_CHARACTERS, SCHEMA
 from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.nodes.node import MOST_TRIES, ToRepeat
 from rowtide.merge.nodes.node_tables import MetadataFormat
+from rowtide.merge.nodes.postgres.compiled_queries import compile_query
 from rowtide.merge.nodes.postgres.default_schema import TableSchemas
 from rowtide.merge.nodes.postgres.execution import (
     AGENT_SETTING,
@@ -42,16 +49,16 @@ from rowtide.merge.nodes.postgres.execution import (
     failure,
     require_session,
 )
-from rowtide.merge.nodes.postgres.metadata import completing
+from rowtide.merge.nodes.postgres.metadata import node_form
 from rowtide.merge.nodes.postgres.metadata.generations import (
     SELECT_CLOSED,
     Generations,
     numbers_request,
     take_generations,
 )
-from rowtide.merge.nodes.postgres.metadata.row_metadata import apply_statements, emptying, stamps_of, tidy
+from rowtide.merge.nodes.postgres.metadata.log_application import apply_statements, emptying, tidy
+from rowtide.merge.nodes.postgres.metadata.row_metadata import stamps_of
 from rowtide.merge.nodes.postgres.metadata.system_tables import LOG
-from rowtide.merge.nodes.postgres.query_parameters import compile_query
 from rowtide.merge.nodes.postgres.stored_tables import StoredTable, StoredTables, table_requests
 from rowtide.merge.nodes.untyped_values import server_type
 from rowtide.merge.progress import SELECT_NODE
@@ -70,7 +77,7 @@ _MERGED = select_articles(true())
 class Staging:
     """What a session writes by: the number of its transaction once it is known, and the articles with staging tables.
 
-    0 stands for the tables that all share, a negative number for an owner who may use these.
+    0 is the tables that all articles share, a negative number an owner who may use these.
     """
 
     stamp: int | None = None
@@ -93,7 +100,7 @@ class PostgresSession(ABC):
         self.name = f"{self.session.info.host}/{self.session.info.dbname}"
         """The database's name in errors, also once the connection is closed."""
         self.connection.info[LACKS_CHARACTERS] = lacks_characters(self.session)
-        self.format = MetadataFormat(completing.FORMAT)
+        self.format = MetadataFormat(node_form.FORMAT)
         self.alterations: Alterations = Committing(engine)
         self.generations = Generations()
         self.own = 0
@@ -122,7 +129,7 @@ class PostgresSession(ABC):
 
     def is_prepared(self) -> bool:
         """See `NodeTables.is_prepared`."""
-        is_there, *written = self.connection.execute(text(completing.STATE)).one()
+        is_there, *written = self.connection.execute(text(node_form.STATE)).one()
         if is_there:
             self.accept(*written)
         return bool(is_there)
@@ -150,7 +157,7 @@ class PostgresSession(ABC):
         queries = [compile_query(self.connection.dialect, each) for each in statements]
         requests: list[tuple[str, Parameters]] = [each.request(values) for each in queries]
         if not self._is_complete:
-            requests += [(completing.FORM, None), ending_silent(self.session.silence_s)]
+            requests += [(node_form.FORM, None), ending_silent(self.session.silence_s)]
         try:
             answers = self.session.read(*requests)
         except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):

@@ -128,7 +128,7 @@ class StoredTables:
         return self._tables[article.nickname]
 
     def forget(self) -> None:
-        """Let all tables be read again."""
+        """Read all tables again."""
         self._tables.clear()
 
 
@@ -197,8 +197,8 @@ def noting_followers(
     *,
     is_whole: bool,
 ) -> Iterator[str]:
-    """Yield the statements of a block that list the rows which foreign keys take along, over all levels, as the staged
-    rows get other keys, at a publisher those of tables that are `spared` as above, and were not changed here last.
+    """Yield the statements of a block that list the rows which follow by foreign keys, over all levels, as the staged
+    rows get other keys; at a publisher those of tables that are `spared` as above and were not changed here last.
 
     In a table that refers to itself the server calls a trigger once for the staged rows and for these, even where there
     are none: what the same statement writes is listed, too, at each node. `is_whole`: that is all staged rows; else

@@ -24,16 +24,9 @@ from rowtide.merge.catalogue import list_merged, list_purged, read_nickname
 from rowtide.merge.definitions import genhistory, partition_mappings
 from rowtide.merge.nodes.sending import ChangesRequest, EnumeratedSending
 from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
+from rowtide.merge.nodes.sqlite.metadata.log_application import apply_beside, is_logged
 from rowtide.merge.nodes.sqlite.metadata.replaced import is_settled, settle
-from rowtide.merge.nodes.sqlite.metadata.row_metadata import (
-    FILTERING,
-    READER,
-    apply_beside,
-    decode,
-    is_logged,
-    read_asked,
-    table_of,
-)
+from rowtide.merge.nodes.sqlite.metadata.row_metadata import FILTERING, READER, decode, read_asked, table_of
 from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, INDEXES, TOMBSTONE
 from rowtide.merge.nodes.sqlite.session import CACHE, SqliteSession
 from rowtide.merge.partitions.belonging import ROW, members, read_parents, selecting

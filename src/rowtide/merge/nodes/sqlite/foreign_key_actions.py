@@ -65,7 +65,7 @@ class SqliteActions:
 
 @frozen
 class _Side:
-    """A table of a foreign key: its name, what stands for it in places, and what identifies its rows."""
+    """A table of a foreign key: its name, its nickname if it is an article's, and what identifies its rows."""
 
     name: str
     key: int | str

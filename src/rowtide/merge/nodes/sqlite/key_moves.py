@@ -14,8 +14,8 @@ from rowtide.databases.sqlite.sql_text import quote, quote_literal
 from rowtide.databases.sqlite.values import from_text
 from rowtide.databases.types.value_type import SqliteValue
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.nodes.rows import MOST_COUNTED, TemporaryKind, temporary_kinds, temporary_values
 from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, LOG
+from rowtide.merge.nodes.temporary_values import MOST_COUNTED, TemporaryKind, temporary_kinds, temporary_values
 from rowtide.merge.versions.changes import Write
 
 _OWN = re.compile(r"MSmerge_[a-z_]+_(\d+)")

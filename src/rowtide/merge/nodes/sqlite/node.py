@@ -14,7 +14,7 @@ from rowtide.merge.identity_range_policy import IdentityRange, Numbering
 from rowtide.merge.nodes.sqlite.changes import SqliteChanges
 from rowtide.merge.nodes.sqlite.foreign_key_actions import SqliteActions
 from rowtide.merge.nodes.sqlite.key_moves import renumber
-from rowtide.merge.nodes.sqlite.metadata import completing
+from rowtide.merge.nodes.sqlite.metadata import node_form
 from rowtide.merge.nodes.sqlite.metadata.row_metadata import table_of
 from rowtide.merge.nodes.sqlite.rows import SqliteRows, SqliteVersions
 from rowtide.merge.nodes.sqlite.session import SqliteSession
@@ -87,7 +87,7 @@ class SqliteNode(SqliteSession):
         self.keys = SqliteKeys(self)
         self.changes = SqliteChanges(self)
         try:
-            if completing.is_there(self.session):
+            if node_form.is_there(self.session):
                 self.tables.accept()
         except BaseException:
             self.close()

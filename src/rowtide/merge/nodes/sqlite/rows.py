@@ -15,20 +15,14 @@ from rowtide.merge.errors.nodes import HandlerFailed
 from rowtide.merge.nodes.rows import Holder
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact_of_absent, read_columns
 from rowtide.merge.nodes.sqlite.metadata import row_metadata
-from rowtide.merge.nodes.sqlite.metadata.row_metadata import (
-    FILTERING,
-    READER,
-    log_own,
-    log_update,
-    move_columns_of,
-    read_asked,
-    table_of,
-)
+from rowtide.merge.nodes.sqlite.metadata.log_application import log_own, log_update
+from rowtide.merge.nodes.sqlite.metadata.row_metadata import FILTERING, READER, move_columns_of, read_asked, table_of
 from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, TOMBSTONE
 from rowtide.merge.nodes.sqlite.session import SqliteSession
-from rowtide.merge.partitions.belonging import ROW, Link, belongs
+from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.partitions.expressions import PARTITION, SubscriberValue
 from rowtide.merge.partitions.filters import RowFilter
+from rowtide.merge.partitions.logical_records import Link
 from rowtide.merge.versions.changes import KnownVersion, Row
 from rowtide.merge.versions.row_metadata import MetadataReader
 from rowtide.merge.versions.stored_metadata import Composer

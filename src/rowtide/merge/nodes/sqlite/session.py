@@ -23,8 +23,9 @@ from rowtide.merge.catalogue import list_merged, list_publications, read_nicknam
 from rowtide.merge.errors.nodes import FileHasReaders, NodeBusy
 from rowtide.merge.errors.rows import NOT_UTF_8, RowsRefused
 from rowtide.merge.nodes.node_tables import MetadataFormat
-from rowtide.merge.nodes.sqlite.metadata import completing
-from rowtide.merge.nodes.sqlite.metadata.row_metadata import apply_log, decode, is_logged
+from rowtide.merge.nodes.sqlite.metadata import node_form
+from rowtide.merge.nodes.sqlite.metadata.log_application import apply_log, is_logged
+from rowtide.merge.nodes.sqlite.metadata.row_metadata import decode
 from rowtide.merge.nodes.sqlite.metadata.system_tables import AGENT
 from rowtide.merge.progress import require_session
 
@@ -44,7 +45,7 @@ class SqliteSession:
     def __init__(self, connection: Connection, limits: DeviceLimits | None = None) -> None:
         self.connection = connection
         self.limits = limits
-        self.format = MetadataFormat(completing.FORMAT)
+        self.format = MetadataFormat(node_form.FORMAT)
         session = connection.connection.driver_connection
         assert isinstance(session, sqlite3.Connection)
         self.session = session
@@ -67,7 +68,7 @@ class SqliteSession:
     def read_together(
         self, *statements: Select[Any], values: Mapping[str, object] = MappingProxyType({})
     ) -> Sequence[Sequence[Mapping[str, Any]]]:
-        if not completing.is_prepared(self.session):
+        if not node_form.is_prepared(self.session):
             return [[] for _ in statements]
         return [[dict(row) for row in self.connection.execute(each, values).mappings()] for each in statements]
 
@@ -133,8 +134,8 @@ class SqliteSession:
 
     def _verify_format(self) -> None:
         """Raise `FormatNewer` and the like if an upgrade has migrated the metadata since they were accepted."""
-        if self.format.is_known and completing.is_there(self.session):
-            self.format.accept(self.path, read_format(self.session, completing.FORMAT_VIEW))
+        if self.format.is_known and node_form.is_there(self.session):
+            self.format.accept(self.path, read_format(self.session, node_form.FORMAT_VIEW))
             self.format.require_writable()
 
     def _commit(self) -> None:

@@ -12,13 +12,13 @@ from rowtide.databases.sqlite.sql_text import quote, quote_literal
 from rowtide.databases.sqlite.values import affinity, from_text, is_numeric, stored_type
 from rowtide.databases.types.strings import ANY
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.nodes.rows import TemporaryValues
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact, keep_exact
 from rowtide.merge.nodes.sqlite.foreign_key_actions import has_dependents, matches
 from rowtide.merge.nodes.sqlite.key_moves import DELETING, SETTING, list_referrers, nickname_of
-from rowtide.merge.nodes.sqlite.metadata.row_metadata import encode_own_columns
+from rowtide.merge.nodes.sqlite.metadata.log_application import encode_own_columns
 from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, DISPLACED, LOG, TOMBSTONE
 from rowtide.merge.nodes.sqlite.rows import SqliteRows, values_of
+from rowtide.merge.nodes.temporary_values import TemporaryValues
 from rowtide.merge.nodes.untyped_values import is_of_unknown_class, with_classes_of
 from rowtide.merge.versions.apply import Logged
 from rowtide.merge.versions.changes import Write, number_alike
@@ -27,7 +27,7 @@ _OPERATION = (
     f"case when not gone and not live then {Logged.INSERTED.value} when not gone then {Logged.UPDATED.value} "
     f"when live then {Logged.DELETED.value} end"
 )
-"""What the log calls that which is done to a row; null for nothing."""
+"""The kind of log entry for a change of a row; null for none."""
 _METADATA = ("gone", "live", "type", "origin", "priority", "lineage", "last", "colv", "own_columns")
 """What is to be known of rows, and done to them."""
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from rowtide.databases.sqlite.values import from_text
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import RowOutsidePartition, RowsRefused
-from rowtide.merge.nodes.rows import Refusal, TemporaryKind, TemporaryValues, temporary_kinds, temporary_values
+from rowtide.merge.nodes.rows import Refusal
 from rowtide.merge.nodes.sqlite.foreign_key_actions import has_dependents, has_followers
 from rowtide.merge.nodes.sqlite.key_moves import (
     DELETING,
@@ -23,6 +23,7 @@ from rowtide.merge.nodes.sqlite.rows import SqliteRows
 from rowtide.merge.nodes.sqlite.session import FOREIGN_KEY, SqliteSession
 from rowtide.merge.nodes.sqlite.statements import pass_on, write, write_temporary
 from rowtide.merge.nodes.sqlite.tables.making import fill
+from rowtide.merge.nodes.temporary_values import TemporaryKind, TemporaryValues, temporary_kinds, temporary_values
 from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import Row, RowChange, Write

@@ -1,7 +1,4 @@
-"""Merge's filters as trees of expressions. Pure.
-
-Conversions that PostgreSQL and SQLite make alike. Merge's filters as SQL that every hub's database interprets alike.
-"""
+"""Merge's filters as trees of expressions, and as SQL that each kind of hub evaluates in the same way. Pure."""
 
 from __future__ import annotations
 
@@ -91,7 +88,7 @@ class Test:
 
 @frozen
 class Cast:
-    """A column or a subscription's value, converted; `type_name` is one of `casts.TYPES`."""
+    """A column or a subscription's value, converted; `type_name` is one of `TYPES`."""
 
     operand: ColumnExpression | SubscriberValue
     type_name: str
@@ -152,7 +149,7 @@ TYPES: Mapping[str, str] = {
     "date": "date",
     "uuid": "uuid",
 }
-"""The types that filters may name, and the type that each stands for."""
+"""The types that filters may name, and the type that each means."""
 _LARGEST = 2**63
 _OF_COLUMNS = {
     "smallint": ("bigint", "text"),

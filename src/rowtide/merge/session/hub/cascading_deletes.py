@@ -1,9 +1,8 @@
 """Deletes whose foreign keys' actions reach rows at the hub, and rows that take a deleted row's key.
 
-The sender deleted a row with what it knew to belong to it. What it did not know is another node's work: the delete is
-refused as a whole, or each row lost becomes a conflict.
-
-Rows of the hub that an uploading subscriber does not have: it may neither write to them nor take their keys.
+The sender deleted a row with the rows that it knew to reference it. Others are another node's work: the delete is
+refused as a whole, or each row lost becomes a conflict. A subscriber may neither write to rows of the hub that it does
+not have, nor take their keys.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from itertools import chain, islice
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, Publication, UnseenChildren
 from rowtide.merge.conflicts.lost_rows import Lost, describe_lost, keep_lost
-from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, ChildrenNotSeen, RowsRefused
+from rowtide.merge.errors.rows import ChildrenNotSeen
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.rows import AnyPlace, Holder, Place, Reach, Reading, Refusal, by_nickname, read_known
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.session.exchange import Part
-from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, TombstoneType, Write, reference_indexes
+from rowtide.merge.versions.changes import KnownVersion, RowChange, TombstoneType, Write
 from rowtide.merge.versions.comparison import Nothing, Presence, compare
 
 _BATCH_ROWS = 2000
@@ -28,7 +27,7 @@ _BATCH_ROWS = 2000
 
 @frozen
 class Judged:
-    """The deletes that are refused, each with its error, and the rows that the others may take along unseen."""
+    """The deletes that are refused, each with its error, and the rows that the others may reach unseen."""
 
     refused: Mapping[Place, ChildrenNotSeen] = field(default_factory=dict)
     lost: Sequence[Lost] = ()
@@ -94,7 +93,7 @@ class Cascades:
         return [group for group in reversed(groups) if group]
 
     def judge(self, parts: Sequence[tuple[Article, Sequence[Write]]], reading: Reading) -> Judged:
-        """Return which deletes of one attempt are refused, and what the others take along; within a transaction."""
+        """Return which deletes of one attempt are refused, and which rows the others reach; within a transaction."""
         articles = {article.nickname: article for article, _ in parts}
         deleted = {
             (article.nickname, one.rowguid)
@@ -132,7 +131,7 @@ class Cascades:
         return Judged(refused, describe_lost(self.node, self.articles, lost, reach, known))
 
     def keep_lost(self, lost: Sequence[Lost], without: Set[Place]) -> dict[Place, int]:
-        """Record the rows that deletes took along, once all but those `without` are written; count them by delete."""
+        """Record the rows that deletes reached, once all but those `without` are written; count them by delete."""
         written = [replace(each, deleted=each.deleted - without) for each in lost if each.deleted - without]
         return keep_lost(self.node, self.publication, written, self.source)
 
@@ -290,61 +289,3 @@ def are_any_of_others(
         if unheld and len(hub.rows.find_belonging(filters[article.nickname], unheld)) < len(set(unheld)):
             return True
     return False
-
-
-# Rows that come with the key of a row which is deleted with them: they are other rows, and inherit nothing. A foreign
-# key that is checked at the end is content with whatever row has the key then, and the deleted row's children at the
-# hub, which may be other subscribers', would be the new row's. So the two are not written together while the deleted
-# row has children that do not come with it: its delete is refused, as it would be alone.
-
-
-def defer_bequests(
-    node: Node, parts: Sequence[Part], articles: Mapping[int, Article]
-) -> dict[tuple[int, str], Refusal]:
-    """Return the refusals of deletes by which a received row would get the deleted row's children.
-
-    They are by the article's nickname and the rowguid.
-    """
-    if not any(article.references for article in articles.values()):
-        return {}
-    coming = {(article.nickname, change.rowguid) for article, changes in parts for change in changes}
-    return {
-        (part[0].nickname, rowguid): refusal
-        for part in parts
-        for rowguid, refusal in _defer(node, part, coming, articles).items()
-    }
-
-
-def _defer(node: Node, part: Part, coming: Set[tuple[int, str]], articles: Mapping[int, Article]) -> dict[str, Refusal]:
-    article, changes = part
-    gone = [change.rowguid for change in changes if change.row is None]
-    written = [change.row for change in changes if change.row is not None]
-    references = [
-        (child, reference)
-        for child in articles.values()
-        for reference in child.references
-        if reference.parent == article.nickname
-    ]
-    if not (references and gone and written):
-        return {}
-    held: dict[str, Refusal] = {}
-    deleted = node.rows.read(article, gone)
-    names = [column.name for column in article.columns]
-    for child, reference in references:
-        places = [names.index(name) for name in reference.parent_columns]
-        taken = {_values(row, places) for row in written}
-        inherited = {rowguid: _values(row, places) for rowguid, row in deleted.items()}
-        keys = sorted(taken.intersection(inherited.values()), key=repr)
-        if not keys:
-            continue
-        in_child = reference_indexes(child, reference)
-        children = node.rows.read_referencing(child, reference.columns, keys)
-        left = {_values(row, in_child) for rowguid, row in children.items() if (child.nickname, rowguid) not in coming}
-        reason = f"rows of {child.name} reference the row, and another one would get its key"
-        error = RowsRefused(article.name, FOREIGN_KEY_CODES[0], reason)
-        held |= {rowguid: Refusal(error, None) for rowguid, key in inherited.items() if key in left}
-    return held
-
-
-def _values(row: Row, places: Sequence[int]) -> Row:
-    return tuple(row[place] for place in places)

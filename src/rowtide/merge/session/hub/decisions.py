@@ -38,7 +38,7 @@ from rowtide.merge.versions.comparison import (
     Lineage,
     NodeChange,
     Nothing,
-    changed_apart,
+    changed_concurrently,
     compare,
     encode_columns,
 )
@@ -55,7 +55,7 @@ def uploaded(
     would take one of several devices' versions for the right one, and delete the hub's inserts.
     """
     if sent.columns is not None and publisher_row is not None:
-        ahead, _ = changed_apart(sent.version, known.version)
+        ahead, _ = changed_concurrently(sent.version, known.version)
         theirs = {place: change for place, change in (sent.version.columns or {}).items() if place in ahead}
         write = combine(sent, known, publisher_row, ahead)
         return write._replace(
@@ -131,7 +131,7 @@ class HubDecisions(NodeReceiver):
                 # It is absent there only; the subscriber was asked for a row that has left it since.
                 continue
             if here.has_left:
-                # What is to become of it is decided at the hub of this hub, which has the row.
+                # It is decided at the hub of this hub, which has the row.
                 if not isinstance(compare(several[0].version, here.version), Nothing):
                     writes += self.taken(several, None)
                 continue
@@ -141,7 +141,7 @@ class HubDecisions(NodeReceiver):
                     pass
                 case Accept() if article.is_upload_only and article.column_tracking:
                     # It may know nothing of what the hub changed, whose metadata may be gone.
-                    ahead, _ = changed_apart(several[0].version, here.version)
+                    ahead, _ = changed_concurrently(several[0].version, here.version)
                     contested += [(change, here, Combine(ahead)) for change in several]
                 case Accept() if article.is_upload_only:
                     writes += overriding(here, self.taken(several, here))

@@ -1,6 +1,6 @@
 """Inserts with primary keys that rows of the hub have: one row keeps the key.
 
-The other goes to the conflict inbox with its descendants, or gets a new key and takes them along.
+The other goes to the conflict inbox with its descendants, or gets a new key, which its descendants follow.
 """
 
 from __future__ import annotations

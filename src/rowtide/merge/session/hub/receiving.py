@@ -21,19 +21,20 @@ from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.partition_membership import (
     FROM_THERE,
     add_members,
+    end_memberships,
     find_moved,
-    part_members,
     put_others_rows,
 )
-from rowtide.merge.session.exchange import Attempt, Part, Received, Refused, count_writes
-from rowtide.merge.session.hub.cascading_deletes import Cascades, Judged, defer_bequests, find_others, is_news
+from rowtide.merge.session.exchange import Attempt, Part, Received, Refused, by_article, count_writes
+from rowtide.merge.session.hub.cascading_deletes import Cascades, Judged, find_others, is_news
 from rowtide.merge.session.hub.decisions import Decided, HubDecisions, instead
+from rowtide.merge.session.hub.inherited_keys import defer_bequests
 from rowtide.merge.session.hub.key_contests import KeyContest, KeyContests
+from rowtide.merge.session.hub.lineage_checks import LineageChecks
 from rowtide.merge.session.hub.parent_keys import (
     Families,
     KeyColumns,
     Keys,
-    LineageChecks,
     defer_orphans,
     find_absent,
     find_families,
@@ -43,7 +44,7 @@ from rowtide.merge.session.hub.parent_keys import (
     require_parents,
 )
 from rowtide.merge.session.messages import Counts
-from rowtide.merge.session.receiving import by_article, rowguids_of, split
+from rowtide.merge.session.receiving import parts_of, rowguids_of, split
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
 
 Staying = Set[tuple[int, str, str]]
@@ -91,7 +92,7 @@ class HubReceiver(HubDecisions):
             return self._receive(parts, attempt, late)
         found = {article.nickname: Received(Counts()) for article, _ in parts}
         if attempt is Attempt.LAST:
-            early = _by_article([each for each in changes if each[1].rowguid not in late])
+            early = by_article([each for each in changes if each[1].rowguid not in late])
             late = set(late)
             for (article, _), received in zip(early, self._receive(early, Attempt.FIRST), strict=True):
                 found[article.nickname].counts.add(received.counts)
@@ -99,7 +100,7 @@ class HubReceiver(HubDecisions):
             changes = [each for each in changes if each[1].rowguid in late]
             layers = layers_of(changes, self.articles)
         for layer in layers:
-            of_layer = _by_article([changes[place] for place in layer])
+            of_layer = by_article([changes[place] for place in layer])
             for (article, _), received in zip(of_layer, self._receive(of_layer, Attempt.RETRY), strict=True):
                 found[article.nickname].counts.add(received.counts)
                 found[article.nickname].refused.extend(received.refused)
@@ -118,7 +119,7 @@ class HubReceiver(HubDecisions):
         refused = [(each.article, each.change) for received in found.values() for each in received.refused]
         if len(layers_of(refused, self.articles)) < 2:
             return
-        parts = _by_article(refused)
+        parts = by_article(refused)
         for (article, _), received in zip(parts, self._receive(parts, Attempt.RETRY), strict=True):
             found[article.nickname].counts.add(received.counts)
             found[article.nickname].refused[:] = received.refused
@@ -137,7 +138,7 @@ class HubReceiver(HubDecisions):
             self.decide(part, found, families_of)
             for part, families_of, found in zip(parts, families, known, strict=True)
         ]
-        judged = self._judge(parts, decided, known)
+        judged = self._check_cascades(parts, decided, known)
         held = [
             {
                 **defer_orphans(part, each, said.writes, self.articles),
@@ -165,6 +166,7 @@ class HubReceiver(HubDecisions):
             article = part[0]
             accepted, refused = split(part, refusals)
             for change in accepted:
+                # What was read of the row is of its version before.
                 self.seen.get(article.nickname, {}).pop(change.rowguid, None)
             self.record([conflict for conflict in each.conflicts if conflict.rowguid not in refusals])
             if article.nickname in self.filters:
@@ -186,7 +188,7 @@ class HubReceiver(HubDecisions):
             settled = rows[each.article.nickname].get(each.rowguid) if is_read else AS_WON
             record(self.node.connection, replace(each, settled_row=settled))
 
-    def _judge(
+    def _check_cascades(
         self, parts: Sequence[Part], decided: Sequence[Decided], known: Sequence[Mapping[str, KnownVersion]]
     ) -> Judged:
         """Return which deletes are refused, as they would reach rows that the subscriber had not seen."""
@@ -204,7 +206,7 @@ class HubReceiver(HubDecisions):
     def _keep_lost(
         self, judged: Judged, parts: Sequence[Part], refused: Sequence[Mapping[str, Refusal]]
     ) -> dict[int, int]:
-        """Record what deletes took along; return how many rows, by the nickname of the deleted rows' article."""
+        """Record the rows that deletes reached; return how many, by the nickname of the deleted rows' article."""
         if self.cascades is None or not judged.lost:
             return {}
         without = {
@@ -229,7 +231,7 @@ class HubReceiver(HubDecisions):
         return left, counts
 
     def _refuse_others(self, article: Article, changes: Sequence[RowChange], known: Mapping[str, KnownVersion]) -> int:
-        """Record changes with news as conflicts, and return how many; let the subscriber's rows be put right.
+        """Record changes with news as conflicts, and return how many; the subscriber is sent the hub's versions.
 
         Nothing of the change becomes part of a version here: what its lineage says is not to be trusted.
         """
@@ -263,7 +265,7 @@ class HubReceiver(HubDecisions):
     def read(self, parts: Sequence[Part]) -> tuple[list[Mapping[str, KnownVersion]], Keys]:
         """Return what the hub knows of received rows, and the keys that their parents have here."""
         known, keys = self._read_with_keys(rowguids_of(parts), keys_to_read(parts, self.articles))
-        self.judge(parts, known)
+        self.check_lineages(parts, known)
         return known, keys
 
     def _read_with_keys(
@@ -271,7 +273,8 @@ class HubReceiver(HubDecisions):
     ) -> tuple[list[Mapping[str, KnownVersion]], Keys]:
         """Return what the hub knows of rows, and the keys of parents that the subscriber has.
 
-        Of others nothing is read: a child with such a key, which goes back, would tell it.
+        Keys of rows outside the subscriber's partition are not read: a child that is sent back with such a key would
+        disclose it.
         """
         rows = [(self.articles[nickname].only(columns), rowguids) for (nickname, columns), rowguids in parents.items()]
         bounded = [
@@ -290,8 +293,8 @@ class HubReceiver(HubDecisions):
         }
         return known[: len(asked)], keys
 
-    def judge(self, parts: Sequence[Part], known: Sequence[Mapping[str, KnownVersion]]) -> None:
-        """Raise `GenerationRefused` if the subscriber says what it cannot know."""
+    def check_lineages(self, parts: Sequence[Part], known: Sequence[Mapping[str, KnownVersion]]) -> None:
+        """Raise `GenerationRefused` if lineages include generations that the subscriber cannot know."""
         if self.claims is not None:
             self.claims.require(parts, known)
 
@@ -307,7 +310,7 @@ class HubReceiver(HubDecisions):
         found: set[tuple[int, str, str]] = set()
         if not any(each.change.row is not None and each.error.code in UNIQUE_CODES for each in refused):
             return found
-        for article, changes in by_article([each for each in refused if _is_undone(each)]):
+        for article, changes in parts_of([each for each in refused if _is_undone(each)]):
             rows = self.node.rows.read(article, [change.rowguid for change in changes]).values()
             found.update(value for row in rows for value in _unique_values(article, row))
         return found
@@ -349,7 +352,7 @@ class HubReceiver(HubDecisions):
 
     def _read_keys(self, refused: Sequence[Refused]) -> Keys:
         """Return the keys that the parents of refused rows have here."""
-        asked = keys_to_read(by_article(refused), self.articles)
+        asked = keys_to_read(parts_of(refused), self.articles)
         return self._read_with_keys([], asked)[1] if asked else {}
 
     def _try_again(self, waiting: Mapping[int, Refused]) -> tuple[dict[int, Counts], dict[int, Refused]]:
@@ -357,7 +360,7 @@ class HubReceiver(HubDecisions):
         held = {place: each for place, each in waiting.items() if isinstance(each.error, ParentNotThere)}
         left = {place: each for place, each in waiting.items() if place not in held}
         settled: dict[int, Counts] = {}
-        parts = by_article(list(held.values()))
+        parts = parts_of(list(held.values()))
         for (article, _), received in zip(parts, self._receive(parts, Attempt.RETRY) if parts else (), strict=True):
             places = {each.change.rowguid: place for place, each in held.items() if each.article == article}
             left |= {places.pop(each.change.rowguid): each for each in received.refused}
@@ -413,25 +416,25 @@ class HubReceiver(HubDecisions):
         return settled | {place: Counts(conflicts=1) for place in undone}
 
     def _note_members(self, refused: Sequence[Refused]) -> None:
-        """Store that the subscriber has refused rows, so that its partition gets what becomes of them."""
-        for article, changes in by_article(refused):
+        """Store that the subscriber has the refused rows, so that it is sent the outcome for them."""
+        for article, changes in parts_of(refused):
             rows = [(change.rowguid, None) for change in changes if change.row is not None]
             if article.nickname in self.filters and rows:
                 add_members(self.node.connection, self.source, article, rows, FROM_THERE)
 
     def _contests(self) -> KeyContests:
         return KeyContests(
-            self.node,
-            self.articles,
-            self.subscription.pubid,
-            self.source,
-            self.source_name,
-            self.hub_name,
-            self.priority,
-            self.priority or None,
-            self._resolver,
-            self.holder,
-            self.filters,
+            node=self.node,
+            articles=self.articles,
+            pubid=self.subscription.pubid,
+            source=self.source,
+            source_name=self.source_name,
+            hub_name=self.hub_name,
+            priority=self.priority,
+            version_priority=self.priority or None,
+            resolver=self._resolver,
+            holder=self.holder,
+            filters=self.filters,
         )
 
     def _read_known(self, refused: Sequence[Refused]) -> dict[int, Mapping[str, KnownVersion]]:
@@ -448,7 +451,7 @@ class HubReceiver(HubDecisions):
     ) -> dict[tuple[int, str], Row]:
         """Return the hub's rows that refused changes are of, by article and rowguid."""
         found: dict[tuple[int, str], Row] = {}
-        for article, changes in by_article([each for each in refused if not each.refusal.is_locked]):
+        for article, changes in parts_of([each for each in refused if not each.refusal.is_locked]):
             live = [one.rowguid for one in changes if is_live(known[article.nickname].get(one.rowguid))]
             rows = self.node.rows.read(article, live) if live else {}
             found.update(((article.nickname, rowguid), row) for rowguid, row in rows.items())
@@ -468,7 +471,7 @@ class HubReceiver(HubDecisions):
         live = [(change.rowguid, None) for change in changes if change.row is not None]
         add_members(self.node.connection, self.source, article, live, FROM_THERE)
         gone = [change.rowguid for change in changes if change.row is None]
-        part_members(self.node.connection, self.subscription, article, gone)
+        end_memberships(self.node.connection, self.subscription, article, gone)
 
     def _compensate_each(
         self, refused: Sequence[Refused], present: Mapping[tuple[int, str], Row] | None = None
@@ -504,13 +507,6 @@ class HubReceiver(HubDecisions):
             self.keep(article, change, conflict_type, error.code, error.reason, known=here, winning_row=row)
             writes.append(instead(change, here, row))
         self.node.writer.write(article, writes)
-
-
-def _by_article(changes: Sequence[tuple[Article, RowChange]]) -> list[Part]:
-    parts: dict[int, tuple[Article, list[RowChange]]] = {}
-    for article, change in changes:
-        parts.setdefault(article.nickname, (article, []))[1].append(change)
-    return list(parts.values())
 
 
 def _unique_values(article: Article, row: Row) -> Iterator[tuple[int, str, str]]:

@@ -16,14 +16,15 @@ from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_con
 from rowtide.merge.conflicts.records import AS_WON, ConflictRecord, ConflictType, identify, names_lost, reason_of
 from rowtide.merge.conflicts.resolvers import Winner
 from rowtide.merge.nodes.rows import Place, Refusal, by_nickname
-from rowtide.merge.partitions.belonging import RecordType
+from rowtide.merge.partitions.logical_records import RecordType
 from rowtide.merge.session.exchange import Part, count_writes, transact
 from rowtide.merge.session.hub.decisions import instead
 from rowtide.merge.session.hub.parent_keys import Families, defer_orphans, find_families
 from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.messages import Counts
 from rowtide.merge.session.receiving import rowguids_of
-from rowtide.merge.session.record_transfer import LogicalRecord, RecordOutcome, RecordRowRefused, find_members
+from rowtide.merge.session.record_groups import LogicalRecord, find_members
+from rowtide.merge.session.record_transfer import RecordOutcome, RecordRowRefused
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
 from rowtide.merge.versions.comparison import NodeChange
 
@@ -47,7 +48,7 @@ class HubRecordDecisions:
 
     `sent` is the hub's generation that the subscriber has, `unreceived` what it refused of that; `buried` are the rows
     that the hub deleted since, by the top row of the record that they are in at the subscriber. `lost` are rows that
-    deletes may take along, by the delete. `wanted` are rows to request now, `requested` those that were.
+    deletes may reach, by the delete. `wanted` are rows to request now, `requested` those that were.
     """
 
     receiver: HubReceiver
@@ -66,7 +67,7 @@ class HubRecordDecisions:
 
         def work() -> tuple[list[Part], list[Counts]]:
             known = self.receiver.read_known(rowguids_of([part]))
-            self.receiver.judge([part], known)
+            self.receiver.check_lineages([part], known)
             return self.receiver.refuse_others([part], known)
 
         ((_, left),), (counts,) = transact(self.receiver, work)
@@ -129,7 +130,7 @@ class HubRecordDecisions:
             self.receiver.forget_retries(article, taken)
 
     def _keep_lost(self, one: LogicalRecord, outcome: RecordOutcome) -> None:
-        """Record what a record's deletes have taken along."""
+        """Record the rows that a record's deletes have reached."""
         deleted = [(article.nickname, change.rowguid) for article, change in one.rows if change.row is None]
         lost = [each for place in deleted for each in self.lost.pop(place, ())]
         if lost and self.receiver.cascades is not None:

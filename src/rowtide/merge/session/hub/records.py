@@ -11,7 +11,7 @@ from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, failur
 from rowtide.merge.conflicts.resolvers import Winner, withdrawal
 from rowtide.merge.errors.rows import CHILDREN_NOT_SEEN, FOREIGN_KEY_CODES, ParentNotThere
 from rowtide.merge.nodes.rows import Place, by_nickname
-from rowtide.merge.partitions.belonging import RecordType, find_record_types
+from rowtide.merge.partitions.logical_records import RecordType, find_record_types
 from rowtide.merge.progress import put_retry
 from rowtide.merge.session.exchange import Refused
 from rowtide.merge.session.hub.cascading_deletes import are_any_of_others
@@ -22,18 +22,16 @@ from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.hub.record_decisions import HubRecordDecisions
 from rowtide.merge.session.messages import Counts, RowsByArticle, UploadHeader
 from rowtide.merge.session.pairing import Pairing
+from rowtide.merge.session.record_groups import LogicalRecord, find_below, is_child_of
 from rowtide.merge.session.record_transfer import (
     DEFERRED,
     DEFERRED_REASON,
     LAST_ATTEMPT,
-    LogicalRecord,
     OutcomeRefused,
     RecordOutcome,
     RecordRowRefused,
     Rejected,
     Waiting,
-    find_below,
-    is_child_of,
     write_outcome,
 )
 from rowtide.merge.session.spooling import Spool
@@ -122,7 +120,7 @@ class HubRecords(HubRecordDecisions):
 
     @property
     def wants_more(self) -> bool:
-        """Whether rows are to be requested in this synchronisation; not for ever, as programs keep changing them."""
+        """Whether rows are to be requested in this synchronisation; limited, as programs keep changing them."""
         return bool(self.wanted) and self.requests < _MOST_REQUESTS
 
     def request(self) -> dict[int, list[str]]:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from rowtide.merge.articles import Article, SubscriberType
+from rowtide.merge.articles import Article
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.rows import by_nickname
 from rowtide.merge.session.exchange import Refused
-from rowtide.merge.session.history import Phase, read_included
+from rowtide.merge.session.history import Phase
 from rowtide.merge.session.hub.cascading_deletes import Cascades
-from rowtide.merge.session.hub.parent_keys import LineageChecks
+from rowtide.merge.session.hub.lineage_checks import LineageChecks
 from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.hub.records import HubRecords, hub_records, read_buried
 from rowtide.merge.session.messages import RefusedUpload, RowsByArticle, TopsQuestion, UploadHeader, UploadResult
@@ -136,14 +136,6 @@ class UploadReceipt:
                 self.unreceived,
             ),
         )
-
-
-def check_lineages(hub: Node, pairing: Pairing, last: dict[int, int]) -> LineageChecks:
-    """Return what judges the lineages of a device; `last` are the last generations that the hub has, by nickname."""
-    claims = LineageChecks(pairing.at_hub.subscriber, pairing.at_hub.nickname, pairing.at_hub.received, last)
-    if pairing.at_hub.subscriber_type is not SubscriberType.SERVER:
-        claims.read_seen = partial(read_included, hub, last[pairing.hub])
-    return claims
 
 
 def _refused(refused: Refused, left: set[tuple[int, str]]) -> RefusedUpload:

@@ -1,6 +1,6 @@
 """The calls of a subscription's articles, from the log to the subscriber: by article and operation, and in log order.
 
-One row, a `ProcedureCall`, is made only where a driver takes one. Where the key is in a call's arguments.
+One row, a `ProcedureCall`, is made only where a driver takes one.
 """
 
 from __future__ import annotations
@@ -12,18 +12,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import ArgumentGroup, parts_of
-from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.calls.arguments import Arguments, CallArguments, InsertedRows
-from rowtide.replication.subscription_settings import SubscriptionSettings
 
 _UNCHANGED = np.array(None, dtype=object)
 LEAST_BULK = 20
-"""Fewer inserts of one article in a row do not count as many."""
+"""Fewer consecutive inserts of one article are not counted as bulk."""
 _Numbers = npt.NDArray[np.int64]
 
 
@@ -167,7 +164,7 @@ class OrderedCalls:
         starts, ends = [0, *borders], [*borders, len(self)]
         yield from zip(self.lsns[starts].tolist(), starts, ends, strict=True)
 
-    def stretches(self) -> Iterator[tuple[int, int, int, bool]]:
+    def consecutive_calls(self) -> Iterator[tuple[int, int, int, bool]]:
         """Yield the ranges of one group's calls that follow each other: the group, its first index, their number, and
         whether it is a change of a key, which is a range of its own.
         """
@@ -232,65 +229,3 @@ def indexes_of_keys(article: Article, operation: Operation) -> KeyIndexes:
 def key_indexes(article: Article) -> list[int]:
     """Return the positions of the key's columns among the published ones."""
     return [article.columns.index(column) for column in article.key_columns]
-
-
-# Group source transactions into batches, each one transaction at the subscriber. Pure. (SQL Server: -CommitBatchSize,
-# -CommitBatchThreshold.) A source transaction is never divided.
-
-COMMIT_BATCH_SIZE = 10_000
-COMMIT_BATCH_THRESHOLD = 100_000
-"""A batch takes what the log store has, and never waits for more: so large is one of a backlog only."""
-
-
-@frozen
-class BatchLimits:
-    """A batch ends with the source transaction that reaches either limit: number of transactions, or of commands."""
-
-    transactions: int = COMMIT_BATCH_SIZE
-    commands: int = COMMIT_BATCH_THRESHOLD
-
-    @classmethod
-    def of(cls, settings: SubscriptionSettings) -> BatchLimits:
-        """Return a subscription's limits; where commit times decide, each transaction has its own."""
-        if settings.conflicts is Resolver.LAST_COMMIT_TIME:
-            return cls(transactions=1)
-        return cls(
-            settings.commit_batch_size or COMMIT_BATCH_SIZE, settings.commit_batch_threshold or COMMIT_BATCH_THRESHOLD
-        )
-
-    def at_most(self, other: BatchLimits) -> BatchLimits:
-        """Return the lower limits of both."""
-        return BatchLimits(min(self.transactions, other.transactions), min(self.commands, other.commands))
-
-
-ONE_BY_ONE = BatchLimits(100, 1000)
-"""The limits of what is delivered row by row after a refusal."""
-
-
-class Cutter:
-    """Decides, transaction by transaction, where a batch ends."""
-
-    def __init__(self, limits: BatchLimits) -> None:
-        self._limits = limits
-        self._transactions = 0
-        self._commands = 0
-        self._lsn: int | None = None
-
-    def ends_before(self, lsn: int, commands: int = 1) -> Position | None:
-        """Count the next calls of a transaction; if a batch ends before them, return the position that it reached.
-
-        A transaction may come in several parts.
-        """
-        reached = None
-        if lsn != self._lsn:
-            if self._lsn is not None and self._is_full:
-                reached = Position(self._lsn + 1)
-                self._transactions = self._commands = 0
-            self._transactions += 1
-            self._lsn = lsn
-        self._commands += commands
-        return reached
-
-    @property
-    def _is_full(self) -> bool:
-        return self._transactions >= self._limits.transactions or self._commands >= self._limits.commands

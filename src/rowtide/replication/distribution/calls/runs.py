@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
-from rowtide.core.errors import RowtideError
 from rowtide.core.operations import Operation
-from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import ArgumentGroup, parts_of
 from rowtide.replication.distribution.calls.arguments import Arguments, CallArguments, InsertedRows, columns_of, unite
 from rowtide.replication.distribution.calls.ordered import Calls, OrderedCalls, ProcedureCall, indexes_of_keys
-from rowtide.replication.errors.delivery import CommandError
-from rowtide.replication.subscription_settings import SkipErrors
 
 MAX_CALLS = 1000
 MAX_BULK_ROWS = 100_000
@@ -49,25 +45,25 @@ class CallRun:
         found = [one for one in rows if isinstance(one, InsertedRows)]
         return found if len(found) == len(rows) else None
 
-    def sets(self, *, folds: bool) -> Iterator[Calls]:
+    def sets(self, *, combines: bool) -> Iterator[Calls]:
         """Yield sets of calls, to be sent in this order, in each of which all are about different rows.
 
-        The second call for a row is in the second set, or one with the first where updates are folded (`folds`).
+        The second call for a row is in the second set, or one with the first where updates are combined (`combines`).
         """
         whole = self._joined()
         keys = _keys_of(whole) if self.operation in (Operation.UPDATE, Operation.DELETE) else ()
         if len(set(keys)) == len(keys):
             yield whole
-        elif folds and self.operation is Operation.UPDATE:
-            yield _folded(whole, keys)
+        elif combines and self.operation is Operation.UPDATE:
+            yield _combined_updates(whole, keys)
         else:
             yield from _by_occurrence(whole, keys)
 
-    def fold(self) -> None:
+    def combine(self) -> None:
         """Let the updates of a row be one, with the last value of each column that any of them changed."""
         whole = self._joined()
-        folded = _folded(whole, _keys_of(whole))
-        self.parts, self.count = [(folded, 0, len(folded))], len(folded)
+        updates = _combined_updates(whole, _keys_of(whole))
+        self.parts, self.count = [(updates, 0, len(updates))], len(updates)
 
     def _joined(self) -> Calls:
         return Calls.joined([calls.between(start, end) for calls, start, end in self.parts])
@@ -94,21 +90,21 @@ def _by_occurrence(calls: Calls, keys: Sequence[object]) -> Iterator[Calls]:
         yield calls.take(np.array(indexes, dtype=np.int64))
 
 
-def _folded(calls: Calls, keys: Sequence[object]) -> Calls:
+def _combined_updates(calls: Calls, keys: Sequence[object]) -> Calls:
     """Return one update for each row, which has the result of all of them."""
     last = {key: index for index, key in enumerate(keys)}
     if len(last) == len(keys):
         return calls
-    folded = calls.take(np.array(list(last.values()), dtype=np.int64))
+    updates = calls.take(np.array(list(last.values()), dtype=np.int64))
     # The bitmap is the last argument, the values are the first; without one, the last update has all values.
     if ArgumentGroup.BITMAP not in parts_of(Operation.UPDATE, calls.article.update.call_format):
-        return folded
+        return updates
     combined: dict[object, Arguments] = {}
     for key, row in zip(keys, calls.arguments.rows, strict=True):
         before = combined.get(key)
         combined[key] = row if before is None else _combine(before, row)
     arguments = CallArguments.of(list(combined.values()))
-    return Calls(calls.article, calls.operation, folded.commit_lsn, folded.seqval, arguments)
+    return Calls(calls.article, calls.operation, updates.commit_lsn, updates.seqval, arguments)
 
 
 def _combine(before: Arguments, after: Arguments) -> Arguments:
@@ -125,16 +121,18 @@ def _combine(before: Arguments, after: Arguments) -> Arguments:
     return combined
 
 
-class Gatherer:
+class RunBuilder:
     """Takes calls in log order, and returns runs in an order in which they may be sent.
 
-    `groups`: which articles can influence each other, by article id; `folded`: of which several updates of a row may be
-    one; `bulk`: whose rows may be inserted by COPY.
+    `groups`: which articles can influence each other, by article id; `combinable`: those of which several updates of a
+    row may be one; `bulk`: those whose rows may be inserted by COPY.
     """
 
-    def __init__(self, groups: Mapping[str, int], folded: Set[str] = frozenset(), bulk: Set[str] = frozenset()) -> None:
+    def __init__(
+        self, groups: Mapping[str, int], combinable: Set[str] = frozenset(), bulk: Set[str] = frozenset()
+    ) -> None:
         self._groups = groups
-        self._folded = folded
+        self._combinable = combinable
         self._bulk = bulk
         self._open: dict[int, CallRun] = {}
 
@@ -143,7 +141,7 @@ class Gatherer:
         groups = [self._find_group(part) for part in calls.groups]
         # Of each group the calls of one article and operation that no other of the group stands between, as a range.
         ranges: dict[int, tuple[Calls, int, int]] = {}
-        for owner, first, size, is_move in calls.stretches():
+        for owner, first, size, is_move in calls.consecutive_calls():
             part, group, end = calls.groups[owner], groups[owner], first + size
             if group is None:
                 yield from self._add_all(ranges)
@@ -187,7 +185,7 @@ class Gatherer:
         article_id, operation = part.article.article_id, part.operation
         is_bulk = article_id in self._bulk and isinstance(part.arguments, InsertedRows)
         limit = MAX_BULK_ROWS if is_bulk else MAX_CALLS
-        folds = operation is Operation.UPDATE and article_id in self._folded
+        combines = operation is Operation.UPDATE and article_id in self._combinable
         while start < end:
             run = self._open.get(group)
             if run is None or run.article is not part.article or run.operation is not operation or run.count >= limit:
@@ -199,10 +197,11 @@ class Gatherer:
             run.add(part, start, start + size)
             start += size
             if run.count >= limit:
-                if folds:
-                    run.fold()
-                # A run that folding has not made much smaller would be folded again too often.
-                if not folds or run.count > limit // 2:
+                if combines:
+                    run.combine()
+                # Combining costs time in proportion to the run: one that it has not halved is sent, or it would be
+                # combined again after few calls, and the cost would grow with the square of their number.
+                if not combines or run.count > limit // 2:
                     del self._open[group]
                     yield run
 
@@ -211,67 +210,3 @@ def _alone(calls: Calls, index: int) -> CallRun:
     run = CallRun(calls.article, calls.operation)
     run.add(calls, index, index + 1)
     return run
-
-
-# Run a batch that had an error in pieces, skipping the commands whose errors are listed. Pure. A piece runs as a
-# whole or not at all. If one fails, the commands before the failing one are run, then that one alone; after that,
-# pieces grow again. This is cheap for one failing command as well as for many.
-
-_MOST = 1024
-
-
-@frozen
-class Failure:
-    """The first failing call of a piece, from 0, and its error."""
-
-    index: int
-    error: RowtideError
-
-
-class Pieces:
-    """Runs calls by `run_piece`, which returns the failure of a piece that it rolled back."""
-
-    def __init__(self, run_piece: Callable[[Sequence[ProcedureCall]], Failure | None], skips: SkipErrors) -> None:
-        self._run_piece = run_piece
-        self._skips = skips
-        self._waiting: list[ProcedureCall] = []
-        self._size = _MOST
-        self._skipped: list[CommandError] = []
-
-    def add(self, call: ProcedureCall) -> None:
-        """Add a call. Raises the error of a call that may not be skipped, here or at the end."""
-        self._waiting.append(call)
-        if len(self._waiting) >= _MOST:
-            self._run_waiting()
-
-    def end(self) -> Sequence[CommandError]:
-        """Run the remaining calls; return the errors of skipped ones."""
-        self.flush()
-        return self._skipped
-
-    def flush(self) -> None:
-        """Run the waiting calls."""
-        self._run_waiting()
-
-    def _run_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        done = 0
-        while done < len(waiting):
-            done += self._run_some(waiting[done : done + self._size])
-
-    def _run_some(self, piece: Sequence[ProcedureCall]) -> int:
-        """Run a piece; return how many calls are done."""
-        failure = self._run_piece(piece)
-        if failure is None:
-            self._size = min(2 * self._size, _MOST)
-            return len(piece)
-        if len(piece) > 1:
-            self._size = 1
-            # They succeeded before the failing one; if they do not now, they are begun again one by one.
-            has_run = failure.index > 0 and self._run_piece(piece[: failure.index]) is None
-            return failure.index if has_run else 0
-        error = failure.error
-        if self._skips.covers(error):
-            self._skipped.append(error)
-            return 1
-        raise error

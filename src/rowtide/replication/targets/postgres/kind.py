@@ -5,8 +5,8 @@ from __future__ import annotations
 from rowtide.replication.targets.postgres import snapshot_target, subscriber
 from rowtide.replication.targets.postgres.comparison import repairs, rows, settlements
 from rowtide.replication.targets.postgres.conflicts import versions
-from rowtide.replication.targets.postgres.delivery.streams import group, several_connections
-from rowtide.replication.targets.postgres.schema import tables
+from rowtide.replication.targets.postgres.delivery.streams import requirements, several_connections
+from rowtide.replication.targets.postgres.schema import needed_objects, tables
 from rowtide.replication.targets.subscriber_kind import SubscriberKind
 
 KIND = SubscriberKind(
@@ -16,10 +16,10 @@ KIND = SubscriberKind(
     creations=subscriber.creations,
     forget=subscriber.forget,
     recover=subscriber.recover_left,
-    make_scripted=tables.make_scripted,
+    make_scripted=needed_objects.make_scripted,
     open_snapshot=snapshot_target.PostgresSnapshotTarget.open,
     open_delivery=several_connections.open_delivery,
-    require_streams=group.require_streams,
+    require_streams=requirements.require_streams,
     find_status=subscriber.find_status,
     has_joined=subscriber.has_joined,
     is_used=subscriber.is_used,

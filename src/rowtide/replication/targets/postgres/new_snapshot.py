@@ -23,9 +23,9 @@ from rowtide.replication.snapshot.target import SnapshotStatus, TableDetails
 from rowtide.replication.subscription_settings import IfExists
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.restorations import PostgresRestoration
-from rowtide.replication.targets.postgres.schema import tables
+from rowtide.replication.targets.postgres.schema import needed_objects, tables
 from rowtide.replication.targets.postgres.schema.alterations import alter, rename
-from rowtide.replication.targets.postgres.schema.own_constraints import find_whole, require_fitting
+from rowtide.replication.targets.postgres.schema.kept_tables import find_whole, require_fitting
 from rowtide.replication.targets.postgres.schema.own_objects import list_references, release_references, switch_off
 from rowtide.replication.targets.postgres.writing_rights import WrittenTables
 from rowtide.replication.targets.subscriber_kind import NewSnapshot, NewSubscription
@@ -58,7 +58,7 @@ def make_tables(
     """
     _rename(connection, new)
     present = [article for article in new.articles if _exists(connection, article)]
-    scripted = tables.list_present(connection, snapshot.scripts)
+    scripted = needed_objects.list_present(connection, snapshot.scripts)
     if (present or scripted) and snapshot.if_exists is IfExists.FAIL:
         raise SubscriberTableExists(
             ", ".join((*(article.qualified_name for article in present), *(script.name for script in scripted)))
@@ -66,21 +66,23 @@ def make_tables(
     kept = [] if snapshot.if_exists is IfExists.DROP else present
     pairs = list(zip(new.articles, snapshot.details, strict=True))
     made = [(article, details) for article, details in pairs if article not in kept]
-    tables.provide(connection, [*new.needs, *(need for _, details in made for need in details.needs)])
+    needed_objects.provide(connection, [*new.needs, *(need for _, details in made for need in details.needs)])
     if not new.altered:
         require_fitting(connection, kept, [*new.articles, *(new.beside or ())], new.constraints)
     restorations = switch_off(connection, kept, new.constraints, subscriber)
     if new.beside is not None and snapshot.if_exists is IfExists.DROP:
         restorations += release_references(connection, present, subscriber)
     if snapshot.if_exists is IfExists.DROP:
-        tables.drop(connection, snapshot.scripts)
+        needed_objects.drop(connection, snapshot.scripts)
     are_referenced = bool(list_references(connection, present))
     _clear(connection, present, snapshot.if_exists, written, are_referenced=are_referenced)
     altered = [_alter(connection, each, written) if each.article in kept else each for each in new.altered]
     for article, details in made:
-        tables.make_schema(connection, article.schema)
+        needed_objects.make_schema(connection, article.schema)
         _run(connection, article.qualified_name, tables.create_table(article, details))
-    tables.make(connection, [script for script in snapshot.scripts if not (kept and _is_filled(script, scripted))])
+    needed_objects.make(
+        connection, [script for script in snapshot.scripts if not (kept and _is_filled(script, scripted))]
+    )
     filling = [statement for script in snapshot.scripts for statement in script.filling]
     articles = [followed.article for followed in altered]
     return MadeTables(

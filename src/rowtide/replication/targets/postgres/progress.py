@@ -1,9 +1,8 @@
 """Progress of a PostgreSQL subscriber, written in the transactions that deliver changes, so that none is applied twice.
 
 (SQL Server: MSreplication_subscriptions.) Each agent increments the epoch when it starts (`recovery`). A batch first
-locks the progress row, and is refused unless epoch and position are those that its agent knows.
-
-The prepared transactions of a batch that was sent in streams: names, what is left, how they end.
+locks the progress row, and is refused unless epoch and position are those that its agent knows. The names of a batch's
+prepared transactions, one for each stream, say which batch they belong to.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ from rowtide.replication.articles.schema_changes import COLUMN_LACKING
 from rowtide.replication.distribution.delivery_interface import DeliveryProgress
 from rowtide.replication.errors.subscribing import SubscriberUnprepared
 from rowtide.replication.snapshot.target import SnapshotStatus
-from rowtide.replication.targets.postgres import origins, restorations
+from rowtide.replication.targets.postgres import delivery_marks, restorations
 from rowtide.replication.targets.postgres.calls.procedures import OWN_SETTINGS, RAISE_ERROR, REQUIRE_ROWS, SCHEMA
-from rowtide.replication.targets.postgres.conflicts import former_values, versions
+from rowtide.replication.targets.postgres.conflicts import former_values, released_values, versions
 from rowtide.replication.targets.subscriber_kind import Originators
 
 _TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")
 
 FORMAT = StoreFormat("subscriber's metadata in the database")
 FENCED = "RT001"
-"""The error that refuses a batch after another agent has taken over."""
+"""SQLSTATE that refuses a batch after another agent has taken over: in a class that PostgreSQL does not use."""
 
 _OBJECTS = (
     *own_schema(SCHEMA),
@@ -82,11 +81,11 @@ create table if not exists {SCHEMA}."MSrepairs" (
     repair_id text, ordinal int, record text not null,
     primary key (subscription_guid, repair_id, ordinal))
 """,
-    *origins.OBJECTS,
+    *delivery_marks.OBJECTS,
     restorations.CREATION,
     *versions.OBJECTS,
     *former_values.DELETED_OBJECTS,
-    *former_values.RELEASED_OBJECTS,
+    *released_values.RELEASED_OBJECTS,
     RAISE_ERROR,
     REQUIRE_ROWS,
     f"""
@@ -172,7 +171,7 @@ class _FoundObjects:
 
     @property
     def is_only_removed(self) -> bool:
-        """Whether it was made before formats had numbers: nothing but removing comes so far."""
+        """Whether it was made before formats had numbers: such objects can only be removed."""
         return self.is_made and self.stored is None
 
 
@@ -231,7 +230,7 @@ def record(
     ).format(_TABLE)
     with translated():
         connection.execute(statement, (guid, publication, system, position.value))
-    origins.record(connection, guid, originators)
+    delivery_marks.record(connection, guid, originators)
 
 
 def list_recorded(connection: psycopg.Connection) -> frozenset[str]:
@@ -326,9 +325,9 @@ def forget(connection: psycopg.Connection, guid: str) -> None:
         if not is_made(connection):
             return
         connection.execute(sql.SQL("delete from {} where subscription_guid = %s").format(_TABLE), (guid,))
-    # Objects of another build may lack what `origins.forget` needs.
+    # Objects of another build may lack what `delivery_marks.forget` needs.
     make_current(connection)
-    is_needed = origins.forget(connection, guid)
+    is_needed = delivery_marks.forget(connection, guid)
     with translated():
         if not is_needed and connection.execute(sql.SQL("select from {} limit 1").format(_TABLE)).fetchone() is None:
             connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(SCHEMA)))
@@ -389,7 +388,7 @@ class PreparedName:
 
 @frozen
 class Settled:
-    """A prepared transaction that was left, and what became of it."""
+    """A prepared transaction that was left, and how it was ended."""
 
     name: PreparedName
     is_committed: bool

@@ -105,7 +105,7 @@ def _take_over(connection: psycopg.Connection, guid: str, agent: str) -> tuple[D
         # is rolled back, and delivered again.
         first = [name for name in list_prepared(connection, guid) if name.stream == 0]
         settled += [settle(connection, name, is_committed=False) for name in first]
-        # A batch may run; its first stream may be prepared meanwhile, and would be waited for in vain.
+        # A batch may run, and its first stream may be prepared meanwhile: to wait for it would be to wait for ever.
         raised = _unless_locked(lambda: _raise_epoch(connection, guid, agent))
     settled += _end(connection, raised.left, raised.decided)
     is_alone = raised.is_alone
@@ -186,5 +186,6 @@ _RAISE = """
 update {} set epoch = epoch + 1, agent = %s, streams = 1 where subscription_guid = %s
 returning transaction_timestamp, batch, epoch, decided, extract(epoch from clock_timestamp() - "time")::float8
 """
-# Stronger than the update: streams beside the first hold the row against it.
+# The update alone would wait for the first stream only, which has locked the row `for no key update`. The other streams
+# hold it `for key share` (`sp_MSbeginstream` of `progress`), which conflicts with this lock, and not with an update.
 _LOCK = "select 1 from {} where subscription_guid = %s for update"

@@ -52,7 +52,7 @@ create table if not exists {_TABLE} (
 
 
 def restored_statement(statement: str, lookup: str) -> str:
-    """Return what runs a statement whose names are looked up by then, with how it reads now. Pure."""
+    """Return a statement that runs another one, whose names are looked up at that time; with its present text. Pure."""
     return f"{_RESTORED}{' '.join(statement.split())}\n{lookup}"
 
 

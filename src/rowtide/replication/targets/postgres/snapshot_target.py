@@ -26,10 +26,10 @@ from rowtide.replication.distribution.delivery_interface import AlterationRefuse
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import AgentReplaced, CopyRefused, CustomScriptFailed
 from rowtide.replication.snapshot.target import SnapshotStatus, SubscriptionSnapshot, TableDetails
-from rowtide.replication.targets.postgres import origins, progress, restorations
+from rowtide.replication.targets.postgres import delivery_marks, progress, restorations
 from rowtide.replication.targets.postgres.calls import procedures, statements
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
-from rowtide.replication.targets.postgres.conflicts import former_values
+from rowtide.replication.targets.postgres.conflicts import released_values
 from rowtide.replication.targets.postgres.connecting import closed_on_error, connect_agent
 from rowtide.replication.targets.postgres.delivery.streams.several_connections import deliver_over
 from rowtide.replication.targets.postgres.new_snapshot import renew_constraints
@@ -59,7 +59,7 @@ class PostgresSnapshotTarget:
         self._delivered: Sequence[Article] = ()
         self._written = WrittenTables(connection, subscription.subscriber, subscription.settings.run_as)
         if subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME:
-            origins.create(connection, self._guid)
+            delivery_marks.create(connection, self._guid)
 
     @classmethod
     def open(cls, subscription: Subscription) -> PostgresSnapshotTarget:
@@ -96,7 +96,7 @@ class PostgresSnapshotTarget:
         try:
             with self._written.transaction(self._connection), translated():
                 self._require_own(self._connection)
-                origins.mark(self._connection, self._guid)
+                delivery_marks.mark(self._connection, self._guid)
                 # What is copied has the former columns. All chunks of the table are copied again with the new ones.
                 self._empty(before)
                 self._connection.execute(_FORGET_CHUNKS, [self._guid, article.article_id])
@@ -157,9 +157,9 @@ class PostgresSnapshotTarget:
                 connection.execute("begin")
             # The fence holds until the commit: an agent that takes over waits for this chunk, and finds it copied.
             self._require_own(connection)
-            origins.mark(connection, self._guid)
+            delivery_marks.mark(connection, self._guid)
             if self._subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME:
-                origins.mark_as_old(connection, self._guid)
+                delivery_marks.mark_as_old(connection, self._guid)
             watch = CharacterWatch(article, find_codec(connection))
             try:
                 yield from self._copy(connection, article, form, watch)
@@ -201,7 +201,7 @@ class PostgresSnapshotTarget:
         self._learn(article)
         with self._written.transaction(self._connection), translated():
             self._require_own(self._connection)
-            origins.mark(self._connection, self._guid)
+            delivery_marks.mark(self._connection, self._guid)
             self._empty(article)
             self._connection.execute(_FORGET_CHUNKS, [self._guid, article.article_id])
 
@@ -225,7 +225,7 @@ class PostgresSnapshotTarget:
                 if self._subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME:
                     # The unique indexes are there now.
                     for article in self._delivered:
-                        former_values.make_trigger(self._connection, article)
+                        released_values.make_trigger(self._connection, article)
                 restorations.restore(self._connection, self._guid, Until.COPIED)
                 with translated():
                     for forgetting in _FORGET:

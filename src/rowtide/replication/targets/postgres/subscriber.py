@@ -23,24 +23,25 @@ from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles.articles import Article, encode_article
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.delivery_interface import JoiningArticle
-from rowtide.replication.distributor.definitions import SCHEMA as DISTRIBUTION
+from rowtide.replication.distributor.location import SCHEMA as DISTRIBUTION
 from rowtide.replication.errors import subscribing as errors
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.subscription_settings import IfExists
-from rowtide.replication.targets.postgres import origins, progress, restorations
-from rowtide.replication.targets.postgres.calls import procedures, statements
+from rowtide.replication.targets.postgres import delivery_marks, progress, restorations
+from rowtide.replication.targets.postgres.calls import array_procedures, procedures
+from rowtide.replication.targets.postgres.calls.custom_procedures import require_custom
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA, is_generated
-from rowtide.replication.targets.postgres.calls.statements import require_custom
 from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
-from rowtide.replication.targets.postgres.conflicts import former_values
+from rowtide.replication.targets.postgres.conflicts import former_values, released_values
 from rowtide.replication.targets.postgres.conflicts.versions import require_commit_times
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.new_snapshot import make_tables, record_snapshot
 from rowtide.replication.targets.postgres.recovery import recover, recover_unrecorded
 from rowtide.replication.targets.postgres.restorations import Until
+from rowtide.replication.targets.postgres.schema.needed_objects import provide
 from rowtide.replication.targets.postgres.schema.own_constraints import require_none_acting, require_nothing_unsent
 from rowtide.replication.targets.postgres.schema.own_objects import adapt
-from rowtide.replication.targets.postgres.schema.tables import find_joining_keys, provide
+from rowtide.replication.targets.postgres.schema.tables import find_joining_keys
 from rowtide.replication.targets.postgres.writing_rights import WrittenTables, open_written
 from rowtide.replication.targets.subscriber_kind import (
     DatabaseIdentity,
@@ -49,7 +50,7 @@ from rowtide.replication.targets.subscriber_kind import (
     RecoveredTransaction,
 )
 
-_KINDS = (procedures, statements)
+_KINDS = (procedures, array_procedures)
 
 
 def address(url: str) -> str:
@@ -100,7 +101,7 @@ def _record(connection: psycopg.Connection, subscription: NewSubscription) -> No
     )
     # A backup of now says what the subscriber has, however the tables are altered later.
     progress.record_articles(connection, subscription.guid, subscription.articles)
-    origins.mark(connection, subscription.guid)
+    delivery_marks.mark(connection, subscription.guid)
     restorations.adopt(connection, subscription.guid, [article.article_id for article in subscription.articles])
 
 
@@ -142,7 +143,7 @@ def _make(connection: psycopg.Connection, subscription: NewSubscription, url: st
     if subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME:
         for article in articles:
             former_values.make_triggers(connection, article)
-            former_values.make_trigger(connection, article)
+            released_values.make_trigger(connection, article)
 
 
 def creations(articles: Iterable[Article]) -> Sequence[str]:
@@ -319,7 +320,7 @@ def attach(joining: JoiningArticle, guid: str) -> Iterator[str]:
     yield f"do {quote_literal(_END.format(quote_literal(joining.guid), joining.since.value))}"
     values = (guid, article.article_id, encode_article(article), joining.guid)
     yield progress.RECORD_JOINED.format(*map(quote_literal, values))
-    yield origins.attach(guid, joining.guid)
+    yield delivery_marks.attach(guid, joining.guid)
     yield restorations.restore_joined(guid, article.article_id)
     if joining.details is not None:
         for referring, key, statement in find_joining_keys((article, joining.details), joining.others):
@@ -388,7 +389,7 @@ def read_identity(connection: psycopg.Connection) -> DatabaseIdentity:
     with translated():
         (database,) = connection.execute(sql.SQL(f"select {INCARNATION}")).fetchall()[0]
         delivers = _read_delivers(connection)
-    receives = origins.read_received(connection, progress.list_recorded(connection))
+    receives = delivery_marks.read_received(connection, progress.list_recorded(connection))
     return DatabaseIdentity(database, receives, delivers)
 
 

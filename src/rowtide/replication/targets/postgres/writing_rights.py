@@ -1,7 +1,8 @@
 """Whose rights a session's statements have at a PostgreSQL subscriber's tables, and how their keys are compared.
 
 A table's triggers, defaults, checks and index expressions run with the rights of its owner, unless the owner is the
-session's role or a superuser, or the subscription says `--run-as agent`. See `rowtide.databases.postgres.owners`.
+session's role or a superuser, or the subscription says `--run-as agent`. See
+`rowtide.databases.postgres.owner_functions`.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import psycopg
 from psycopg import sql
 
 from rowtide.core.operations import Operation
-from rowtide.databases.postgres import owners
+from rowtide.databases.postgres import owner_functions
 from rowtide.databases.postgres.errors import RowsHidden, UnexpectedSqlError, translated
 from rowtide.databases.postgres.functions import USERS_PATH
-from rowtide.databases.postgres.owners import LAST_WITH_OPEN_COMMIT, Owner, read_owners
+from rowtide.databases.postgres.owner_functions import LAST_WITH_OPEN_COMMIT, Owner, read_owners
 from rowtide.databases.postgres.quoting import operators_query, quote, quote_qualified, running
 from rowtide.databases.postgres.session_settings import pin_again
 from rowtide.databases.source_table import RunAs
@@ -142,7 +143,7 @@ class WrittenTables:
     def _require_none_deferred(self) -> None:
         if self._is_watched:
             with translated():
-                found = owners.find_deferred(running(self._connection))
+                found = owner_functions.find_deferred(running(self._connection))
             if found:
                 raise OwnerTriggersDeferred(found[0])
 
@@ -150,14 +151,16 @@ class WrittenTables:
         """Create the functions that are missing, or are not as this build makes them, in the caller's transaction."""
         with translated():
             (path,) = self._connection.execute(_USERS_PATH).fetchall()[0]
-            rows = self._connection.execute(_FUNCTIONS, [SCHEMA, owners.SCHEMA]).fetchall()
+            rows = self._connection.execute(_FUNCTIONS, [SCHEMA, owner_functions.SCHEMA]).fetchall()
             made = {(schema, name, role_id): tuple(rest) for schema, name, role_id, *rest in rows}
             own = self.own.role
             missing: list[str] = []
             if not _has_functions(made, SCHEMA, own, path, is_definer=False):
-                missing += owners.own_creations(own, SCHEMA)
-            lacking = [each for each in others if not _has_functions(made, owners.SCHEMA, each, path, is_definer=True)]
-            missing += (statement for each in lacking for statement in owners.creations(each))
+                missing += owner_functions.own_creations(own, SCHEMA)
+            lacking = [
+                each for each in others if not _has_functions(made, owner_functions.SCHEMA, each, path, is_definer=True)
+            ]
+            missing += (statement for each in lacking for statement in owner_functions.creations(each))
             if others and self._is_watched and (SCHEMA, "refuse_deferred", own.role_id) not in made:
                 missing += _CHECK_CREATION
             if not missing:
@@ -175,12 +178,12 @@ class WrittenTables:
     def beginning(self) -> Sequence[str]:
         """The statements at the beginning of a transaction."""
         pinned = [pin_again(self._settings)] if self.has_others else []
-        return [*pinned, *owners.guard_places(self._replaceable.values())]
+        return [*pinned, *owner_functions.guard_places(self._replaceable.values())]
 
     @property
     def ending(self) -> Sequence[str]:
         """The last statements before a transaction commits or is prepared."""
-        refusing = [owners.deferred_check(SCHEMA)] if self.has_others and self._is_watched else []
+        refusing = [owner_functions.deferred_check(SCHEMA)] if self.has_others and self._is_watched else []
         return [*refusing, USERS_PATH]
 
     @contextmanager
@@ -201,7 +204,7 @@ class WrittenTables:
                 for statement in self.ending:
                     connection.execute(sql.SQL(statement))
         except UnexpectedSqlError as error:
-            if error.sqlstate == owners.DEFERRED:
+            if error.sqlstate == owner_functions.DEFERRED:
                 raise OwnerTriggersDeferred(error.reason) from error
             raise
 
@@ -238,14 +241,14 @@ def open_written(
 def _has_functions(
     made: Mapping[tuple[str, str, int], tuple[object, ...]], schema: str, role: Owner, path: str, *, is_definer: bool
 ) -> bool:
-    executing, querying = owners.sources(role)
+    executing, querying = owner_functions.sources(role)
     settings = [f"search_path={path}", "standard_conforming_strings=on"]
     names = (f"execute_{role.role_id}", executing), (f"query_{role.role_id}", querying)
     return all(made.get((schema, name, role.role_id)) == (is_definer, settings, source) for name, source in names)
 
 
 _CHECK_CREATION = (
-    owners.deferred_check_creation(SCHEMA),
+    owner_functions.deferred_check_creation(SCHEMA),
     f"revoke all on function {SCHEMA}.refuse_deferred() from public",
 )
 _OWN = """
@@ -256,7 +259,7 @@ USERS_FUNCTIONS_PATH = """
 (select case setting.reset_val when '' then 'pg_temp' else setting.reset_val || ', pg_temp' end
  from pg_settings setting where setting.name = 'search_path')
 """
-"""SQL expression of the path that is attached to functions in which users' code runs; see `owners.functions_path`."""
+"""SQL expression of the path that is attached to functions with users' code: see `owner_functions.functions_path`."""
 _USERS_PATH = f"select {USERS_FUNCTIONS_PATH}"
 _FUNCTIONS = """
 select n.nspname::text, p.proname::text, p.proowner::bigint, p.prosecdef, p.proconfig, p.prosrc

@@ -1,7 +1,5 @@
-"""Bring a table of a SQLite file through a schema change, in the caller's transaction.
-
-A schema change of an article in a SQLite file, as statements. Columns that SQLite's `alter table` does not alter: a
-table of another definition takes the place of the old one.
+"""Apply a schema change of an article to a table of a SQLite file, in the caller's transaction.  Where SQLite's `alter
+table` cannot alter a column, a table of another definition takes the place of the old one.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ from rowtide.databases.sqlite.catalogue import Column, Table, find_table, read_t
 from rowtide.databases.sqlite.sql_text import (
     TableItem,
     TableText,
+    fold,
     item_of,
     nullable,
     parse_table,
@@ -51,7 +50,7 @@ def declare(column: PublishedColumn, *, is_strict: bool) -> str:
 
 
 def retype(connection: sqlite3.Connection, name: str, column: PublishedColumn) -> None:
-    """Declare a column of a table with its type as it is now; values stay what they are, as far as that has them."""
+    """Declare a column of a table with its present type; values that the type has stay what they are."""
     table = find_table(connection, name)
     declaration = declare(column, is_strict=table is not None and table.is_strict)
     _rebuild(connection, name, lambda item: retyped(item, declaration) if _is(item, column) else item)
@@ -75,7 +74,7 @@ def drop(connection: sqlite3.Connection, name: str, column: PublishedColumn) -> 
 
 
 def _is(item: TableItem, column: PublishedColumn) -> bool:
-    return item.column is not None and item.column.lower() == column.name.lower()
+    return item.column is not None and fold(item.column) == fold(column.name)
 
 
 def _is_of(item: TableItem, column: PublishedColumn) -> bool:
@@ -90,8 +89,8 @@ def _rebuild(connection: sqlite3.Connection, name: str, edit: Callable[[TableIte
     old = parse_table(_definition(connection, table.name))
     new = TableText(tuple(item for each in old.items if (item := edit(each)) is not None), old.options)
     triggers, indexes = read_triggers(connection, table.name).values(), _indexes(connection, table.name)
-    kept = {item.column.lower() for item in new.items if item.column is not None}
-    names = [quote(one.name) for one in table.columns if not one.is_generated and one.name.lower() in kept]
+    kept = {fold(item.column) for item in new.items if item.column is not None}
+    names = [quote(one.name) for one in table.columns if not one.is_generated and fold(one.name) in kept]
     if table.rowid is not None and not table.is_rowid_key:
         names.append(table.rowid)
     listed, numbered = ", ".join(names), _last_number(connection, table.name)
@@ -203,13 +202,35 @@ class ChangeNotMade(Exception):
 def follow(connection: sqlite3.Connection, guid: str, followed: Followed) -> None:
     """Make an article's changes, and record the article for a subscription. Raises `ChangeNotMade`."""
     table = followed.before.table
+    published = {column.name for column in followed.before.columns}
     for change in followed.changes:
         try:
+            published = _rename(published, change)
             _make(connection, table, change)
         except sqlite3.Error as error:
             raise ChangeNotMade(change, error) from error
         table = change.table if isinstance(change, ArticleTableRenamed) else table
     progress.record_altered(connection, guid, followed.article)
+
+
+def _rename(published: set[str], change: SchemaChange) -> set[str]:
+    """Return the names of the published columns after a change.
+
+    Raises SQLite's error for one that in the file would be another one: it would get its values.
+    """
+    match change:
+        case ColumnAdded(column):
+            before, name = published, column.name
+        case ColumnRenamed(column, name):
+            before = published - {column.name}
+        case ColumnDropped(column):
+            return published - {column.name}
+        case _:
+            return published
+    for other in before:
+        if fold(other) == fold(name):
+            raise sqlite3.IntegrityError(f"the file has column {other}, and ignores case")
+    return before | {name}
 
 
 def _make(connection: sqlite3.Connection, name: str, change: SchemaChange) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from rowtide.core.operations import Operation
 from rowtide.core.values import frozen
 from rowtide.databases.sqlite.catalogue import Table, UniqueKey, find_table, read_triggers
-from rowtide.databases.sqlite.sql_text import item_of, quote
+from rowtide.databases.sqlite.sql_text import fold, item_of, quote
 from rowtide.databases.sqlite.values import stored_type
 from rowtide.databases.types.registry import kind_of
 from rowtide.databases.types.value_type import SqliteValue, TypeKind
@@ -36,9 +36,9 @@ from rowtide.replication.targets.compared_rows import (
     replace_updates,
 )
 from rowtide.replication.targets.sqlite import progress
-from rowtide.replication.targets.sqlite.delivery import statement
 from rowtide.replication.targets.sqlite.files import SubscriberFile
 from rowtide.replication.targets.sqlite.progress import REPAIRS
+from rowtide.replication.targets.sqlite.statements import statement
 
 _ROWS_FETCHED = 5000
 
@@ -129,8 +129,8 @@ def _find_constraint(file: SubscriberFile, article: Article) -> str | None:
     table = find_table(file.connection, article.table)
     if table is None:
         return "the subscriber has no such table"
-    present = {column.name.lower() for column in table.columns}
-    missing = [column.name for column in article.columns if column.name.lower() not in present]
+    present = {fold(column.name) for column in table.columns}
+    missing = [column.name for column in article.columns if fold(column.name) not in present]
     return f"the subscriber's table has no column {', '.join(missing)}" if missing else None
 
 
@@ -257,8 +257,8 @@ class SqliteRepair:
     def _is_replaceable(self, article: Article) -> bool:
         """Whether nobody sees that a row is deleted and inserted instead of updated."""
         table = find_table(self.file.connection, article.table)
-        published = {column.name.lower() for column in article.columns}
-        own = [column for column in table.columns if column.name.lower() not in published] if table is not None else []
+        published = {fold(column.name) for column in article.columns}
+        own = [column for column in table.columns if fold(column.name) not in published] if table is not None else []
         is_seen = bool(read_triggers(self.file.connection, article.table))
         return not is_seen and all(column.is_generated for column in own)
 
@@ -267,7 +267,7 @@ class SqliteRepair:
         table = find_table(self.file.connection, change.article.table)
         assert table is not None
         unique = {item for key in table.unique_keys for item in _words(key)}
-        given = [name for name in change.columns if name.lower() in unique]
+        given = [name for name in change.columns if fold(name) in unique]
         if change.operation is not Operation.UPDATE or not given:
             return
         free = [_free_value(table, name) for name in given]
@@ -336,7 +336,7 @@ def open_outbox(subscription: Subscription) -> Iterator[SqliteOutbox]:
 
 
 def _words(key: UniqueKey) -> frozenset[str]:
-    """Return the names in a unique key, in lower case; a name in an expression counts too."""
+    """Return the names in a unique key, folded; a name in an expression counts too."""
     texts = [*(term.expression for term in key.terms), *([] if key.where is None else [key.where])]
     return frozenset().union(*(item_of(text).names for text in texts))
 

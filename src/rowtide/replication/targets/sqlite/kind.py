@@ -7,7 +7,7 @@ from contextlib import closing
 
 from rowtide.core.failpoints import failpoint
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.conflicts import ConflictDecision, ConflictOutcome, ListedConflicts
+from rowtide.replication.conflict_decisions import ConflictDecision, ConflictOutcome, ListedConflicts
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import DeliveryConflictUnknown
 from rowtide.replication.snapshot.target import SnapshotStatus

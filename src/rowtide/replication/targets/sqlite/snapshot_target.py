@@ -22,10 +22,11 @@ from rowtide.replication.errors.delivery import AgentReplaced, CopyRefused, Cust
 from rowtide.replication.snapshot.target import SnapshotStatus, SubscriptionSnapshot, TableDetails
 from rowtide.replication.targets.sqlite import progress, restorations
 from rowtide.replication.targets.sqlite.alterations import ChangeNotMade, follow
-from rowtide.replication.targets.sqlite.delivery import SqliteDelivery, run_script, statement
+from rowtide.replication.targets.sqlite.delivery import SqliteDelivery
 from rowtide.replication.targets.sqlite.files import SubscriberFile, code_of
 from rowtide.replication.targets.sqlite.new_snapshot import decode_key, renew_constraints
 from rowtide.replication.targets.sqlite.progress import CHUNKS, STATEMENTS, SUBSCRIPTIONS
+from rowtide.replication.targets.sqlite.statements import run_script, statement
 
 
 class SqliteSnapshotTarget:

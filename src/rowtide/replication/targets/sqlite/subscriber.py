@@ -9,13 +9,13 @@ from contextlib import closing
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from string import ascii_lowercase, ascii_uppercase
 
 from rowtide.core.operations import Operation
 from rowtide.databases.file_access import make_file
 from rowtide.databases.sqlite.catalogue import Column, Table, find_table
 from rowtide.databases.sqlite.connect import IN_MEMORY
 from rowtide.databases.sqlite.errors import FileNotOpened
+from rowtide.databases.sqlite.sql_text import fold
 from rowtide.databases.sqlite.values import affinity, stored_type
 from rowtide.databases.urls import parse_url
 from rowtide.replication.articles.articles import Article, PublishedColumn
@@ -37,7 +37,6 @@ _OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 _NO_FILES = (IN_MEMORY, ":memory:")
 _OPTIONS = "file:"
 """Prefix of a path from which SQLite reads options."""
-_FOLDED = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 def address(url: str) -> str:
@@ -119,7 +118,7 @@ def _require_own_places(articles: Iterable[Article]) -> None:
 
     Here not.
     """
-    tables = {_fold(name): f"rowtide's own {name}" for name in (*progress.OWN_TABLES, progress.FORMAT_VIEW)}
+    tables = {fold(name): f"rowtide's own {name}" for name in (*progress.OWN_TABLES, progress.FORMAT_VIEW)}
     for article in articles:
         name = article.qualified_name
         _claim(tables, article.table, name)
@@ -129,13 +128,9 @@ def _require_own_places(articles: Iterable[Article]) -> None:
 
 
 def _claim(taken: dict[str, str], name: str, owner: str) -> None:
-    other = taken.setdefault(_fold(name), owner)
+    other = taken.setdefault(fold(name), owner)
     if other != owner:
         raise NameShared(name, other, owner)
-
-
-def _fold(name: str) -> str:
-    return name.translate(_FOLDED)
 
 
 def _require_no_procedures(articles: Iterable[Article]) -> None:
@@ -147,12 +142,12 @@ def _require_no_procedures(articles: Iterable[Article]) -> None:
 
 def _require_columns(connection: sqlite3.Connection, article: Article) -> None:
     table = find_table(connection, article.table)
-    present = {_fold(column.name): column for column in table.columns} if table is not None else {}
-    missing = [column.name for column in article.columns if not _is_written(present.get(_fold(column.name)))]
+    present = {fold(column.name): column for column in table.columns} if table is not None else {}
+    missing = [column.name for column in article.columns if not _is_written(present.get(fold(column.name)))]
     if table is None or missing:
         raise ArticleTableMissing(article.qualified_name, ", ".join(missing))
     for column in article.columns:
-        _require_kept(article, column, table, present[_fold(column.name)])
+        _require_kept(article, column, table, present[fold(column.name)])
 
 
 def _is_written(column: Column | None) -> bool:

@@ -9,7 +9,8 @@ import pytest
 from builders.log import pgoutput_messages as wire
 from builders.log.pgoutput_streams import decoder, rows
 from rowtide.core.lsn import CommitLsn
-from rowtide.log.membership import Member, SecretWanted
+from rowtide.log.membership import Member
+from rowtide.log.origin_marks import SecretWanted
 
 GUID, SECRET = "8ea9", "s3cret"
 TABLE = 16_400

@@ -30,7 +30,8 @@ from rowtide.replication.distribution.calls.arguments import (
     bitmap_texts,
     pack_bitmaps,
 )
-from rowtide.replication.distribution.calls.from_log import CommitTimes, are_local, encode, filtered
+from rowtide.replication.distribution.calls.encoding import encode, filtered
+from rowtide.replication.distribution.calls.from_log import CommitTimes, are_local
 from rowtide.replication.distribution.calls.ordered import Calls
 from rowtide.replication.errors.publishing import ColumnNotLogged
 

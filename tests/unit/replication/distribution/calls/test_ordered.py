@@ -16,14 +16,8 @@ from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.arguments import Arguments, CallArguments, InsertedRows
-from rowtide.replication.distribution.calls.ordered import (
-    LEAST_BULK,
-    BatchLimits,
-    Calls,
-    Cutter,
-    OrderedCalls,
-    ProcedureCall,
-)
+from rowtide.replication.distribution.calls.batch_limits import BatchLimits, BatchSplitter
+from rowtide.replication.distribution.calls.ordered import LEAST_BULK, Calls, OrderedCalls, ProcedureCall
 
 ORDERS, LINES = article(source_table(name="orders")), article(source_table(name="lines"))
 INSERT, UPDATE, DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
@@ -174,7 +168,7 @@ SEVERAL = 10
 
 def cut(lsns: Iterable[int], limits: BatchLimits) -> list[tuple[list[int], Position | None]]:
     """Return the batches that an agent makes of calls with these LSNs, each with what it reached; the last is open."""
-    cutter, batches, batch = Cutter(limits), [], list[int]()
+    cutter, batches, batch = BatchSplitter(limits), [], list[int]()
     for lsn in lsns:
         reached = cutter.ends_before(lsn)
         if reached is not None:
@@ -218,11 +212,11 @@ def test_batch_position_is_just_behind_its_last_transaction() -> None:
 
 
 def test_the_first_call_ends_nothing() -> None:
-    assert Cutter(BatchLimits(1, 1)).ends_before(500) is None
+    assert BatchSplitter(BatchLimits(1, 1)).ends_before(500) is None
 
 
 def test_limits_count_from_each_batchs_beginning() -> None:
-    cutter = Cutter(BatchLimits(SEVERAL, 3))
+    cutter = BatchSplitter(BatchLimits(SEVERAL, 3))
     ends = [cutter.ends_before(lsn) for lsn in (1, 1, 1, 1, 2, 3, 4, 5)]
     assert ends == [None, None, None, None, Position(2), None, None, Position(5)]
 
@@ -251,7 +245,7 @@ def is_full(batch: Sequence[int], limits: BatchLimits) -> bool:
 
 
 def test_all_calls_of_a_transaction_count() -> None:
-    cutter = Cutter(BatchLimits(10, 30))
+    cutter = BatchSplitter(BatchLimits(10, 30))
 
     assert cutter.ends_before(1, 20) is None
     assert cutter.ends_before(2, 20) is None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -13,14 +12,11 @@ from hypothesis import given, strategies as st
 from builders.capture.capture_instances import source_table
 from builders.replication.articles import ANOTHER_ID, ARTICLE_ID, article
 from builders.replication.ordered_calls import numbered
-from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.arguments import Arguments, InsertedRows
 from rowtide.replication.distribution.calls.ordered import Calls, OrderedCalls, ProcedureCall
-from rowtide.replication.distribution.calls.runs import MAX_BULK_ROWS, MAX_CALLS, CallRun, Failure, Gatherer, Pieces
-from rowtide.replication.errors.delivery import RowNotFound
-from rowtide.replication.subscription_settings import NOTHING_SKIPPED, SkipErrors
+from rowtide.replication.distribution.calls.runs import MAX_BULK_ROWS, MAX_CALLS, CallRun, RunBuilder
 
 INSERT, UPDATE, DELETE, TRUNCATE = Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE
 TABLE = source_table([("id", "integer"), ("v", "text")], name="orders")
@@ -44,12 +40,12 @@ def ordered(calls: Iterable[Given]) -> OrderedCalls:
     return numbered(ProcedureCall(0, 0, *call) for call in calls)
 
 
-def sets_of(run: CallRun, *, folds: bool = False) -> list[list[Arguments]]:
-    return [calls.arguments.rows for calls in run.sets(folds=folds)]
+def sets_of(run: CallRun, *, combines: bool = False) -> list[list[Arguments]]:
+    return [calls.arguments.rows for calls in run.sets(combines=combines)]
 
 
 def gather(groups: Mapping[str, int], calls: Iterable[Given]) -> list[tuple[str, Operation, list[list[Arguments]]]]:
-    gatherer = Gatherer(groups)
+    gatherer = RunBuilder(groups)
     runs = [*gatherer.add(ordered(calls)), *gatherer.end()]
     return [(run.article.article_id, run.operation, sets_of(run)) for run in runs]
 
@@ -122,7 +118,7 @@ def test_an_article_that_nothing_is_known_of_ends_all_runs() -> None:
 
 
 def test_a_run_that_is_full_is_given_at_once() -> None:
-    gatherer = Gatherer(SEPARATE)
+    gatherer = RunBuilder(SEPARATE)
     full = list(gatherer.add(ordered(insert(ORDERS, b"%d" % number) for number in range(MAX_CALLS))))
 
     assert [run.count for run in full] == [MAX_CALLS]
@@ -130,7 +126,7 @@ def test_a_run_that_is_full_is_given_at_once() -> None:
 
 
 def test_a_run_continues_with_what_is_read_next() -> None:
-    gatherer = Gatherer(SEPARATE)
+    gatherer = RunBuilder(SEPARATE)
     assert list(gatherer.add(ordered([update(ORDERS, b"1", b"a"), update(ORDERS, b"2", b"b")]))) == []
     assert list(gatherer.add(ordered([update(ORDERS, b"1", b"c")]))) == []
     (run,) = gatherer.end()
@@ -140,7 +136,7 @@ def test_a_run_continues_with_what_is_read_next() -> None:
 
 
 def test_a_run_that_continues_has_no_more_calls_than_it_may() -> None:
-    gatherer = Gatherer(SEPARATE)
+    gatherer = RunBuilder(SEPARATE)
     calls = [insert(ORDERS, b"%d" % number) for number in range(MAX_CALLS + 20)]
     runs = [*gatherer.add(ordered(calls[:20])), *gatherer.add(ordered(calls[20:])), *gatherer.end()]
 
@@ -155,7 +151,7 @@ def rows(made: Article, count: int) -> OrderedCalls:
 
 
 def test_rows_as_logged_stay_so_until_they_are_sent() -> None:
-    gatherer = Gatherer(SEPARATE, bulk={ARTICLE_ID})
+    gatherer = RunBuilder(SEPARATE, bulk={ARTICLE_ID})
     assert list(gatherer.add(rows(ORDERS, MAX_CALLS))) == []
     assert list(gatherer.add(rows(ORDERS, 20))) == []
     (run,) = gatherer.end()
@@ -164,7 +160,7 @@ def test_rows_as_logged_stay_so_until_they_are_sent() -> None:
 
 
 def test_rows_beside_calls_are_not_as_logged() -> None:
-    gatherer = Gatherer(SEPARATE, bulk={ARTICLE_ID})
+    gatherer = RunBuilder(SEPARATE, bulk={ARTICLE_ID})
     assert list(gatherer.add(rows(ORDERS, 20))) == []
     assert list(gatherer.add(ordered([insert(ORDERS, b"2")]))) == []
     (run,) = gatherer.end()
@@ -174,14 +170,14 @@ def test_rows_beside_calls_are_not_as_logged() -> None:
 
 
 def test_calls_do_not_follow_more_rows_than_they_may_be() -> None:
-    gatherer = Gatherer(SEPARATE, bulk={ARTICLE_ID})
+    gatherer = RunBuilder(SEPARATE, bulk={ARTICLE_ID})
     assert list(gatherer.add(rows(ORDERS, MAX_CALLS + 1))) == []
 
     assert [run.count for run in gatherer.add(ordered([insert(ORDERS, b"2")]))] == [MAX_CALLS + 1]
 
 
 def test_rows_end_a_run_of_updates() -> None:
-    gatherer = Gatherer(TOGETHER)
+    gatherer = RunBuilder(TOGETHER)
     assert list(gatherer.add(ordered([update(LINES, b"1")]))) == []
 
     assert [run.operation for run in gatherer.add(rows(ORDERS, 20))] == [UPDATE]
@@ -189,26 +185,26 @@ def test_rows_end_a_run_of_updates() -> None:
 
 @pytest.mark.parametrize(("bulk", "most"), [({ARTICLE_ID}, MAX_BULK_ROWS), (set(), MAX_CALLS)])
 def test_a_run_of_rows_is_given_when_it_is_full(bulk: set[str], most: int) -> None:
-    assert [run.count for run in Gatherer(SEPARATE, bulk=bulk).add(rows(ORDERS, most))] == [most]
+    assert [run.count for run in RunBuilder(SEPARATE, bulk=bulk).add(rows(ORDERS, most))] == [most]
 
 
 def test_rows_of_an_unknown_article_end_all_runs() -> None:
-    gatherer = Gatherer({ARTICLE_ID: 1})
+    gatherer = RunBuilder({ARTICLE_ID: 1})
     assert list(gatherer.add(ordered([insert(ORDERS, b"1")]))) == []
 
     assert [run.article for run in gatherer.add(rows(LINES, 2))] == [ORDERS, LINES, LINES]
 
 
-def gather_folded(calls: Iterable[Given]) -> list[list[list[Arguments]]]:
-    gatherer = Gatherer(SEPARATE, {ARTICLE_ID})
-    return [sets_of(run, folds=True) for run in [*gatherer.add(ordered(calls)), *gatherer.end()]]
+def gather_combined(calls: Iterable[Given]) -> list[list[list[Arguments]]]:
+    gatherer = RunBuilder(SEPARATE, {ARTICLE_ID})
+    return [sets_of(run, combines=True) for run in [*gatherer.add(ordered(calls)), *gatherer.end()]]
 
 
 def test_few_rows_that_are_updated_often_are_one_run() -> None:
     calls = [update(ORDERS, b"%d" % (number % 3), b"%d" % number) for number in range(3 * MAX_CALLS)]
     last = [[b"%d" % row, b"%d" % (3 * MAX_CALLS - 3 + row), b"%d" % row] for row in range(3)]
 
-    ((found,),) = gather_folded(calls)
+    ((found,),) = gather_combined(calls)
     assert sorted(found) == last
 
 
@@ -232,10 +228,10 @@ def test_runs_have_the_result_of_the_calls_in_order(steps: list[tuple[Article, s
             continue
         run_at(rows_now, *calls[-1])
     found: dict[tuple[str, bytes], bytes] = {}
-    gatherer = Gatherer(SEPARATE, {ARTICLE_ID})
+    gatherer = RunBuilder(SEPARATE, {ARTICLE_ID})
     cut = len(calls) // 2
     for run in [*gatherer.add(ordered(calls[:cut])), *gatherer.add(ordered(calls[cut:])), *gatherer.end()]:
-        for one in run.sets(folds=run.article is ORDERS and run.operation is UPDATE):
+        for one in run.sets(combines=run.article is ORDERS and run.operation is UPDATE):
             keys = [arguments[-1] if run.operation is UPDATE else arguments[0] for arguments in one.arguments.rows]
             assert len(set(keys)) == len(keys)
             for arguments in one.arguments.rows:
@@ -258,13 +254,13 @@ def run_at(rows_now: dict[tuple[str, bytes], bytes], made: Article, operation: O
         rows_now[made.article_id, key] = value
 
 
-def test_updates_of_a_row_are_folded_to_the_last_values() -> None:
+def test_updates_of_a_row_are_combined_to_the_last_values() -> None:
     calls = [update(ORDERS, b"1", b"a"), update(ORDERS, b"2", b"b"), update(ORDERS, b"1", b"c")]
 
-    assert gather_folded(calls) == [[[[b"1", b"c", b"1"], [b"2", b"b", b"2"]]]]
+    assert gather_combined(calls) == [[[[b"1", b"c", b"1"], [b"2", b"b", b"2"]]]]
 
 
-def test_folded_updates_have_the_columns_of_each() -> None:
+def test_combined_updates_have_the_columns_of_each() -> None:
     made = article(source_table([("id", "integer"), *((f"c{number}", "text") for number in range(9))], name="orders"))
 
     def changed(**values: bytes | None) -> Given:
@@ -273,81 +269,16 @@ def test_folded_updates_have_the_columns_of_each() -> None:
         return made, UPDATE, [*arguments, b"\\x" + bits.to_bytes(2, "little").hex().encode()]
 
     steps = [changed(c0=b"a", c1=b"b"), changed(c1=None, c8=b"z"), changed(c0=b"c")]
-    assert gather_folded(steps) == [[[changed(c0=b"c", c1=None, c8=b"z")[2]]]]
+    assert gather_combined(steps) == [[[changed(c0=b"c", c1=None, c8=b"z")[2]]]]
 
 
-def test_a_change_of_a_key_is_not_folded() -> None:
+def test_a_change_of_a_key_is_not_combined() -> None:
     calls = [update(ORDERS, b"1"), update(ORDERS, b"1", to=b"2"), update(ORDERS, b"1")]
 
-    assert [len(run) for run in gather_folded(calls)] == [1, 1, 1]
+    assert [len(run) for run in gather_combined(calls)] == [1, 1, 1]
 
 
-def test_deletes_of_a_row_are_not_folded() -> None:
+def test_deletes_of_a_row_are_not_combined() -> None:
     calls: list[Given] = [(ORDERS, DELETE, [b"1"]), (ORDERS, DELETE, [b"1"])]
 
-    assert gather_folded(calls) == [[[[b"1"]], [[b"1"]]]]
-
-
-PLAIN_ORDERS = article()
-MISSING_ROWS = SkipErrors.parse("20598")
-
-
-@dataclass
-class Subscriber:
-    """Has no rows for some updates; keeps what was run, and counts what it was sent."""
-
-    missing: set[int]
-    run: list[int] = field(default_factory=list)
-    sent: int = 0
-    attempts: int = 0
-
-    def run_piece(self, piece: Sequence[ProcedureCall]) -> Failure | None:
-        self.attempts += 1
-        self.sent += len(piece)
-        numbers = [lsn for lsn, *_ in piece]
-        for place, number in enumerate(numbers):
-            if number in self.missing:
-                return Failure(place, RowNotFound(CommitLsn(number), 1, "orders", f"id = {number}", "update"))
-        self.run += numbers
-        return None
-
-
-def deliver(subscriber: Subscriber, count: int, skips: SkipErrors = MISSING_ROWS) -> list[int]:
-    pieces = Pieces(subscriber.run_piece, skips)
-    for number in range(count):
-        pieces.add(ProcedureCall(number, 1, PLAIN_ORDERS, Operation.UPDATE, []))
-    return [error.lsn.value for error in pieces.end()]
-
-
-@pytest.mark.parametrize(
-    "missing", [set(), {0}, {999}, {500}, {0, 1, 2}, {5, 700, 701, 998, 999}, set(range(1000)), set(range(0, 1000, 2))]
-)
-def test_failing_calls_are_skipped_and_others_run_once_in_order(missing: set[int]) -> None:
-    subscriber = Subscriber(missing)
-
-    assert deliver(subscriber, 1000) == sorted(missing)
-    assert subscriber.run == [number for number in range(1000) if number not in missing]
-
-
-@pytest.mark.parametrize("missing", [{0}, {500}, {999}])
-def test_one_that_fails_among_a_thousand_is_cheap(missing: set[int]) -> None:
-    subscriber = Subscriber(missing)
-    deliver(subscriber, 1000)
-
-    assert subscriber.attempts < 15
-    assert subscriber.sent < 2500
-
-
-def test_many_that_fail_do_not_send_all_again_for_each() -> None:
-    subscriber = Subscriber(set(range(1000)))
-    deliver(subscriber, 1000)
-
-    assert subscriber.sent < 2500
-
-
-def test_unlisted_error_is_raised_after_the_calls_before_it() -> None:
-    subscriber = Subscriber({700})
-    with pytest.raises(RowNotFound, match="id = 700"):
-        deliver(subscriber, 1000, NOTHING_SKIPPED)
-
-    assert subscriber.run == list(range(700))
+    assert gather_combined(calls) == [[[[b"1"]], [[b"1"]]]]

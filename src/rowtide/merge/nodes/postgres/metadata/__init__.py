@@ -1,0 +1,1 @@
+"""What a PostgreSQL node stores about rows and generations, and the views that show it."""

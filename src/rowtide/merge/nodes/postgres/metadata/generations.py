@@ -43,7 +43,7 @@ class GenerationSnapshot:
 
 
 class Generations:
-    """The node's closed generations, as far as they were read: from one on to the last.
+    """The node's closed generations from a known one to the last.
 
     A busy hub closes one for each synchronisation, and keeps them until they are purged. With `is_tail` there are some
     before the first that is known: they are asked for by the transactions that belong to them, which `unknown` names,
@@ -118,7 +118,7 @@ class Generations:
 
 @lru_cache(maxsize=1000)
 def _read(written: str) -> GenerationSnapshot:
-    """Read a snapshot; of the generations of a busy node, few are looked into."""
+    """Parse a snapshot when it is needed: of a busy node's generations, few are."""
     return GenerationSnapshot(written)
 
 

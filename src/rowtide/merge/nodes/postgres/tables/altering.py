@@ -10,13 +10,14 @@ from psycopg import sql
 from sqlalchemy import Connection, text
 
 from rowtide.databases.postgres.batching import BatchingConnection
-from rowtide.databases.postgres.owners import effects_condition
+from rowtide.databases.postgres.planned_code import effects_condition
 from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.types.registry import kind_of
 from rowtide.databases.types.value_type import TypeKind
 from rowtide.databases.urls import DatabaseKind
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.errors.publishing import ColumnsCollide, SchemaChangeRefused
+from rowtide.merge.nodes.check_differences import differs_on_servers
 from rowtide.merge.nodes.node_tables import TableDescription
 from rowtide.merge.nodes.postgres.execution import Execution
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
@@ -28,7 +29,6 @@ from rowtide.merge.nodes.table_definitions import (
     Part,
     PartKind,
     TableChange,
-    differs_on_servers,
     for_postgres,
 )
 from rowtide.merge.nodes.untyped_values import server_type
@@ -205,7 +205,7 @@ _LATER = "rowtide_later_"
 
 
 class PostgresTableAlteration:
-    """See `PostgresTableAlteration` of `nodes.node`."""
+    """See `TableAlteration`."""
 
     def __init__(
         self, connection: Connection, session: BatchingConnection, change: TableChange, execution: Execution

@@ -5,27 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 
-from sqlalchemy import Connection, text
+from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from rowtide.databases.postgres.alterations import Alterations, execute_all
 from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.clock import BSN
 from rowtide.databases.postgres.errors import TableNotFound
-from rowtide.databases.postgres.quoting import EQUALS, quote, quote_literal, quote_qualified, statement
+from rowtide.databases.postgres.quoting import EQUALS, quote, quote_literal, statement
 from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_uuid
-from rowtide.databases.source_table import SourceTable, TableKind, TablePartition
+from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.databases.types.registry import kind_of
 from rowtide.databases.types.value_type import TypeKind
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.publishing import ArticleTableNotFound, RowguidUnfit
 from rowtide.merge.nodes.postgres.default_schema import here
 from rowtide.merge.nodes.postgres.metadata.row_metadata import sent, table_of, uuid_array
-from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG
+from rowtide.merge.nodes.postgres.metadata.system_tables import LOG
 from rowtide.merge.nodes.postgres.session import PostgresSession
-from rowtide.merge.nodes.postgres.tables.triggers import partition_trigger_names, removal_statements, track_partition
+from rowtide.merge.nodes.postgres.tables.triggers import removal_statements
 from rowtide.merge.nodes.untyped_values import server_type
 from rowtide.merge.versions.apply import Logged, changed_columns
 from rowtide.merge.versions.changes import Row
@@ -33,7 +31,7 @@ from rowtide.merge.versions.changes import Row
 _BATCH_ROWS = 2000
 _MODIFIER = re.compile(r"\([^)]*\)")
 _ALIKE = ({TypeKind.WHOLE_NUMBER}, {TypeKind.TEXT})
-"""Types of which each keeps the values of the others, as far as they are in its range."""
+"""Types each of which keeps the values of the others that are in its range."""
 _STATES = {"O": "", "A": "always ", "R": "replica "}
 
 
@@ -179,41 +177,3 @@ select attname::text from pg_attribute
 where attrelid = :table and attnum > 0 and not attisdropped and attnotnull and not atthasdef and attidentity = ''
 and attgenerated = '' and attname <> all(:named)
 """
-
-
-# Partitions attached to a merged table after it was tracked: their rows count as inserts.
-
-
-def attach_partitions(alterations: Alterations, article: Article) -> bool:
-    """Track the partitions that lack our triggers, with their rows as inserts; return whether there were any.
-
-    Raises `LockNotObtained`.
-    """
-    return alterations.run(article.qualified_name, partial(_attach, article=article))
-
-
-def _attach(connection: Connection, *, article: Article) -> bool:
-    table = find_table(connection, f"{article.schema or article.place}.{article.table}")
-    new = [part for part in table.row_holders if not _is_tracked(connection, article, part)]
-    for part in new:
-        name = quote_qualified(part.schema, part.name)
-        # From now on no other session writes it, and what was written is seen.
-        execute_all(connection, [f"lock table {name} in share row exclusive mode", *track_partition(article, part)])
-        execute_all(connection, [_logging(article, name)])
-    return bool(new)
-
-
-def _is_tracked(connection: Connection, article: Article, part: TablePartition) -> bool:
-    asked = text("select exists (select from pg_trigger where tgrelid = :part and tgname = any(:names))")
-    listed = {"part": part.source_id, "names": list(partition_trigger_names(article))}
-    return bool(connection.execute(asked, listed).scalar())
-
-
-def _logging(article: Article, partition: str) -> str:
-    """Return the statement that logs a partition's rows, without those inserted through the parent table."""
-    row = f"m.tablenick = {article.nickname} and m.rowguid = n.{ROWGUID}"
-    return (
-        f"insert into {LOG} (tablenick, rowguid, kind, stamp) "
-        f"select {article.nickname}, n.{ROWGUID}, {Logged.INSERTED.value}, (select {BSN}) from {partition} n "
-        f"where not exists (select from {CONTENTS} m where {row}) and not exists (select from {LOG} m where {row})"
-    )

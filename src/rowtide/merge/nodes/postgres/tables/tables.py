@@ -31,7 +31,7 @@ from rowtide.merge.nodes.node_tables import (
 )
 from rowtide.merge.nodes.postgres.default_schema import here
 from rowtide.merge.nodes.postgres.execution import TRUSTED
-from rowtide.merge.nodes.postgres.metadata import completing, system_tables
+from rowtide.merge.nodes.postgres.metadata import identity, node_form, system_tables
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
 from rowtide.merge.nodes.postgres.procedures import require_procedure
 from rowtide.merge.nodes.postgres.session import PostgresSession
@@ -40,6 +40,7 @@ from rowtide.merge.nodes.postgres.tables.altering import (
     PostgresTableAlteration,
     make_parts,
 )
+from rowtide.merge.nodes.postgres.tables.attached_partitions import attach_partitions
 from rowtide.merge.nodes.postgres.tables.description import (
     creation,
     damage_request,
@@ -49,14 +50,13 @@ from rowtide.merge.nodes.postgres.tables.description import (
     read_damages,
     read_description,
 )
-from rowtide.merge.nodes.postgres.tables.rebuilt_tables import attach_partitions
+from rowtide.merge.nodes.postgres.tables.identity_triggers import unbounding
 from rowtide.merge.nodes.postgres.tables.triggers import (
     find_rewriting,
     function_name,
     function_statements,
     removal_statements,
     trigger_statements,
-    unbounding,
 )
 from rowtide.merge.nodes.postgres.writing.writer import load
 from rowtide.merge.nodes.table_definitions import Omission, TableChange
@@ -85,13 +85,13 @@ class PostgresTables:
         with self._session.transaction():
             # The program that made it may have declared that it is complete.
             self._run(guard_schema(SCHEMA))
-            is_there, form, place, definition = self._connection.execute(text(completing.STATE)).one()
+            is_there, form, place, definition = self._connection.execute(text(node_form.STATE)).one()
             if not is_there:
-                completing.create(self._connection, self.places.fill)
+                node_form.create(self._connection, self.places.fill)
                 return
             self._node.format.accept(place, parse_definition(definition))
             self._node.format.require_writable()
-            if form != completing.OWN_FORM:
+            if form != node_form.OWN_FORM:
                 self._renew()
 
     def add(self, later: MetaData) -> None:
@@ -112,18 +112,18 @@ class PostgresTables:
         the server may not replace them.
         """
         self._node.format.accept(place, parse_definition(definition))
-        if form == completing.OWN_FORM or not self._node.format.is_own:
+        if form == node_form.OWN_FORM or not self._node.format.is_own:
             return
         try:
             with self._session.transaction():
                 self._renew()
         except DBAPIError as error:
-            if getattr(error.orig, "sqlstate", None) in completing.OUTDATED:
+            if getattr(error.orig, "sqlstate", None) in node_form.OUTDATED:
                 raise NodeOutdated(self._session.info.dbname, " ".join(str(error.orig).split())) from error
             raise
 
     def _renew(self) -> None:
-        completing.renew(self._connection, self.places.fill)
+        node_form.renew(self._connection, self.places.fill)
         for row in self._connection.execute(select_articles(true())).mappings().all():
             article = self.places.fill(Article.decode(row["definition"]))
             named = {"function": function_name(article), "table": table_of(article)}
@@ -143,13 +143,13 @@ class PostgresTables:
 
     def renew_views(self) -> None:
         with self._session.transaction():
-            completing.renew_members(self._connection, self.places.fill)
+            node_form.renew_members(self._connection, self.places.fill)
 
     def find_original(self) -> Original | None:
-        return system_tables.find_original(self._connection)
+        return identity.find_original(self._connection)
 
     def record_identity(self) -> None:
-        system_tables.record_identity(self._connection)
+        identity.record_identity(self._connection)
 
     def remove(self) -> None:
         system_tables.drop(self._connection)
@@ -189,13 +189,13 @@ class PostgresTables:
     def examine(self, articles: Sequence[Article]) -> Examination:
         try:
             (found,), owners, *parts = self._session.read(
-                (system_tables.REQUEST, None), self._executions.request(articles), *map(damage_request, articles)
+                (identity.REQUEST, None), self._executions.request(articles), *map(damage_request, articles)
             )
         except psycopg.errors.InsufficientPrivilege:
             # The role may not read which server this is.
             return Examination(None, self._find_damages(articles), is_recorded=True)
         self._executions.take(owners)
-        original, is_recorded = system_tables.compare_identity(*found)
+        original, is_recorded = identity.compare_identity(*found)
         found_columns = {article.nickname: answer[0] for article, answer in zip(articles, parts, strict=True)}
         return Examination(
             original,

@@ -1,0 +1,1 @@
+"""Received rows, written to the tables of a PostgreSQL node."""

@@ -10,136 +10,23 @@ rowguid for each row. Triggers at both ends that set a value at each write keep 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.batching import BatchingConnection
-from rowtide.databases.postgres.owners import Owner
+from rowtide.databases.postgres.owner_functions import Owner
 from rowtide.databases.postgres.quoting import quote, quote_literal
 from rowtide.merge.articles import Article
-from rowtide.merge.definitions import SCHEMA
-from rowtide.merge.nodes.postgres.execution import LOCKED, NO_RIGHT, OF_ROWS, OUTSIDE, Execution
+from rowtide.merge.nodes.postgres.execution import Execution
 from rowtide.merge.nodes.postgres.key_moves import FOLLOWING, MOVE_TABLES, MOVED, OWN
 from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of, uuid_array
-from rowtide.merge.nodes.postgres.query_parameters import array_of
+from rowtide.merge.nodes.postgres.sendable_texts import array_of
 from rowtide.merge.nodes.postgres.stored_tables import StoredColumn, StoredTable
+from rowtide.merge.nodes.postgres.writing.retry_block import INVALID, REFUSED
 from rowtide.merge.nodes.untyped_values import rows_as_stored_by_server
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import Row, RowChange, Write, number_alike
-
-# The PL/pgSQL block that writes the staged rows that the database accepts, and lists those that it refuses. Each try
-# is a subtransaction. Its statements are restricted to its rows by `WITHIN`.
-
-REFUSED = "pg_temp.rowtide_refused"
-"""The temporary table of the rows that the database refused, by their place."""
-INVALID = "pg_temp.rowtide_invalid"
-"""The temporary table of the rows with values that their columns' types do not take."""
-OF_VALUES = (
-    "data_exception or integrity_constraint_violation or feature_not_supported or plpgsql_error or "
-    "external_routine_exception"
-)
-"""The conditions of a text that is no value of a type; a domain's check may raise what it likes."""
-_EARLY, _TOGETHER, _EXCHANGES, _ALONE = range(4)
-
-
-def in_retry(statements: Sequence[str]) -> str:
-    """Return the statement of a block that runs others in retries only."""
-    return f"if rowtide_phase > {_EARLY} then {'; '.join(statements)}; end if"
-
-
-def refused_rows_block(
-    rights: Sequence[str], statements: Sequence[str], places: Sequence[int], retry: str = "exit"
-) -> str:
-    """Return the block that runs the statements of a try for places, in halves where they fail, and lists the rest.
-
-    `rights` are the conditions that the tables may be written; `retry` is what follows, see `retrying`.
-    """
-    # The block uses the arrays as a stack, from whose end it takes the first range.
-    ranges = list(_ranges(places))[::-1]
-    lows, highs = (",".join(str(each[end]) for each in ranges) for end in (0, 1))
-    classes = ", ".join(map(quote_literal, OF_ROWS))
-    may = " and ".join(rights)
-    is_of_rows = f"(left(rowtide_state, 2) in ({classes}) and (rowtide_state <> '{NO_RIGHT}' or {may}))"
-    # An error of rowtide's own tables is a fault, and no refused row: it ends the block.
-    is_expected = f"{is_of_rows} and rowtide_schema is distinct from {quote_literal(SCHEMA)}"
-    return f"""declare
-rowtide_lows int[] := '{{{lows}}}'; rowtide_highs int[] := '{{{highs}}}'; rowtide_low int; rowtide_high int;
-rowtide_middle int; rowtide_only int[]; rowtide_left int[]; rowtide_phase int := {_EARLY};
-rowtide_taken boolean := false; rowtide_state text; rowtide_message text; rowtide_schema text;
-begin loop
-if cardinality(rowtide_lows) = 0 then {retry}; end if;
-rowtide_low := rowtide_lows[cardinality(rowtide_lows)];
-rowtide_high := rowtide_highs[cardinality(rowtide_highs)];
-rowtide_lows := rowtide_lows[1:cardinality(rowtide_lows) - 1];
-rowtide_highs := rowtide_highs[1:cardinality(rowtide_highs) - 1];
-if rowtide_phase = {_EXCHANGES} then rowtide_only := array[rowtide_low, rowtide_high];
-continue when not rowtide_left @> rowtide_only; end if;
-begin
-{"; ".join(statements)}; rowtide_taken := true;
-if rowtide_phase in ({_TOGETHER}, {_EXCHANGES}) then
-rowtide_left := array(select unnest(rowtide_left) except select unnest(rowtide_only)); end if;
-exception when others then
-get stacked diagnostics rowtide_state = returned_sqlstate, rowtide_message = message_text,
-rowtide_schema = schema_name;
-if rowtide_state = '{LOCKED}' then perform set_config('lock_timeout', '50ms', true);
-elsif not (rowtide_state = '{OUTSIDE}' or {is_expected}) then raise; end if;
-if rowtide_phase = {_EARLY} and rowtide_low < rowtide_high then
-rowtide_middle := (rowtide_low + rowtide_high) / 2;
-rowtide_lows := rowtide_lows || array[rowtide_middle + 1, rowtide_low];
-rowtide_highs := rowtide_highs || array[rowtide_high, rowtide_middle];
-elsif rowtide_phase in ({_EARLY}, {_ALONE}) then
-insert into {REFUSED} values (rowtide_low, rowtide_state, rowtide_message); end if;
-end; end loop; end"""
-
-
-def retrying(places: Sequence[int], exchanges: Sequence[str], after: Sequence[str]) -> str:
-    """Return what follows once all was tried: what was refused is tried again, with the rows at further places.
-
-    All of it together; then each removal with the row that takes its key, which `exchanges` are queries of, by their
-    places; then each row alone, again while others were taken. `after` follows the queries.
-    """
-    pairs = " union all ".join(exchanges) or "select 0, 0 where false"
-    listed = ",".join(map(str, places))
-    return f"""if rowtide_phase = {_EARLY} then
-rowtide_left := array(select rowtide_place from {REFUSED} union all select unnest('{{{listed}}}'::int[]) order by 1);
-exit when cardinality(rowtide_left) = 0;
-delete from {REFUSED};
-rowtide_phase := {_TOGETHER}; rowtide_only := rowtide_left;
-rowtide_lows := rowtide_left[1:1]; rowtide_highs := array[rowtide_left[cardinality(rowtide_left)]];
-end if;
-if rowtide_phase = {_TOGETHER} and (cardinality(rowtide_left) = 1 or cardinality(rowtide_lows) = 0) then
-exit when cardinality(rowtide_left) = 0;
-rowtide_phase := {_EXCHANGES};
-begin
-select coalesce(array_agg(least(a, b)), '{{}}'), coalesce(array_agg(greatest(a, b)), '{{}}')
-into rowtide_lows, rowtide_highs from ({pairs}) p (a, b);
-exception when {OF_VALUES} then rowtide_lows := '{{}}'; rowtide_highs := '{{}}'; end;
-{"".join(f"{each}; " for each in after)}end if;
-if rowtide_phase = {_EXCHANGES} and cardinality(rowtide_lows) = 0 then
-rowtide_phase := {_ALONE}; rowtide_only := null; rowtide_taken := false;
-rowtide_lows := array(select unnest(rowtide_left) order by 1 desc); rowtide_highs := rowtide_lows;
-elsif rowtide_phase = {_ALONE} then
-exit when not rowtide_taken;
-rowtide_taken := false;
-rowtide_lows := array(select rowtide_place from {REFUSED} order by 1 desc); rowtide_highs := rowtide_lows;
-delete from {REFUSED};
-end if;
-exit when cardinality(rowtide_lows) = 0"""
-
-
-def _ranges(places: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last place of each run of places, which ascend."""
-    first = last = None
-    for place in places:
-        if last is None or place != last + 1:
-            if first is not None and last is not None:
-                yield first, last
-            first = place
-        last = place
-    if first is not None and last is not None:
-        yield first, last
-
 
 _METADATA = {
     "rowtide_number": "integer",
@@ -155,7 +42,7 @@ _METADATA = {
 }
 """What is to be known of rows, and done to them, once for all rows with the same."""
 _ORDINAL = "rowtide_ordinal"
-"""The place of a row among those that a statement brings, from 1."""
+"""The place of a row among those that a statement is given, from 1."""
 _BETWEEN, _NULL = "\x1f", "\x02"
 """What separates the texts of a row in its checksum, and what stands there for NULL."""
 
@@ -215,7 +102,7 @@ def make_staging(session: BatchingConnection, article: Article, execution: Execu
         "null::bigint as rowtide_sent"
     )
     metadata = ", ".join(f"{name} {type_}" for name, type_ in _METADATA.items())
-    # Another role's table is not used as ours: one that is there is dropped, or the agent may not drop it and fails.
+    # A table of that name that another role has left is dropped, never reused; if the agent may not drop it, it fails.
     # Made by a query, the columns have the table's types without its defaults, identities and checks.
     copied = f"select {places}{columns} from {table_of(article)} t with no data"
     for statement in (

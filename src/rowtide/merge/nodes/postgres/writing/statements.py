@@ -30,18 +30,15 @@ from rowtide.merge.nodes.postgres.stored_tables import (
     noting_followers,
     sparing,
 )
-from rowtide.merge.nodes.postgres.writing.staging import (
+from rowtide.merge.nodes.postgres.writing.retry_block import (
     OF_VALUES,
     REFUSED,
-    Staged,
-    digest_of,
-    holders_table,
     in_retry,
     refused_rows_block,
     retrying,
-    staging_view,
 )
-from rowtide.merge.nodes.rows import (
+from rowtide.merge.nodes.postgres.writing.staging import Staged, digest_of, holders_table, staging_view
+from rowtide.merge.nodes.temporary_values import (
     CHARACTERS,
     FIRST_CHARACTER,
     LAST_DIGITS,
@@ -179,7 +176,7 @@ def _bounding(parts: Sequence[Staged], within: str) -> Iterator[str]:
     """Yield the statements of a block that fail if staged rows, once written, are outside of their bound."""
     for staged in parts:
         if staged.bound is not None and any(one.row is not None for one in staged.writes):
-            written = _those(staged.article, f"not rowtide_gone and {within}")
+            written = _condition_of(staged.article, f"not rowtide_gone and {within}")
             outside = f"{ROW}.{written} and not {belongs(staged.bound, FILTERING)}"
             yield (
                 f"if exists (select from {table_of(staged.article)} as {ROW} where {outside}) "
@@ -344,7 +341,7 @@ def _statements(staged: Staged, within: str) -> list[str]:
     return [*statements, *written, _alterations_insertion(staged, within)]
 
 
-def _those(article: Article, condition: str) -> str:
+def _condition_of(article: Article, condition: str) -> str:
     """Return the condition that selects the staged rows.
 
     It makes the planner look rows up by rowguid, even in a join and with wrong statistics; see `system_tables`.
@@ -374,8 +371,9 @@ def _tombstones_insertion(article: Article, within: str) -> str:
 
 def _removals(article: Article, within: str) -> Iterator[str]:
     """Yield the statements that delete the metadata of the rows: deleting and inserting costs less than updating."""
+    # An update would write both indexes as well, since `stamp` is in one of them: it is never HOT.
     for table in (CONTENTS, TOMBSTONE):
-        yield f"delete from {table} where tablenick = {article.nickname} and {_those(article, within)}"
+        yield f"delete from {table} where tablenick = {article.nickname} and {_condition_of(article, within)}"
 
 
 def _row_statements(staged: Staged, within: str) -> Iterator[str]:
@@ -384,7 +382,9 @@ def _row_statements(staged: Staged, within: str) -> Iterator[str]:
     names = [quote(column.name) for column in article.columns]
     values = [staged.value(index) for index in range(len(names))]
     if any(one.row is None and one.is_live for one in writes):
-        yield from execution.in_block(f"delete from {table} where {_those(article, f'rowtide_gone and {within}')}")
+        yield from execution.in_block(
+            f"delete from {table} where {_condition_of(article, f'rowtide_gone and {within}')}"
+        )
     if any(one.row is not None and one.is_live for one in writes):
         settings = ", ".join(
             f"{quote(column.name)} = {value}"
@@ -393,7 +393,7 @@ def _row_statements(staged: Staged, within: str) -> Iterator[str]:
         )
         yield from execution.in_block(
             f"update {table} t set {settings} from {staging} i where t.{ROWGUID} {EQUALS} i.rowtide_guid "
-            f"and t.{_those(article, f'rowtide_live and not rowtide_gone and {within}')}"
+            f"and t.{_condition_of(article, f'rowtide_live and not rowtide_gone and {within}')}"
         )
     if any(one.row is not None and not one.is_live for one in writes):
         yield from execution.in_block(
@@ -446,7 +446,7 @@ def _alterations_insertion(staged: Staged, within: str) -> str:
         f"insert into {LOG} (tablenick, rowguid, kind, stamp{names}) "
         f"select {article.nickname}, i.rowtide_guid, {kind}, {_STAMP}{values} "
         f"from {staging_view(article)} i left join {table_of(article)} t on t.{ROWGUID} = i.rowtide_guid "
-        f"and t.{_those(article, within)} "
+        f"and t.{_condition_of(article, within)} "
         f"where {within} and case when i.rowtide_gone then t.{ROWGUID} is not null "
         f"else t.{ROWGUID} is null or {_digest_of_row(article, 't')} <> i.rowtide_sent end"
     )

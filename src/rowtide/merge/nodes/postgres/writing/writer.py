@@ -16,18 +16,17 @@ from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.copying import write_row
 from rowtide.databases.postgres.functions import OWN_PATH
-from rowtide.databases.postgres.owners import Owner, functions_path
+from rowtide.databases.postgres.owner_functions import Owner, functions_path
 from rowtide.databases.postgres.quoting import EQUALS, quote, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefused
 from rowtide.merge.nodes.postgres.execution import LOCKED, NO_RIGHT, OF_ROWS, OUTSIDE, Execution
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of, uuid_array
-from rowtide.merge.nodes.postgres.query_parameters import are_sendable, array_of, require_sendable
+from rowtide.merge.nodes.postgres.sendable_texts import are_sendable, array_of, require_sendable
 from rowtide.merge.nodes.postgres.session import PostgresSession
 from rowtide.merge.nodes.postgres.stored_tables import StoredColumn, read_table, table_requests
+from rowtide.merge.nodes.postgres.writing.retry_block import INVALID, REFUSED
 from rowtide.merge.nodes.postgres.writing.staging import (
-    INVALID,
-    REFUSED,
     ReceivedRows,
     Staged,
     make_lists,
@@ -243,7 +242,7 @@ class PostgresWriter:
     def _find_unsendable(self, article: Article, writes: Sequence[Write]) -> dict[str, Refusal]:
         """Return the rows that have texts which no server takes."""
         found: dict[str, Refusal] = {}
-        # All are checked at once first: hardly ever does one fail, and then each is checked alone.
+        # All are checked together first: if any fails, which is rare, each is checked alone.
         for one in () if are_sendable(article, writes) else writes:
             try:
                 with self._node.refusing(article.name):
@@ -266,7 +265,8 @@ class PostgresWriter:
                 parts, bounds, late, is_tolerant=bool(late), commits=commits
             )
         except (psycopg.DataError, psycopg.IntegrityError):
-            # While it was staged: a type does not take a value.
+            # While it was staged: a type does not take a value. Back to the savepoint that `_write_staged` sets before
+            # it stages.
             self._staging.forget()
             self._session.put("rollback to savepoint rowtide_stage")
             staged, (listed, *holders) = self._write_staged(parts, bounds, late, is_tolerant=True, commits=commits)

@@ -1,0 +1,1 @@
+"""What a SQLite node stores about rows, and the views that show it."""

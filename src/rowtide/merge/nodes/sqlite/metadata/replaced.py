@@ -133,7 +133,7 @@ def _span_of(spans: Sequence[tuple[int, int]], line: int) -> tuple[int, int] | N
 
 
 def _restore(session: sqlite3.Connection, kept: Sequence[_ReplacedRow], spans: Sequence[tuple[int, int]]) -> None:
-    """Give rows back what foreign keys' actions took, and remove the lines that say so."""
+    """Restore what foreign keys' actions took from rows, and remove the log lines of that."""
     if not kept:
         return
     before = int(session.execute(f"select max(rowid) from {LOG}").fetchone()[0])

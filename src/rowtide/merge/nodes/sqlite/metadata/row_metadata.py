@@ -4,138 +4,25 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from operator import methodcaller
 from typing import Any
 
 from rowtide.core.values import frozen
-from rowtide.databases.sqlite import clock
-from rowtide.databases.sqlite.sql_text import concatenated, quote
+from rowtide.databases.sqlite.sql_text import quote
 from rowtide.databases.sqlite.values import OF_ANOTHER_CLASS, TEXT, reader, to_text
 from rowtide.databases.types.value_type import SqliteValue
 from rowtide.merge.articles import ROWGUID, Article, ArticleReference
 from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
-from rowtide.merge.nodes.sqlite.metadata.replaced import is_settled, settle, settled_copy
-from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, LOG, TABLES, TOMBSTONE
+from rowtide.merge.nodes.sqlite.metadata.log_application import moved, stamped
+from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, TABLES, TOMBSTONE
 from rowtide.merge.partitions.belonging import FilterDialect
-from rowtide.merge.versions import stored_metadata
-from rowtide.merge.versions.apply import APPLIED, CONTENTS_COLUMNS, TOMBSTONE_COLUMNS, Logged, Tables, apply_lines, keep
+from rowtide.merge.versions import checked_metadata
+from rowtide.merge.versions.apply import Tables
 from rowtide.merge.versions.changes import Row
 from rowtide.merge.versions.comparison import in_all_columns, move_columns
 from rowtide.merge.versions.stored_metadata import Contents, Tombstone
-
-# Apply the log of users' changes to the metadata of rows, on SQLite; see `rowtide.merge.versions.apply`. Log changes
-# of a SQLite node that no trigger logs. Stamps of the columns changed in a SQLite file, as one text of 16 hexadecimal
-# digits per column, in column order.
-
-_HEX = 16
-_NONE = "0" * _HEX
-
-
-def encode_own_columns(article: Article, stamps: dict[int, int]) -> str:
-    """Return stamps of columns as triggers write them."""
-    return "".join(f"{stamps.get(index, 0):0{_HEX}x}" for index in range(len(article.columns)))
-
-
-def moved(kept: Sequence[int]) -> str:
-    """Return the expression that has the stamps of the columns at some places alone, in this order."""
-    pieces = [f"coalesce(nullif(substr(own_columns, {place * _HEX + 1}, {_HEX}), ''), '{_NONE}')" for place in kept]
-    return concatenated(pieces)
-
-
-def stamped(columns: int) -> str:
-    """Return the expression that stamps all columns with the row's own stamp."""
-    return concatenated([f"printf('%0{_HEX}x', stamp)"] * columns)
-
-
-def renewed(changed: Sequence[str]) -> str:
-    """Return the expression that stamps columns whose conditions hold with `l.stamp`, and keeps the others."""
-    return concatenated(
-        [
-            f"case when {condition} then printf('%0{_HEX}x', l.stamp) "
-            f"else coalesce(nullif(substr(c.own_columns, {index * _HEX + 1}, {_HEX}), ''), '{_NONE}') end"
-            for index, condition in enumerate(changed)
-        ]
-    )
-
-
-@frozen
-class _SqliteDialect:
-    generation: int
-    tables: Tables = TABLES
-
-    @property
-    def stamp(self) -> str:
-        return str(self.generation)
-
-    def changed(self, place: int) -> str:
-        return f"max(substr(columns, {place + 1}, 1)) = '1'"
-
-    def own_columns(self, changed: Sequence[str]) -> str:
-        return renewed(changed)
-
-    @property
-    def first_base(self) -> str:
-        # The base of the first line: with its number in front, of one length, texts sort as lines do.
-        return "substr(min(printf('%020d', rowid) || base), 21)"
-
-    def bases(self, base: str) -> str:
-        return f"json_array(json_array(0, {base}))"
-
-
-def is_logged(session: sqlite3.Connection) -> bool:
-    """Whether the log has entries that the session sees."""
-    return session.execute(f"select 1 from {LOG} limit 1").fetchone() is not None
-
-
-def apply_log(session: sqlite3.Connection, articles: Sequence[Article]) -> None:
-    """Apply the log in the caller's write transaction: its entries belong to the open generation."""
-    settle(session, articles)
-    apply_beside(session, articles, clock.read(session))
-    for statement in keep(TABLES, [article.nickname for article in articles]):
-        session.execute(statement)
-    session.execute(f"drop table temp.{APPLIED}")
-
-
-def apply_beside(session: sqlite3.Connection, articles: Sequence[Article], generation: int) -> None:
-    """Apply the log as the caller's snapshot sees it to a temporary table, for this session alone.
-
-    Its changes get the given generation.
-    """
-    log = LOG if is_settled(session) else settled_copy(session, articles)
-    dialect = _SqliteDialect(generation, replace(TABLES, log=log))
-    columns = [f"c_{name}" for name in CONTENTS_COLUMNS] + [f"d_{name}" for name in TOMBSTONE_COLUMNS]
-    session.execute(
-        f"create temporary table {APPLIED} (tablenick integer, rowguid text, is_buried integer, has_contents integer, "
-        f"has_tombstone integer, {', '.join(columns)}, primary key (tablenick, rowguid)) without rowid"
-    )
-    for article in articles:
-        session.execute(apply_lines(article, quote(article.file_table), dialect))
-
-
-def log_own(session: sqlite3.Connection, article: Article, columns: Sequence[str], without: Collection[str]) -> None:
-    """Log updates of the rows that have a value in any of some columns, but for those omitted."""
-    is_any = " or ".join(f"{quote(name)} is not null" for name in columns)
-    changed = "".join(str(int(column.name in columns)) for column in article.columns)
-    found = session.execute(f"select {ROWGUID} from {quote(article.file_table)} where {is_any}").fetchall()
-    session.executemany(
-        f"insert into {LOG} (tablenick, rowguid, kind, columns) values ({article.nickname}, ?, ?, ?)",
-        [
-            (rowguid, Logged.UPDATED.value, changed if article.column_tracking else None)
-            for (rowguid,) in found
-            if rowguid not in without
-        ],
-    )
-
-
-def log_update(session: sqlite3.Connection, article: Article, rowguid: str) -> bool:
-    """Log a row as updated, without any changed column; return whether it exists."""
-    table = quote(article.file_table)
-    listed = f"select {article.nickname}, {ROWGUID}, {Logged.UPDATED.value} from {table} where {ROWGUID} = ?"
-    return session.execute(f"insert into {LOG} (tablenick, rowguid, kind) {listed}", (rowguid,)).rowcount > 0
-
 
 decode = methodcaller("decode", "utf-8", "surrogateescape")
 """Decodes a text that a program stored, valid or not: a node that receives an invalid one refuses its row."""
@@ -166,25 +53,25 @@ class SqliteReader:
     def contents(self, values: Sequence[Any]) -> Contents:
         stamp, origin, priority, lineage, last, columns, own_columns, bases = values
         return Contents(
-            stored_metadata.read_version(stamp),
-            stored_metadata.read_origin(origin),
-            stored_metadata.read_priority(priority),
-            stored_metadata.read_lineage(lineage),
-            stored_metadata.read_last(last),
-            stored_metadata.read_columns(columns),
-            stored_metadata.read_own_columns(own_columns),
-            stored_metadata.read_bases(bases),
+            checked_metadata.read_version(stamp),
+            checked_metadata.read_origin(origin),
+            checked_metadata.read_priority(priority),
+            checked_metadata.read_lineage(lineage),
+            checked_metadata.read_last(last),
+            checked_metadata.read_columns(columns),
+            checked_metadata.read_own_columns(own_columns),
+            checked_metadata.read_bases(bases),
         )
 
     def tombstone(self, values: Sequence[Any]) -> Tombstone:
         stamp, origin, priority, lineage, last, kind = values
         return Tombstone(
-            stored_metadata.read_version(stamp),
-            stored_metadata.read_origin(origin),
-            stored_metadata.read_priority(priority),
-            stored_metadata.read_lineage(lineage),
-            stored_metadata.read_last(last),
-            stored_metadata.read_tombstone_type(kind),
+            checked_metadata.read_version(stamp),
+            checked_metadata.read_origin(origin),
+            checked_metadata.read_priority(priority),
+            checked_metadata.read_lineage(lineage),
+            checked_metadata.read_last(last),
+            checked_metadata.read_tombstone_type(kind),
         )
 
     def values(self, article: Article, values: Sequence[SqliteValue]) -> Row:
@@ -195,7 +82,7 @@ class SqliteReader:
                 for value, kind in zip(values, types, strict=True)
             ]
         )
-        # All texts together are looked at faster than each.
+        # Checking all texts together is faster than checking each.
         if OF_ANOTHER_CLASS not in "".join(filter(None, row)):
             return row
         return tuple([to_text(value, kind or TEXT) for value, kind in zip(values, types, strict=True)])
@@ -225,7 +112,7 @@ _TABLES = (CONTENTS, TOMBSTONE)
 
 
 def move_columns_of(session: sqlite3.Connection, before: Article, after: Article) -> None:
-    """Move what is known of rows' columns to the places of another definition; see `Node.redefine`."""
+    """Move what is known of rows' columns to the places of another definition; see `RowVersions.redefine`."""
     kept = after.indexes_in(before)
     of_table = f"where tablenick = {after.nickname}"
     if not before.column_tracking:

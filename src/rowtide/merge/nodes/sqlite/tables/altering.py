@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from rowtide.databases.sqlite.catalogue import find_table, read_triggers
-from rowtide.databases.sqlite.sql_text import TableItem, TableText, item_of, parse_table, quote
+from rowtide.databases.sqlite.sql_text import TableItem, TableText, fold, item_of, parse_table, quote
 from rowtide.databases.sqlite.values import affinity
 from rowtide.merge.articles import ArticleColumn
 from rowtide.merge.errors.publishing import ColumnsCollide, SchemaChangeRefused
@@ -161,9 +161,9 @@ class SqliteTableAlteration:
         indexes = self._indexes()
         table = find_table(self._session, self._table)
         assert table is not None
-        kept = {item.column.lower() for item in new.items if item.column is not None}
+        kept = {fold(item.column) for item in new.items if item.column is not None}
         names = [
-            quote(column.name) for column in table.columns if not column.is_generated and column.name.lower() in kept
+            quote(column.name) for column in table.columns if not column.is_generated and fold(column.name) in kept
         ]
         if table.rowid is not None and not table.is_rowid_key:
             names.append(table.rowid)
@@ -191,18 +191,18 @@ class SqliteTableAlteration:
     def _edited(self, old: TableText, *, is_last: bool) -> Iterable[TableItem]:
         """Yield the columns and constraints that the table is to have; before the last time it is less strict."""
         change = self._change
-        gone = {name.lower() for name in self._gone.values()}
-        not_generated = {name.lower() for name in change.parts_gone(PartKind.GENERATED)}
+        gone = {fold(name) for name in self._gone.values()}
+        not_generated = {fold(name) for name in change.parts_gone(PartKind.GENERATED)}
         unchecked = set(change.parts_gone(PartKind.CHECK))
         rewritten = self._rewritten(is_last=is_last)
         for item in old.items:
-            if item.column is not None and item.column.lower() in gone | not_generated:
+            if item.column is not None and fold(item.column) in gone | not_generated:
                 continue
             if item.column is None and not item.is_primary_key and any(map(item.mentions, gone)):
                 continue
             if item.constraint in unchecked:
                 continue
-            yield rewritten.get((item.column or "").lower(), item)
+            yield rewritten.get(fold(item.column or ""), item)
         if is_last:
             kinds = (PartKind.GENERATED,) if self._is_lenient else (PartKind.GENERATED, PartKind.CHECK)
             for kind in kinds:
@@ -219,7 +219,7 @@ class SqliteTableAlteration:
                 item = item_of(self._text_of(column))
                 if not column.is_nullable and (self._is_lenient or (not is_last and column in change.tightened)):
                     item = item_of(f"{quote(column.name)} {declaration_of(column.type_text)}")
-                found[column.name.lower()] = item
+                found[fold(column.name)] = item
         return found
 
     def _part(self, part: Part) -> Iterable[TableItem]:

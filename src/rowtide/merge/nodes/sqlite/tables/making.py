@@ -1,7 +1,4 @@
-"""Create merged tables in a SQLite file with all parts that SQLite has, such as defaults, checks and indexes.
-
-Fill tables and columns of a SQLite node, without metadata.
-"""
+"""Create merged tables in a SQLite file with all parts that SQLite has, such as defaults and indexes; fill them."""
 
 from __future__ import annotations
 
@@ -17,6 +14,7 @@ from rowtide.databases.types.value_type import TypeKind
 from rowtide.databases.urls import DatabaseKind
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.errors.rows import NOT_UTF_8, RowsRefused
+from rowtide.merge.nodes.check_differences import differs_in_files
 from rowtide.merge.nodes.node_tables import TableDescription, TableReference
 from rowtide.merge.nodes.sqlite.exact_numbers import keep_exact
 from rowtide.merge.nodes.sqlite.rows import values_of
@@ -27,7 +25,6 @@ from rowtide.merge.nodes.table_definitions import (
     Omission,
     Part,
     PartKind,
-    differs_in_files,
     for_sqlite,
 )
 from rowtide.merge.nodes.untyped_values import declaration_of, untyped_indexes, with_classes_of
@@ -110,7 +107,7 @@ def make_table(
         ]
     else:
         omissions = _compose(session, article, description, tables)
-    # A table that a program renamed has taken its index along.
+    # A table that a program renamed has kept its index.
     session.execute(f"drop index if exists {index_name(article)}")
     session.execute(f"create unique index {index_name(article)} on {quote(article.file_table)} ({ROWGUID})")
     for part in description.parts:

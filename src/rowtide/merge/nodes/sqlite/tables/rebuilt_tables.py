@@ -1,6 +1,5 @@
-"""Tables of a SQLite file that a program made or rebuilt; see `RebuiltTables`.
-
-The column `rowguid` of a SQLite table: a default gives each new row a UUID of version 7.
+"""Tables of a SQLite file that a program made or rebuilt, and their column `rowguid`; see `RebuiltTables`.  The
+column's default gives each new row a UUID of version 7.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from rowtide.merge.nodes.sqlite.metadata.system_tables import LOG
 from rowtide.merge.nodes.sqlite.tables.triggers import all_trigger_names
 from rowtide.merge.versions.apply import Logged, changed_columns
 from rowtide.merge.versions.changes import Row
+from rowtide.merge.versions.checked_metadata import read_rowguid
 from rowtide.merge.versions.comparison import Malformed
-from rowtide.merge.versions.stored_metadata import read_rowguid
 
 _MILLISECONDS = "cast((julianday('now') - 2440587.5) * 86400000 as integer)"
 

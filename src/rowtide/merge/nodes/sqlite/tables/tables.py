@@ -23,8 +23,8 @@ from rowtide.merge.catalogue import list_merged
 from rowtide.merge.errors.nodes import NodeOutdated, UnsentByOtherBuild
 from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, ResolverRefused, TableNotAltered
 from rowtide.merge.nodes import node_tables
-from rowtide.merge.nodes.sqlite.metadata import completing, system_tables
-from rowtide.merge.nodes.sqlite.metadata.completing import make_views
+from rowtide.merge.nodes.sqlite.metadata import node_form, system_tables
+from rowtide.merge.nodes.sqlite.metadata.node_form import make_views
 from rowtide.merge.nodes.sqlite.rows import NO_FUNCTIONS
 from rowtide.merge.nodes.sqlite.session import SqliteSession
 from rowtide.merge.nodes.sqlite.tables.altering import SqliteTableAlteration
@@ -62,9 +62,9 @@ class SqliteTables:
         self._transaction = node.transaction
 
     def prepare(self) -> None:
-        if not completing.is_there(self._session):
+        if not node_form.is_there(self._session):
             with self._transaction():
-                completing.create(self._connection, self._session)
+                node_form.create(self._connection, self._session)
             return
         self.accept()
         self._format.require_writable()
@@ -78,19 +78,19 @@ class SqliteTables:
         Raises `FormatNewer`, `FormatOutdated`, `FormatUnnumbered` or `UnsentByOtherBuild` for another format, and
         `NodeOutdated` if the file may not be written.
         """
-        path, stored = path_of(self._session), read_format(self._session, completing.FORMAT_VIEW)
+        path, stored = path_of(self._session), read_format(self._session, node_form.FORMAT_VIEW)
         try:
             self._format.accept(path, stored)
         except FormatUnnumbered as error:
-            if completing.has_unsent(self._session):
+            if node_form.has_unsent(self._session):
                 raise UnsentByOtherBuild(path) from error
             raise
-        if completing.is_complete(self._session) or not self._format.is_own:
+        if node_form.is_complete(self._session) or not self._format.is_own:
             return
         if not os.access(path, os.W_OK):
             raise NodeOutdated(path, "the file may not be written")
         with self._transaction():
-            completing.renew(self._session)
+            node_form.renew(self._session)
             for article in list_merged(self._connection):
                 self._renew_triggers(article)
 
@@ -102,7 +102,7 @@ class SqliteTables:
         self.track(article)
 
     def is_prepared(self) -> bool:
-        return completing.is_prepared(self._session)
+        return node_form.is_prepared(self._session)
 
     def read_documented(
         self, name: str, rowguids: Sequence[str] | None = None
@@ -124,7 +124,7 @@ class SqliteTables:
         """See `find_original`."""
 
     def remove(self) -> None:
-        completing.drop_views(self._session)
+        node_form.drop_views(self._session)
         system_tables.drop(self._connection, self._session)
 
     def describe_all(self, articles: Sequence[Article]) -> Mapping[Article, node_tables.TableDescription]:

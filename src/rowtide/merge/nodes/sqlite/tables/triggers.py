@@ -12,6 +12,8 @@ so that programs' triggers may write rows of the table in between. IGNORE and DO
 alone: the next write that looks forgets what they noted. Looking twice costs 0.4 µs for each inserted row.
 
 A delete and an insert of one key are two rows: triggers know no transaction, and the insert may be another program's.
+
+An existing file gets triggers that were changed here only if `TRIGGERS_FORM` of `node_form` is raised with them.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 (SQL Server: sp_scriptpublicationcustomprocs.) Their parameters are SQL Server's (documents 003): c1 to cn, pkc1 to
 pkcm, bitmap. A procedure that does not find its row raises 20598, with the table and the key.
 
-Rows with more columns than a procedure has parameters, passed to generated procedures as arrays of text. Parameters of
-an article's procedures: names and types, part by part of the call format. Values as the text of a PostgreSQL array.
+Rows with more columns than a procedure can have parameters are passed as arrays of text.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.functions import OWN_PATH
-from rowtide.databases.postgres.owners import SETTINGS, functions_path
+from rowtide.databases.postgres.owner_functions import SETTINGS, functions_path
 from rowtide.databases.postgres.quoting import EQUALS, quote, quote_body, quote_literal, quote_qualified
 from rowtide.databases.postgres.values import value_of
 from rowtide.replication.articles.articles import MAX_PARAMETERS, Article
@@ -52,7 +51,7 @@ def parameters_of(article: Article, operation: Operation) -> Sequence[tuple[str,
     return parameters
 
 
-# No value of PostgreSQL has a zero byte: with one begins what stands between values, and what stands for NULL.
+# No value of PostgreSQL has a zero byte: the separator of values and the sign for NULL begin with one.
 _BETWEEN = b"\0,"
 _NULL = b"\0n"
 _NULL_IN_QUOTES = b'"\0n"'
@@ -182,7 +181,7 @@ begin
 end
 $body$
 """
-"""The function that raises 20598 for a statement that was executed by `owners`' functions."""
+"""The function that raises 20598 for a statement that was executed by `owner_functions`."""
 
 REQUIRED = f'select {SCHEMA}."sp_MSrequirerows"({{}}($1, $2), $3, $4, $5, $6)'
 """The statement that executes another by a function: its text, its values as an array, and how many rows it changes."""
@@ -216,7 +215,7 @@ end"""
 def creations(article: Article, operation: Operation, table: WrittenTable) -> Sequence[str]:
     """Return the statements that create an operation's procedure and mark its owner; empty if none is generated.
 
-    None is for a table of another role, which `owner_statements` writes.
+    None is for a table of another role, which the owner's functions write.
     """
     if not is_generated(article, operation) or table.is_others:
         return []
@@ -286,6 +285,7 @@ def inserting(article: Article, given: Mapping[str, str]) -> str:
     """Return the statement that inserts a row; `given` are the expressions of values, as `parameters_of` names them."""
     names = ", ".join(quote(column.name) for column in article.columns)
     values = ", ".join(given[f"c{index}"] for index in range(1, len(article.columns) + 1))
+    # Overriding: identity columns that are `generated always` take the publisher's numbers, too.
     return f"insert into {_table(article)} ({names}) overriding system value values ({values})"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from rowtide.core.values import frozen
-from rowtide.databases.postgres.owners import Owner
+from rowtide.databases.postgres.owner_functions import Owner
 from rowtide.databases.postgres.quoting import EQUALS, quote_literal
 from rowtide.databases.postgres.values import is_of_server
 from rowtide.replication.articles.articles import PublishedColumn

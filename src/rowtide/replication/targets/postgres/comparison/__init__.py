@@ -1,0 +1,1 @@
+"""A PostgreSQL subscriber's rows compared with the publisher's, repaired, and settled."""

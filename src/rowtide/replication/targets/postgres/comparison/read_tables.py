@@ -11,7 +11,7 @@ from psycopg import sql
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_TYPE_TEXT
-from rowtide.databases.postgres.owners import read_by
+from rowtide.databases.postgres.owner_functions import read_by
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.values import is_of_server, text_of, value_of
 from rowtide.replication.articles.articles import Article, PublishedColumn

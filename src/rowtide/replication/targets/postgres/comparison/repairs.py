@@ -29,7 +29,7 @@ from rowtide.replication.targets.compared_rows import (
     SubscribedRows,
     replace_updates,
 )
-from rowtide.replication.targets.postgres import origins, progress
+from rowtide.replication.targets.postgres import delivery_marks, progress
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA, read_text
 from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
 from rowtide.replication.targets.postgres.comparison.rows import read_subscribed
@@ -108,7 +108,7 @@ class PostgresRepair:
             ).fetchone() == (True,)
 
     def _run_all(self, changes: Sequence[RowCorrection]) -> dict[RowCorrection, str]:
-        """Make changes while one makes way for another; return why others are refused."""
+        """Make changes while some release values that others need; return why the rest are refused."""
         waiting: Sequence[RowCorrection] = changes
         while True:
             refused: dict[RowCorrection, str] = {}
@@ -186,7 +186,7 @@ def open_repair(subscription: Subscription, articles: Sequence[Article]) -> Iter
             connection.execute("begin")
             if is_by_time:
                 # As copied rows: any change that follows is later.
-                origins.give_old_time(connection)
+                delivery_marks.give_old_time(connection)
             connection.execute(_LOCK_TIMEOUT)
         # The progress row stays locked until the repair ends: delivery waits, and rows are compared at the position
         # that it has.
@@ -205,8 +205,8 @@ def _set_origin(connection: _Connection, subscription: Subscription) -> bool:
     decide conflicts. Raises `OriginNeeded`.
     """
     is_by_time = subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME
-    if is_by_time or origins.is_published(connection):
-        reason = origins.mark_session(connection, subscription.guid, "repair", patience_s=_ORIGIN_PATIENCE_S)
+    if is_by_time or delivery_marks.is_published(connection):
+        reason = delivery_marks.mark_session(connection, subscription.guid, "repair", patience_s=_ORIGIN_PATIENCE_S)
         if reason is not None and is_by_time:
             raise OriginNeeded(subscription.subscriber, reason)
     return is_by_time

@@ -274,7 +274,7 @@ def _lock(
 ) -> Mapping[str, read_tables.CatalogueTable]:
     """Begin a transaction in which tables stay as they are returned, except those with a constraint.
 
-    They are locked before its snapshot is taken: one from before a truncate would find the table empty all the same.
+    They are locked before its snapshot is taken: to an earlier snapshot, a table that was truncated since is empty.
     """
     while True:
         found = _find(connection, articles, constraints)

@@ -22,7 +22,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.session_settings import PINNED_SETTINGS, WHOLE_TABLES
 from rowtide.log.postgres.lease import describe_holder
-from rowtide.replication import conflicts
+from rowtide.replication import conflict_decisions, conflicts
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors import conflicts as errors
@@ -44,8 +44,8 @@ _UNSENT = (None, conflicts.Resolver.NONE, conflicts.Resolver.APPLY)
 
 
 def settle_conflict(
-    subscription: Subscription, articles: Sequence[Article], decision: conflicts.ConflictDecision
-) -> conflicts.ConflictOutcome:
+    subscription: Subscription, articles: Sequence[Article], decision: conflict_decisions.ConflictDecision
+) -> conflict_decisions.ConflictOutcome:
     """Decide about a conflict, once delivery's present batch has ended; a repeat changes nothing.
 
     Raises `DeliveryConflictUnknown`, `ConflictSettled`, `ConflictRowsChanged`, `ConflictOutdated`, `SettlingRefused`,
@@ -75,8 +75,8 @@ class _RecordedConflict:
     """A conflict as it is kept; `is_delivered`: one that stopped delivery was resolved by a later attempt."""
 
     table: str
-    sides: conflicts.Sides
-    winner: conflicts.ConflictWinner | None
+    sides: conflict_decisions.Sides
+    winner: conflict_decisions.ConflictWinner | None
     settled_by: str | None
     is_delivered: bool
 
@@ -87,13 +87,15 @@ class _Settlement:
 
     connection: _Connection
     subscription: Subscription
-    decision: conflicts.ConflictDecision
+    decision: conflict_decisions.ConflictDecision
     kept: _RecordedConflict
     sent_to: tuple[str, ...]
 
-    def outcome(self, rows: tuple[conflicts.SettledRow, ...], **others: Any) -> conflicts.ConflictOutcome:
+    def outcome(
+        self, rows: tuple[conflict_decisions.SettledRow, ...], **others: Any
+    ) -> conflict_decisions.ConflictOutcome:
         """Return what the decision does."""
-        return conflicts.ConflictOutcome(
+        return conflict_decisions.ConflictOutcome(
             str(self.decision.conflict_id),
             redact(self.subscription.subscriber),
             self.kept.table,
@@ -103,14 +105,14 @@ class _Settlement:
             **others,
         )
 
-    def decide_stopped(self) -> conflicts.ConflictOutcome:
+    def decide_stopped(self) -> conflict_decisions.ConflictOutcome:
         """Record what delivery is to do about a change when it continues."""
         if not self.decision.is_preview:
             self._record(None)
             self._commit()
         return self.outcome((), waits=True)
 
-    def decide(self, articles: Sequence[Article], *, resends: bool) -> conflicts.ConflictOutcome:
+    def decide(self, articles: Sequence[Article], *, resends: bool) -> conflict_decisions.ConflictOutcome:
         """Write the rows of the side that is to win, and record it."""
         named = [article for article in articles if article.qualified_name == self.kept.table]
         subscribed = read_subscribed(self.connection, self.subscription, named, for_update=True)
@@ -120,11 +122,13 @@ class _Settlement:
         wanted = sides.state_of(self.decision.winner, names)
         now = _read_rows(subscribed, article, [*wanted])
         changed = tuple(
-            conflicts.SettledRow(Operation.UPDATE, key, now[key], row)
+            conflict_decisions.SettledRow(Operation.UPDATE, key, now[key], row)
             for key, row in wanted.items()
             if now[key] != row and not sides.is_left(key, now[key], names)
         )
-        rows = conflicts.plan(wanted, now, renamed=sides.renamed(names), resends=resends and not sides.is_by_time)
+        rows = conflict_decisions.plan(
+            wanted, now, renamed=sides.renamed(names), resends=resends and not sides.is_by_time
+        )
         changed = tuple(one for one in changed if any(one.key == row.key for row in rows))
         if not self.decision.is_preview:
             if changed and not self.decision.over_later_changes:
@@ -162,9 +166,9 @@ class _Settlement:
         subscriber = redact(self.subscription.subscriber)
         return errors.ConflictOutdated(subscriber, self.decision.conflict_id, self.kept.table, reason)
 
-    def _write(self, article: Article, rows: Sequence[conflicts.SettledRow], written: WrittenTables) -> None:
+    def _write(self, article: Article, rows: Sequence[conflict_decisions.SettledRow], written: WrittenTables) -> None:
         """Make changes of rows. Raises `SettlingRefused`."""
-        key: conflicts.Key = ()
+        key: conflict_decisions.Key = ()
         try:
             self.connection.execute(sql.SQL("set constraints all deferred"))
             for row in rows:
@@ -179,7 +183,7 @@ class _Settlement:
                 subscriber, self.decision.conflict_id, self.kept.table, _name(article, key), reason_of(error)
             ) from error
 
-    def _record(self, left: conflicts.Rows | None) -> None:
+    def _record(self, left: conflict_decisions.Rows | None) -> None:
         """Record the decision, with the rows that it leaves."""
         rows = None if left is None else Jsonb([[list(key), row] for key, row in left.items()])
         by, number = self.decision.decided_by, self.decision.conflict_id
@@ -204,15 +208,15 @@ def _connect(subscription: Subscription) -> _Connection:
 
 
 def _read(
-    connection: _Connection, subscription: Subscription, decision: conflicts.ConflictDecision
+    connection: _Connection, subscription: Subscription, decision: conflict_decisions.ConflictDecision
 ) -> _RecordedConflict:
     """Return a conflict, about which nobody else decides until the transaction ends."""
     row = connection.execute(_READ, (decision.conflict_id, subscription.guid)).fetchone()
     if row is None:
         raise errors.DeliveryConflictUnknown(redact(subscription.subscriber), decision.conflict_id)
     table, winner, settled_by, is_delivered, *texts = row
-    chosen = None if winner is None else conflicts.ConflictWinner(winner)
-    return _RecordedConflict(table, conflicts.Sides.parse(*texts), chosen, settled_by, is_delivered)
+    chosen = None if winner is None else conflict_decisions.ConflictWinner(winner)
+    return _RecordedConflict(table, conflict_decisions.Sides.parse(*texts), chosen, settled_by, is_delivered)
 
 
 def _find_onward(connection: _Connection, table: str) -> tuple[tuple[str, ...], bool]:
@@ -222,18 +226,18 @@ def _find_onward(connection: _Connection, table: str) -> tuple[tuple[str, ...], 
 
 
 def _read_rows(
-    subscribed: SubscribedRows, article: Article, keys: Sequence[conflicts.Key]
-) -> Mapping[conflicts.Key, conflicts.Row | None]:
+    subscribed: SubscribedRows, article: Article, keys: Sequence[conflict_decisions.Key]
+) -> Mapping[conflict_decisions.Key, conflict_decisions.Row | None]:
     """Return the rows that keys have now, which nobody else writes until the transaction ends."""
     found = subscribed.rows.find_rows(article, [tuple(map(_bytes, key)) for key in keys])
-    now: dict[conflicts.Key, conflicts.Row | None] = dict.fromkeys(keys)
+    now: dict[conflict_decisions.Key, conflict_decisions.Row | None] = dict.fromkeys(keys)
     for row in found:
         key = tuple(map(_text, compared_rows.key_of(article, row)))
         now[key] = {column.name: _text(value) for column, value in zip(article.columns, row, strict=True)}
     return now
 
 
-def _correct(article: Article, row: conflicts.SettledRow) -> RowCorrection:
+def _correct(article: Article, row: conflict_decisions.SettledRow) -> RowCorrection:
     """Return a change with the columns that the conflict has: others stay, or get their defaults."""
     after = row.after or {}
     columns = tuple(column for column in article.columns if column.name in after or column in article.key_columns)
@@ -242,7 +246,7 @@ def _correct(article: Article, row: conflicts.SettledRow) -> RowCorrection:
     return RowCorrection(replace(article, columns=columns), row.operation, key, values, tuple(after))
 
 
-def _name(article: Article, key: conflicts.Key) -> str:
+def _name(article: Article, key: conflict_decisions.Key) -> str:
     return ", ".join(f"{column.name} = {value}" for column, value in zip(article.key_columns, key, strict=True))
 
 

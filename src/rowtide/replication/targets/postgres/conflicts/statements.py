@@ -2,9 +2,8 @@
 
 Their values are the texts of rows: of an insert the new one, of a delete the old one, of an update the old one and then
 the new one. They are one parameter, an array: a null among single parameters has no type where a statement does not use
-it. Statements about the table's rows are run by functions of its writer (`owners.creations`).
-
-The unique indexes of a PostgreSQL subscriber's table, whose values conflicts are about.
+it. Statements about the table's rows are run by functions of its writer (`owners.creations`). The unique indexes of a
+table, whose values conflicts are about, are read here, too.
 """
 
 from __future__ import annotations

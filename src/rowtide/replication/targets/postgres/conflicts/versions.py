@@ -1,4 +1,4 @@
-"""Conflicts at a PostgreSQL subscriber: when and where rows were changed last, and the conflicts kept.
+"""Conflicts at a PostgreSQL subscriber: when and where rows were changed last, and the conflicts that are kept.
 
 Each of the publisher's transactions is one at the subscriber, with the publisher's commit time and the subscription's
 replication origin: `track_commit_timestamp` keeps both for every row.
@@ -21,22 +21,13 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.clock import INCARNATION
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.conflicts import (
-    DECIDED,
-    ConflictKind,
-    ConflictState,
-    ConflictWinner,
-    KeptConflict,
-    ListedConflicts,
-    PresentRow,
-    Resolution,
-    Version,
-)
+from rowtide.replication.conflict_decisions import DECIDED, ConflictState, ConflictWinner, KeptConflict, ListedConflicts
+from rowtide.replication.conflicts import ConflictKind, PresentRow, Resolution, Version
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import ClockSkewed, CommitTimesNotKept, OriginNeeded
-from rowtide.replication.targets.postgres import origins
+from rowtide.replication.targets.postgres import delivery_marks
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
-from rowtide.replication.targets.postgres.conflicts import former_values, statements
+from rowtide.replication.targets.postgres.conflicts import former_values, released_values, statements
 from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex
 from rowtide.replication.targets.postgres.connecting import connect
 
@@ -62,7 +53,7 @@ class Versions:
         """Raise `CommitTimesNotKept`, `OriginNeeded`."""
         require_commit_times(connection, subscription.subscriber)
         # A session that copied may be about to end.
-        reason = origins.mark_session(connection, subscription.guid, patience_s=_PATIENCE_S)
+        reason = delivery_marks.mark_session(connection, subscription.guid, patience_s=_PATIENCE_S)
         if reason is not None:
             raise OriginNeeded(subscription.subscriber, reason)
         self._connection = connection
@@ -72,7 +63,7 @@ class Versions:
             (self._here,) = connection.execute(f"select {INCARNATION}").fetchall()[0]
             connection.execute(_BEGIN_CONFIRMING, (subscription.guid,))
         self._originators = self._read_originators()
-        self._publisher = origins.read_originator(connection, subscription.guid)
+        self._publisher = delivery_marks.read_originator(connection, subscription.guid)
         self._incoming: Version | None = None
         self._next_forgetting = 0.0
 
@@ -100,12 +91,12 @@ class Versions:
             self._raw.execute(_CONFIRM, [self._subscription.guid, self._incoming.committed_us])
 
     def forget_deleted(self) -> None:
-        """Now and then, delete the deleted keys that no change can be older than."""
+        """Periodically purge records of deleted keys that are older than any change still to arrive."""
         if time.monotonic() >= self._next_forgetting:
             self._next_forgetting = time.monotonic() + _FORGET_S
             with translated():
                 self._connection.execute(former_values.FORGET_DELETED)
-                self._connection.execute(former_values.FORGET_RELEASED)
+                self._connection.execute(released_values.FORGET_RELEASED)
 
     def read(self, found: list[int | None] | None) -> Version | None:
         """Return a version as statements return it; None if it is not known."""
@@ -131,7 +122,7 @@ class Versions:
         if not uniques:
             return None
         with translated():
-            rows = self._raw.execute(former_values.find_released(article, uniques), [list(row)]).fetchall()
+            rows = self._raw.execute(released_values.find_released(article, uniques), [list(row)]).fetchall()
         return max((version for (found,) in rows if (version := self.read(found)) is not None), default=None)
 
     def _find_last(self, query: str, given: Sequence[Sequence[str | None]]) -> Version | None:
@@ -179,7 +170,7 @@ where subscription_guid = $1
 _ORIGINATORS = f"""
 select r.roident::bigint, coalesce(o.originator, r.roname)
 from pg_replication_origin r
-left join {SCHEMA}."MSorigins" o on r.roname = '{origins.ORIGIN_PREFIX}' || o.subscription_guid
+left join {SCHEMA}."MSorigins" o on r.roname = '{delivery_marks.ORIGIN_PREFIX}' || o.subscription_guid
 """
 
 

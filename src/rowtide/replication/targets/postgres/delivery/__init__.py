@@ -1,0 +1,1 @@
+"""Calls sent to a PostgreSQL subscriber, over one connection or several."""

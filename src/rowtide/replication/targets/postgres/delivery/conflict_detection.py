@@ -19,7 +19,7 @@ from rowtide.core.operations import Operation
 from rowtide.databases.postgres.alterations import LOCK_NOT_AVAILABLE
 from rowtide.databases.postgres.errors import UnexpectedSqlError, find_outage, translated
 from rowtide.databases.postgres.quoting import quote_qualified
-from rowtide.databases.postgres.silence import name_holders
+from rowtide.databases.postgres.silent_sessions import name_holders
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import Followed, SchemaChange
 from rowtide.replication.conflicts import ConflictKind, Found, PresentRow, Resolution, Resolver, Version, decide
@@ -31,7 +31,7 @@ from rowtide.replication.errors.conflicts import ConflictFound
 from rowtide.replication.errors.subscribing import SubscriberTableInUse
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls.written_table import Writer
-from rowtide.replication.targets.postgres.conflicts import former_values, statements, versions
+from rowtide.replication.targets.postgres.conflicts import former_values, released_values, statements, versions
 from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex, read_uniques
 from rowtide.replication.targets.postgres.conflicts.versions import DeliveryConflict, Versions
 from rowtide.replication.targets.postgres.delivery.sender import RESET_ORIGIN
@@ -195,7 +195,7 @@ class ConflictDelivery:
         """Record a row that is not there, as it is not the last of its key, or gives way to another key's."""
         assert self._incoming is not None
         for index in self._uniques[article.article_id]:
-            self._record(former_values.record_released(article, index), [*row, str(self._incoming.committed_us)])
+            self._record(released_values.record_released(article, index), [*row, str(self._incoming.committed_us)])
         if is_last and found.target is not None:
             key = _key(article, found.target.values)
             self._change(article, statements.delete_row(article, self._written.of(article)), key)
@@ -411,11 +411,11 @@ def _open_versions(connection: _Connection, subscription: Subscription, articles
 def _keep_versions(connection: _Connection, article: Article) -> None:
     """Create the triggers of a table that record what its rows had, if it has not those for its columns."""
     former_values.make_triggers(connection, article)
-    former_values.make_trigger(connection, article)
+    released_values.make_trigger(connection, article)
 
 
 def _published(article: Article) -> Mapping[str, Any]:
-    """Return what `as_detected` has replaced."""
+    """Return what `with_conflict_detection` has replaced."""
     return {
         "insert": article.insert,
         "update": article.update,

@@ -5,91 +5,36 @@ Results arrive in order. After an error the server skips the following statement
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import psycopg
 from psycopg import pq
 from psycopg.pq import abc
 
-from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.copying import await_socket, begin_copy_in, end_copy_in, put_copy_data
-from rowtide.databases.postgres.errors import ConnectionFailed, find_outage, translate, translated
+from rowtide.databases.postgres.errors import ConnectionFailed, find_outage, translate
 from rowtide.databases.postgres.typed_values import can_encode
-from rowtide.events.catalogue import DeadlocksNotWatched
-from rowtide.events.event import emit
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.arguments import Arguments
 from rowtide.replication.distribution.calls.ordered import ProcedureCall
 from rowtide.replication.errors.delivery import CommandError, CommandRefused, RowNotFound
 from rowtide.replication.targets.postgres.calls import procedures
-
-# Deadlocks with programs of the subscriber's, of which ours is to be the transaction that goes. The server looks for
-# a deadlock once for each wait, a while after it began, and ends the transaction that has looked. A program that
-# begins to wait for an agent which waits for it already would be the one to look: so the agent looks again.
-
-_PREPARED = 0
-"""What a prepared transaction has instead of a process."""
-_WAITING = """
-with recursive waiting (process) as (
-    select pg_catalog.unnest(pg_catalog.pg_blocking_pids(own)) from pg_catalog.unnest(%(own)s::int[]) own
-    where not exists (
-        select from pg_catalog.pg_locks l where l.pid = own and not l.granted and l.locktype = 'extend')
-    union
-    select pg_catalog.unnest(pg_catalog.pg_blocking_pids(process)) from waiting
-)
-select from waiting where process = any (%(blocking)s::int[]) limit 1
-"""
-"""Two that add pages to one table wait for each other for a moment, and not for a commit."""
-
-
-def is_deadlocked(watcher: psycopg.Connection, own: Sequence[int], *, or_prepared: bool = False) -> bool:
-    """Return whether one of our sessions waits for another or itself, at once or behind programs.
-
-    `or_prepared`: or for a prepared transaction, which may be of one of them. Raises as `translated`.
-    """
-    blocking = [*own, *((_PREPARED,) if or_prepared else ())]
-    with translated():
-        return watcher.execute(_WAITING, {"own": list(own), "blocking": blocking}).fetchone() is not None
-
-
-class DeadlockWatch:
-    """Looks whether a session that waits for a program is waited for, and ends its statement then."""
-
-    def __init__(self, watched: psycopg.Connection, connect: Callable[[], psycopg.Connection]) -> None:
-        """`connect` opens the connection to look from, when it is first needed."""
-        self._watched = watched
-        self._connect = connect
-        self._watcher: psycopg.Connection | None = None
-        self._is_blind = False
-        self.has_ended_one = False
-
-    def look(self) -> None:
-        """Look once; a subscriber that gives no connection to look from is delivered to as before."""
-        if self._is_blind:
-            return
-        try:
-            self._watcher = self._watcher or self._connect()
-            if is_deadlocked(self._watcher, [self._watched.info.backend_pid]):
-                self.has_ended_one = True
-                with translated():
-                    self._watched.cancel_safe()
-        except RowtideError as error:
-            self._is_blind = True
-            emit(DeadlocksNotWatched(error))
-
-    def close(self) -> None:
-        """Close the connection to look from."""
-        if self._watcher is not None:
-            self._watcher.close()
-
+from rowtide.replication.targets.postgres.delivery.deadlock_watch import DeadlockWatch
 
 _SENT_BETWEEN_LOOKS = 256
-"""Number of statements sent before results are read, so that neither side's buffer fills up."""
+"""Number of statements after which results are read.
+
+The socket does not block, so that full buffers are no deadlock, but libpq would keep more and more in memory.
+"""
 _SILENCE_MS = 300
-"""Without an answer for this long the agent looks for a deadlock: before a server does by itself, after a second."""
+"""Without an answer for this long the agent looks for a deadlock.
+
+That is before the server does, after `deadlock_timeout`, by default a second. Where that is set lower, the server may
+end the program's transaction instead of the agent's.
+"""
 _CANCELLED, _DEADLOCK = "57014", "40P01"
 _ENDED = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
@@ -112,7 +57,7 @@ class Pipeline:
         self._watch = watch
         self._libpq: abc.PGconn = connection.pgconn
         # A blocking send would wait for a server that waits until its answers are read: with both buffers full, neither
-        # goes on.
+        # would continue.
         self._libpq.nonblocking = 1
         self._libpq.enter_pipeline_mode()
         self._sent = 0

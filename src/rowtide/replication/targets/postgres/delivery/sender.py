@@ -13,24 +13,24 @@ from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.core.redaction import shown
 from rowtide.databases.postgres.functions import OWN_PATH, USERS_PATH
-from rowtide.databases.postgres.owners import DEFERRED
+from rowtide.databases.postgres.owner_functions import DEFERRED
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.databases.postgres.typed_values import find_codec
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.arguments import InsertedRows
 from rowtide.replication.distribution.calls.ordered import Calls, OrderedCalls, ProcedureCall
-from rowtide.replication.distribution.calls.runs import MAX_CALLS, CallRun, Failure, Gatherer, Pieces
+from rowtide.replication.distribution.calls.runs import MAX_CALLS, CallRun, RunBuilder
+from rowtide.replication.distribution.calls.skipping import NOTHING_SKIPPED, Failure, RetriedCalls, SkipErrors
 from rowtide.replication.distribution.delivery_interface import BatchUndone, CallNotStorable, DeliveryProgress
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, CommandError
 from rowtide.replication.errors.subscribing import OwnerTriggersDeferred
-from rowtide.replication.subscription_settings import NOTHING_SKIPPED, SkipErrors
 from rowtide.replication.targets.postgres import progress
-from rowtide.replication.targets.postgres.calls import procedures, statements
+from rowtide.replication.targets.postgres.calls import array_procedures, procedures, statements
 from rowtide.replication.targets.postgres.calls.procedures import array_literal
 from rowtide.replication.targets.postgres.calls.written_table import Writer
+from rowtide.replication.targets.postgres.delivery.deadlock_watch import DeadlockWatch
 from rowtide.replication.targets.postgres.delivery.pipeline import (
     LARGE_BYTES,
-    DeadlockWatch,
     FailedStatement,
     Pipeline,
     explain_call,
@@ -83,8 +83,8 @@ class Sender:
         self._written = written
         self._plan = plan
         self._skips = skips
-        self._gatherer: Gatherer | None = None
-        self._pieces: Pieces | None = None
+        self._gatherer: RunBuilder | None = None
+        self._pieces: RetriedCalls | None = None
         self._edited = edited
         self._changed_by: Writer | None = None
         self._has_origin = has_origin
@@ -106,7 +106,7 @@ class Sender:
         """
         is_set_based, is_skipping = bool(self._plan.groups) and not one_by_one, bool(self._skips) and one_by_one
         self._gatherer = self._make_gatherer() if is_set_based else None
-        self._pieces = Pieces(self._try_piece, self._skips) if is_skipping else None
+        self._pieces = RetriedCalls(self._try_piece, self._skips) if is_skipping else None
         # Deferrable constraints are checked at the end; not where errors are skipped: no command is to blame there.
         opening = ["begin", *self._written.beginning, *(() if is_skipping else [_DEFER])]
         opening += [RESET_ORIGIN] if self._has_origin else []
@@ -136,8 +136,8 @@ class Sender:
         self._sent_before = len(opening) + 1
         self._is_repeatable = True
 
-    def _make_gatherer(self) -> Gatherer:
-        return Gatherer(self._plan.groups, self._plan.folded, self._plan.copied)
+    def _make_gatherer(self) -> RunBuilder:
+        return RunBuilder(self._plan.groups, self._plan.combinable, self._plan.copied)
 
     def send(self, calls: OrderedCalls) -> None:
         """Send calls, at once or before `finish` returns."""
@@ -167,7 +167,7 @@ class Sender:
             for call in run.calls():
                 self._send_one(call)
             return
-        for calls in run.sets(folds=article_id in self._plan.folded):
+        for calls in run.sets(combines=article_id in self._plan.combinable):
             for start in range(0, len(calls), MAX_CALLS):
                 self._send_set(calls.between(start, start + MAX_CALLS))
 
@@ -394,12 +394,12 @@ class Sender:
             executing = procedures.REQUIRED.format(writer.executing)
             self._pipeline.execute(executing, [text.encode(), array_literal(arrays), *rest])
         elif self._written.has_others:
-            self._pipeline.execute(statements.array_call(article, operation), arrays)
+            self._pipeline.execute(array_procedures.array_call(article, operation), arrays)
         else:
             name = self._array_calls.get((article.article_id, operation))
             if name is None:
                 name = self._array_calls[article.article_id, operation] = self._next_name(b"array_call")
-                self._pipeline.prepare(name, statements.array_call(article, operation))
+                self._pipeline.prepare(name, array_procedures.array_call(article, operation))
             self._pipeline.run(name, arrays)
 
     def _run_own(self, name: bytes, arguments: Sequence[bytes | None]) -> None:

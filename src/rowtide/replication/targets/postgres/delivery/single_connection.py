@@ -11,12 +11,13 @@ from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.alterations import LOCK_NOT_AVAILABLE
 from rowtide.databases.postgres.quoting import quote_qualified
-from rowtide.databases.postgres.silence import name_holders
+from rowtide.databases.postgres.silent_sessions import name_holders
 from rowtide.events.catalogue import OriginNotSet
 from rowtide.events.event import emit
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import CustomSql, Followed, SchemaChange
 from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
+from rowtide.replication.distribution.calls.skipping import SkipErrors
 from rowtide.replication.distribution.delivery_interface import (
     AlterationRefused,
     DeliveryProgress,
@@ -27,12 +28,12 @@ from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import OriginMissing
 from rowtide.replication.errors.delivery import CommandError, CustomScriptFailed
 from rowtide.replication.errors.subscribing import SubscriberTableInUse
-from rowtide.replication.subscription_settings import SkipErrors
-from rowtide.replication.targets.postgres import origins
+from rowtide.replication.targets.postgres import delivery_marks
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.replication.targets.postgres.calls.procedures import parameters_of
 from rowtide.replication.targets.postgres.connecting import connect_agent
-from rowtide.replication.targets.postgres.delivery.pipeline import DeadlockWatch, FailedStatement
+from rowtide.replication.targets.postgres.delivery.deadlock_watch import DeadlockWatch
+from rowtide.replication.targets.postgres.delivery.pipeline import FailedStatement
 from rowtide.replication.targets.postgres.delivery.sender import Sender
 from rowtide.replication.targets.postgres.delivery.table_relations import SubscriberTables, find_edited, plan_sets
 from rowtide.replication.targets.postgres.recovery import TakenOver
@@ -195,9 +196,9 @@ def set_origin(connection: psycopg.Connection, subscription: Subscription, strea
 
     Each stream has its own: an origin is of one session at a time.
     """
-    if not origins.is_published(connection):
+    if not delivery_marks.is_published(connection):
         return False
-    reason = origins.mark_session(connection, subscription.guid, str(stream) if stream else "")
+    reason = delivery_marks.mark_session(connection, subscription.guid, str(stream) if stream else "")
     if reason is not None:
         emit(OriginNotSet(OriginMissing(subscription.subscriber, reason)))
     return reason is None

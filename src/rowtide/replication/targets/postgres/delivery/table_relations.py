@@ -1,6 +1,5 @@
-"""A subscriber's tables and generated procedures, read from its catalogue when an agent starts.
-
-Which articles' calls can influence each other at a subscriber.
+"""A subscriber's tables and generated procedures, read from its catalogue when an agent starts.  They decide which
+articles' calls can influence each other.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat
-from rowtide.replication.targets.postgres.calls import procedures, statements
+from rowtide.replication.targets.postgres.calls import array_procedures, procedures
 from rowtide.replication.targets.postgres.calls.procedures import is_generated
 from rowtide.replication.targets.postgres.schema.own_constraints import ask_cascades, find_cascades
 from rowtide.replication.targets.postgres.writing_rights import USERS_FUNCTIONS_PATH, WrittenTables
@@ -96,7 +95,7 @@ class SetPlan:
     groups: Mapping[str, int]
 
     @property
-    def folded(self) -> Set[str]:
+    def combinable(self) -> Set[str]:
         """Articles by id of which several updates of a row may be one: nothing sees the row between them."""
         return {article_id for article_id, operation in self.has_arrays if operation is Operation.UPDATE}
 
@@ -237,12 +236,12 @@ class MadeProcedures:
 
         For a table of another role there are none.
         """
-        if not statements.is_array_generated(article, operation) or not self.has_single(article, operation):
+        if not array_procedures.is_array_generated(article, operation) or not self.has_single(article, operation):
             return False
         if self._written.of(article).is_others:
             return True
-        source = statements.source(article, operation, self._written.of(article))
-        return self._is_one(statements.name_of(article, operation), source)
+        source = array_procedures.source(article, operation, self._written.of(article))
+        return self._is_one(array_procedures.name_of(article, operation), source)
 
     def has_single(self, article: Article, operation: Operation) -> bool:
         """Return whether an operation calls a procedure that is as generated, or none for a table of another role."""
@@ -256,7 +255,7 @@ class MadeProcedures:
         source = procedures.source(article, operation, table)
         if not table.is_others:
             return not self._is_one(name, source)
-        # It may be there from before the table had another owner, and is not called.
+        # It may exist since before the table had another owner; it is not called.
         return any(made.source != source for made in self._made.get(name, ()))
 
     def is_others(self, article: Article) -> bool:
@@ -269,7 +268,7 @@ class MadeProcedures:
         Those that are missing are made, too: the table may have had another owner before, who needs none.
         """
         table = self._written.of(article)
-        for operation, kind in product(procedures.OPERATIONS, (procedures, statements)):
+        for operation, kind in product(procedures.OPERATIONS, (procedures, array_procedures)):
             if table.is_others or not kind.is_generated(article, operation):
                 continue
             source, name = kind.source(article, operation, table), kind.name_of(article, operation)

@@ -1,0 +1,1 @@
+"""A PostgreSQL subscriber's tables: created, altered, and their own constraints and objects set aside."""

@@ -27,11 +27,11 @@ from rowtide.replication.articles.schema_changes import (
     SchemaChange,
 )
 from rowtide.replication.targets.postgres import progress
-from rowtide.replication.targets.postgres.calls import procedures, statements
+from rowtide.replication.targets.postgres.calls import array_procedures, procedures
 from rowtide.replication.targets.postgres.calls.written_table import Writer, WrittenTable
 from rowtide.replication.targets.postgres.schema.views import beside_views
 
-_KINDS = (procedures, statements)
+_KINDS = (procedures, array_procedures)
 OF_ROWS = ("55006", "23503")
 """SQLSTATEs by which the server refuses to alter a table for rows of the transaction that are still to be checked, or
 fail the check. What else refuses it is there in every transaction.

@@ -25,8 +25,8 @@ from rowtide.replication.targets.postgres.restorations import PostgresRestoratio
 class OwnForeignKey:
     """A foreign key of an article's table, or one that references it; `name` and `table` are quoted.
 
-    `naming` is the part of its definition that names columns and the referenced table, as far as it has the form known
-    here. `is_own`: the session's role owns the table.
+    `naming` is the part of its definition that names columns and the referenced table, if it has the form known here.
+    `is_own`: the session's role owns the table.
     """
 
     article_id: str
@@ -59,7 +59,7 @@ class OwnForeignKey:
     def adding(self) -> Iterator[PostgresRestoration]:
         """What adds it again after it was dropped, deferrable as long as the subscription lasts.
 
-        Whatever its tables and columns are called by then; without one of them it has gone with it.
+        Under the names that its tables and columns have then; if one was dropped, the key is gone, too.
         """
         yield PostgresRestoration(self.article_id, Until.COPIED, self._addition)
         if self.comment is not None:
@@ -92,7 +92,7 @@ class OwnForeignKey:
 
     @property
     def undoing(self) -> PostgresRestoration:
-        """What makes it not deferrable again, whatever its table is called by then."""
+        """The statement that makes it not deferrable again, under the name that its table has then."""
         found = (
             "select format('alter table %s alter constraint %I not deferrable', conrelid::regclass, conname) "
             f"from pg_constraint where conrelid = {self.table_id} and quote_ident(conname) = "
@@ -110,7 +110,7 @@ class _OwnTrigger:
 
     @property
     def enabling(self) -> PostgresRestoration:
-        """What enables it again, whatever its table is called by then."""
+        """The statement that enables it again, under the name that its table has then."""
         found = (
             f"select format('alter table only %s enable trigger %I', tgrelid::regclass, tgname) "
             f"from pg_trigger where tgrelid = {self.table_id} and tgname = {quote_literal(self.name)}"

@@ -13,9 +13,9 @@ from builders.golden import read_sections
 from builders.replication.articles import article
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.targets.postgres.calls import statements as array_procedures
+from rowtide.replication.targets.postgres.calls import array_procedures
+from rowtide.replication.targets.postgres.calls.array_procedures import array_call, name_of
 from rowtide.replication.targets.postgres.calls.procedures import OPERATIONS
-from rowtide.replication.targets.postgres.calls.statements import array_call, name_of
 from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
 
 GOLDEN = Path(__file__).with_name("golden") / "array_procedures.sql"

@@ -12,7 +12,7 @@ from builders.capture.capture_instances import source_table
 from builders.golden import read_sections
 from builders.replication.articles import article
 from rowtide.core.operations import Operation
-from rowtide.databases.postgres.owners import Owner
+from rowtide.databases.postgres.owner_functions import Owner
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.targets.postgres.calls.statements import (
     array_statement,

@@ -8,8 +8,8 @@ from builders.capture.capture_instances import source_table
 from builders.replication.articles import article
 from rowtide.core.operations import Operation
 from rowtide.databases.source_table import SourceTable
+from rowtide.replication.targets.postgres.calls.array_procedures import is_array_generated
 from rowtide.replication.targets.postgres.calls.procedures import call, creations, given_wide, is_wide, pack_wide
-from rowtide.replication.targets.postgres.calls.statements import is_array_generated
 from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
 
 INSERT, UPDATE, DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE

@@ -12,7 +12,7 @@ from builders.golden import read_sections
 from builders.replication.articles import article
 from rowtide.core.operations import Operation
 from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
-from rowtide.replication.targets.postgres.conflicts import former_values, statements
+from rowtide.replication.targets.postgres.conflicts import former_values, released_values, statements
 from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex, UsedColumn
 
 GOLDEN = Path(__file__).with_name("golden") / "statements.sql"
@@ -60,10 +60,10 @@ CASES: dict[str, Callable[[], str]] = {
     "record that all was deleted": lambda: former_values.record_all(LINES),
     "triggers": lambda: ";\n".join(former_values.trigger_steps(LINES)),
     "record a row that gave way": lambda: former_values.record_displaced(ODD),
-    "find released values": lambda: former_values.find_released(LINES, [CODE]),
-    "find released values of a partial index": lambda: former_values.find_released(ODD, [FEW]),
-    "record a value of a hidden row": lambda: former_values.record_released(ODD, NULLS),
-    "record a value of a partial index": lambda: former_values.record_released(ODD, FEW),
+    "find released values": lambda: released_values.find_released(LINES, [CODE]),
+    "find released values of a partial index": lambda: released_values.find_released(ODD, [FEW]),
+    "record a value of a hidden row": lambda: released_values.record_released(ODD, NULLS),
+    "record a value of a partial index": lambda: released_values.record_released(ODD, FEW),
 }
 
 

@@ -1,11 +1,9 @@
 """Divide a batch's calls among streams, so that calls that depend on each other stay in one, in log order. Pure.
 
 Calls depend on each other if they are about the same row, if one takes away a value of a unique index that another
-brings, or if one changes a key that another's foreign key refers to. What the arguments do not say counts as any
-value. A division that is wrong cannot go unnoticed: the two calls need the same lock, which the stream that runs the
-first keeps until all streams are prepared.
-
-Which values of a row's columns a call removes and writes, where its arguments say so.
+brings, or if one changes a key that another's foreign key refers to. What the arguments do not say counts as any value.
+A division that is wrong cannot go unnoticed: the two calls need the same lock, which the stream that runs the first
+keeps until all streams are prepared.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The streams of a subscription, as one: what is prepared in all of them is committed, or nothing.
 
-They are opened together, in threads of their own, while the first batch for them is read.
-
-One of several connections that a batch is divided among, which prepares its part or rolls it back. Whether a
-subscriber's server allows as many prepared transactions as its subscriptions' streams need.
+They are opened together, in threads of their own, while the first batch for them is read. Each is a connection that
+prepares its part of a batch or rolls it back.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import closing
 from functools import partial
 from typing import NoReturn
 
@@ -28,11 +25,9 @@ from rowtide.replication.distribution.calls.ordered import OrderedCalls
 from rowtide.replication.distribution.delivery_interface import BatchUndone, CallNotStorable, DeliveryProgress
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused
-from rowtide.replication.errors.subscribing import PreparedTransactionsLacking
-from rowtide.replication.targets.postgres import progress
-from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
-from rowtide.replication.targets.postgres.connecting import closed_on_error, connect, connect_agent
-from rowtide.replication.targets.postgres.delivery.pipeline import FailedStatement, is_deadlocked
+from rowtide.replication.targets.postgres.connecting import closed_on_error, connect_agent
+from rowtide.replication.targets.postgres.delivery.deadlock_watch import is_deadlocked
+from rowtide.replication.targets.postgres.delivery.pipeline import FailedStatement
 from rowtide.replication.targets.postgres.delivery.sender import Sender
 from rowtide.replication.targets.postgres.delivery.single_connection import set_origin
 from rowtide.replication.targets.postgres.delivery.table_relations import SetPlan
@@ -40,7 +35,8 @@ from rowtide.replication.targets.postgres.progress import BatchName, PreparedNam
 from rowtide.replication.targets.postgres.writing_rights import open_written
 
 LOCK_TIMEOUT_S = 5
-_SENT_BETWEEN_LOOKS = 256
+_CALLS_BETWEEN_LOOKS = 256
+"""Calls after which a stream looks whether it is to stop."""
 _GONE = "42704"
 _REFUSALS = (RowtideError, BatchUndone, CallNotStorable)
 
@@ -143,11 +139,11 @@ class Stream:
 
     def _run(self, share: Sequence[OrderedCalls]) -> None:
         for calls in share:
-            for start in range(0, len(calls), _SENT_BETWEEN_LOOKS):
+            for start in range(0, len(calls), _CALLS_BETWEEN_LOOKS):
                 if self._is_stopped.is_set():
                     self._sender.roll_back()
                     raise BatchUndone
-                self._sender.send(calls.between(start, start + _SENT_BETWEEN_LOOKS))
+                self._sender.send(calls.between(start, start + _CALLS_BETWEEN_LOOKS))
         self._sender.finish()
 
     def _commit(self, *, or_gone: bool) -> None:
@@ -321,44 +317,3 @@ _LOOK_FOR_DEADLOCKS = f"""
 select case when has_parameter_privilege('deadlock_timeout', 'set')
     then set_config('deadlock_timeout', '{_SHORT_DEADLOCK_MS}ms', false) end
 """
-
-
-_TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")
-
-
-def require_streams(url: str, guid: str, streams: int) -> None:
-    """Require that a subscription can be delivered in this number of streams, and record that at the subscriber.
-
-    One stream needs nothing, and the subscriber is not contacted. Raises `PreparedTransactionsLacking`, and what
-    connecting raises.
-    """
-    if streams > 1:
-        with closing(connect(url, application_name="rowtide subscription")) as connection:
-            require_prepared(connection, url, guid, streams)
-
-
-def require_prepared(connection: psycopg.Connection, url: str, guid: str, streams: int) -> None:
-    """As `require_streams`, over a connection, in autocommit mode."""
-    with translated():
-        is_made = progress.is_current(connection)
-        if not is_made and progress.is_made(connection):
-            progress.make_current(connection)
-            is_made = True
-        with connection.pipeline():
-            allowing = connection.execute("select current_setting('max_prepared_transactions')::int")
-            if is_made:
-                counting = connection.execute(sql.SQL(_OTHERS).format(_TABLE), (guid,))
-                connection.execute(sql.SQL(_RECORD).format(_TABLE), (streams, guid, streams))
-    others, allowed = _scalar(counting) if is_made else 0, _scalar(allowing)
-    if allowed < streams + others:
-        raise PreparedTransactionsLacking(url, streams, streams + others, allowed)
-
-
-def _scalar(cursor: psycopg.Cursor) -> int:
-    row = cursor.fetchone()
-    assert row is not None
-    return int(row[0])
-
-
-_RECORD = "update {} set streams = %s where subscription_guid = %s and streams <> %s"
-_OTHERS = "select coalesce(sum(streams), 0) from {} where streams > 1 and subscription_guid <> %s"

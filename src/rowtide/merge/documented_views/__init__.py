@@ -1,0 +1,1 @@
+"""The tables that SQL Server documents for merge, such as MSmerge_contents, as views."""
