@@ -114,14 +114,20 @@ where a.attrelid = %(table)s::oid and a.attnum = any(%(numbers)s::int[]) and not
 def find_reader(connection: psycopg.Connection[Any], source_id: int) -> str | None:
     """Return the function by which a table is to be read as its owner; None: it is read directly.
 
-    The function is created where it is not there, which a read-only transaction cannot. Raises `CopiedTableNotOwned`.
+    So is a table of the session's role or of a superuser, and as long as its plans call no code of others, one whose
+    owner the role may not act as, or which hides its rows from its owner. The function is created where it is not
+    there, which a read-only transaction cannot. Raises `CopiedTableNotOwned`.
     """
     found = connection.execute(sql.SQL(_READ_BY), {"table": source_id}).fetchone()
     if found is None:
         return None
-    name, author, called = found
+    name, author, called, is_possible = found
+    if called is None and not is_possible:
+        return None
     owner = owner_functions.read_owners(running(connection), [name])[name]
     if not owner.is_held:
+        if called is None:
+            return None
         raise CopiedTableNotOwned(name, quote(owner.name), called, author, quote(connection.info.user))
     if owner.is_ready:
         return owner.reading
@@ -136,7 +142,10 @@ def is_still_read_by(connection: psycopg.Connection[Any], source_id: int, reader
 
     While the session waited for the lock, the owner could have created an index, whose functions a plan calls.
     """
-    return reader is not None or connection.execute(sql.SQL(_READ_BY), {"table": source_id}).fetchone() is None
+    if reader is not None:
+        return True
+    found = connection.execute(sql.SQL(_READ_BY), {"table": source_id}).fetchone()
+    return found is None or found[2] is None
 
 
 def with_reader(connection: psycopg.Connection[Any], table: CopiedTable, reader: str | None) -> CopiedTable:
@@ -149,10 +158,18 @@ def with_reader(connection: psycopg.Connection[Any], table: CopiedTable, reader:
     return replace(table, owner=TableOwner(reader, tuple(types.get(column, "text") for column in table.columns)))
 
 
+# Reading as the owner is possible if no policies hide rows from it, and the schema of such functions is the role's, or
+# can be made. What a plan calls can change between two statements of a transaction: a lock of readers keeps neither an
+# index nor statistics away, none keeps another body of a function away.
 _READ_BY = f"""
-select format('%%I.%%I', n.nspname, c.relname), called.author, called.what
+select format('%%I.%%I', n.nspname, c.relname), called.author, called.what,
+       not (c.relrowsecurity and c.relforcerowsecurity) and (current_setting('is_superuser')::boolean
+           or case when made.nspowner is null then has_database_privilege(current_database(), 'create')
+                   else pg_get_userbyid(made.nspowner) = current_user end)
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
-cross join lateral ({called_by_plans("c.oid").replace("%", "%%")} limit 1) called
+join pg_roles owner on owner.oid = c.relowner and owner.rolname <> current_user and not owner.rolsuper
+left join lateral ({called_by_plans("c.oid").replace("%", "%%")} limit 1) called on true
+left join pg_namespace made on made.nspname = '{owner_functions.SCHEMA}'
 where c.oid = %(table)s::oid
 """
 _TYPES = f"""

@@ -557,6 +557,46 @@ def test_a_filter_does_not_run_casts_of_an_owner(owned: Owned) -> None:
     assert owned.rights_gained() == []
 
 
+NO_KEYS = {
+    "enum": ("create type app.key as enum ('a', 'b')", "a", "b", "c"),
+    "range": ("create type app.key as range (subtype = integer)", "[1,2)", "[2,3)", "[5,1)"),
+    "domain": ("create domain app.key as text check (value <> 'c')", "a", "b", "c"),
+    "array": (
+        "create domain app.one as text check (value <> 'c'); create domain app.key as app.one[]",
+        "{a}",
+        "{b}",
+        "{c}",
+    ),
+}
+"""How a type of the owner's is made, two keys of it, and a text that is none."""
+
+
+@pytest.mark.parametrize("kind", NO_KEYS)
+def test_a_key_that_an_owners_type_lacks_is_refused_alone(owned: Owned, device: FileMember, kind: str) -> None:
+    """What a device's file has is not checked there; the row's key is looked for once it is refused."""
+    made, first, taken, lacking = NO_KEYS[kind]
+    owned.as_owner(
+        made, f"create table app.item (m app.key primary key, v text); insert into app.item values ('{first}')"
+    )
+    merge = publish(owned, device, columns=["m", "v"])
+    owned.as_owner(f"insert into app.item values ('{taken}', 'of the hub')")
+    device.execute(
+        f"insert into item (m, v) values ('{taken}', 'x')",
+        f"insert into item (m, v) values ('{lacking}', 'x')",
+        f"update item set v = 'y' where m = '{first}'",
+    )
+    summary = merge.sync(PUBLICATION, device.url)
+    assert summary.upload.total.refused == 1
+    assert owned.run("select v from app.item order by v") == [("of the hub",), ("y",)]
+    kinds = {(each.losing_row or "", each.conflict_type) for each in merge.list_conflicts()}
+    assert {lacking in row for row, _ in kinds} == {True, False}
+    # Rows that exchange keys are looked for, too.
+    device.execute(f"delete from item where m = '{first}'", f"insert into item (m, v) values ('{first}', 'again')")
+    assert merge.sync(PUBLICATION, device.url).upload.total.refused == 1
+    assert owned.run("select v from app.item order by v") == [("again",), ("of the hub",)]
+    assert owned.rights_gained() == []
+
+
 def test_casts_of_an_owner_run_with_its_rights(owned: Owned, device: FileMember) -> None:
     """In both directions: an enumeration's text is that of its output function."""
     owned.as_owner(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Event
 
@@ -13,20 +14,27 @@ import psycopg
 import pytest
 from psycopg import sql
 from sqlalchemy import Engine, text
+from sqlalchemy.exc import NoResultFound
 
 from builders.capture.capture_instances import instance
 from builders.capture.captured_databases import wait_until
 from builders.commands.command_lines import rowtide
+from builders.replication.articles import article
 from fixtures.servers import fresh_database
 from rowtide.cdc.gaps.comparison import lock_tables
 from rowtide.copying.chunks import Chunk, CopiedTable, KeyColumn
 from rowtide.copying.source import PostgresCopySource
+from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import find_table_id, read_table
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.databases.postgres.errors import RowsHidden
 from rowtide.databases.urls import parse_url
 from rowtide.log.postgres.missed_ddl import attach_partitions
 from rowtide.merge.api import MergeReplication
+from rowtide.replication.api import TransactionalReplication
+from rowtide.replication.targets.compared_rows import BY_HASH
+from rowtide.replication.targets.postgres.comparison.rows import open_published
 from rowtide.tracking import ChangeTracking
 from rowtide.tracking.errors import TrackedPlanCallsCode, TrackingLost
 
@@ -435,6 +443,27 @@ def test_what_is_swapped_while_delivery_waits_is_not_read(
     assert not gained(url)
 
 
+def _swap_by(url: str, swap: Sequence[str], read: Callable[[], object]) -> None:
+    """Run statements of the owner's that are not committed until another session waits."""
+    is_read = Event()
+    with psycopg.connect(url) as owner, psycopg.connect(url, autocommit=True) as other:
+        owner.execute(sql.SQL("set session authorization {}").format(sql.Identifier(OWNER)))
+        for one in swap:
+            owner.execute(one.encode())
+
+        def commit() -> None:
+            wait_until(lambda: is_read.is_set() or other.execute(WAITING).fetchone() is not None, what="a wait")
+            assert not is_read.is_set()
+            owner.commit()
+
+        with ThreadPoolExecutor(1) as thread:
+            # The command takes signals, which the main thread alone can.
+            committing = thread.submit(commit)
+            read()
+            is_read.set()
+            committing.result()
+
+
 def _swap_while_waiting(url: str, swap: str, locked: str, read: Callable[[], object]) -> None:
     is_read = Event()
     with psycopg.connect(url) as owner, psycopg.connect(url, autocommit=True) as other:
@@ -458,3 +487,192 @@ def _swap_while_waiting(url: str, swap: str, locked: str, read: Callable[[], obj
             read()
             is_read.set()
             swapping.result()
+
+
+@contextmanager
+def _present(url: str, engine: Engine, table: CopiedTable) -> Iterator[Callable[[], object]]:
+    with PostgresCopySource(engine, url).open_present(table.source_id, table.numbers) as opened:
+        yield lambda: list(opened.read(table, WHOLE, 1_000_000))
+
+
+@contextmanager
+def _difference(url: str, engine: Engine, table: CopiedTable) -> Iterator[Callable[[], object]]:
+    with engine.connect() as connection:
+        captured = instance(table=read_table(connection, table.source_id))
+    with lock_tables(engine, url, [table.source_id]) as locked:
+        yield lambda: list(locked.read(captured))
+
+
+@contextmanager
+def _validation(url: str, engine: Engine, table: CopiedTable) -> Iterator[Callable[[], object]]:
+    with engine.connect() as connection:
+        compared = article(read_table(connection, table.source_id))
+    with open_published(url, [compared]) as published:
+        yield lambda: published.rows.read_buckets(compared, BY_HASH, with_checksum=True)
+
+
+OPENED = {"present": _present, "difference": _difference, "validation": _validation}
+ARMS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
+    "statistics": ((), ["create statistics app.later on (id + app.evil(1)), v from app.item"]),
+    "an index": ((), ["create index on app.item ((id + app.evil(1)))"]),
+    "another function": (
+        [
+            "create function app.same(int) returns int language plpgsql immutable as 'begin return $1; end'",
+            "create index on app.item (app.same(id))",
+        ],
+        ["create or replace function app.same(int) returns int language sql immutable as 'select app.evil(1) + $1'"],
+    ),
+    "another schema": (
+        (),
+        [
+            "alter schema app rename to gone",
+            "create schema app",
+            "create function app.gain() returns void language sql as 'select gone.gain()'",
+            "create view app.item as select item.* from gone.item, (select gone.evil(1) as e) x where x.e = 1",
+        ],
+    ),
+}
+"""How an owner gives a table code that a read runs, in two parts: no lock of a reader keeps the second away."""
+
+
+@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.parametrize("reading", OPENED)
+def test_what_comes_between_two_statements_calls_nothing(databases: tuple[str, str], reading: str, arm: str) -> None:
+    """Of a transaction that reads a table several times."""
+    url, _ = databases
+    first, second = ARMS[arm]
+    with psycopg.connect(url, autocommit=True) as session:
+        named = {"database": sql.Identifier(session.info.dbname), "role": sql.Identifier(OWNER)}
+        session.execute(sql.SQL("grant create on database {database} to {role}").format(**named))
+    as_owner(url, "create table app.item (id int primary key, v text); insert into app.item values (1, 'v'), (2, 'v')")
+    as_owner(url, "; ".join(["select 1", *first]))
+    engine = open_engine(parse_url(url), application_name="test")
+    with engine.connect() as connection:
+        source_id = find_table_id(connection, "app.item")
+    assert source_id is not None
+    table = CopiedTable("m", source_id, "app", "item", ("id", "v"), (1, 2), (KeyColumn("id", "integer"),))
+    with OPENED[reading](url, engine, table) as read:
+        as_owner(url, "; ".join(second))
+        with suppress(psycopg.Error, RowtideError):
+            read()
+    assert not gained(url)
+
+
+FORCED = "alter table app.item enable row level security, force row level security"
+
+
+@pytest.mark.parametrize("storage", ["row", "side"])
+def test_policies_that_hide_tracked_rows_are_refused(databases: tuple[str, str], storage: str) -> None:
+    """Rows that a reader's anchor counts, and did not get, would never arrive; what it asks of one row is no better."""
+    url, _ = databases
+    role = OWNER.replace(" ", "%20")
+    as_owner(url, "create table app.item (id int primary key, v text); insert into app.item values (1, 'v'), (2, 'v')")
+    with psycopg.connect(url, autocommit=True) as session:
+        given = sql.SQL("grant create on database {} to {}")
+        session.execute(given.format(sql.Identifier(session.info.dbname), sql.Identifier(OWNER)))
+    owned = url.replace("//postgres@", f"//{role}@")
+    assert rowtide("tracking", "enable", "app.item", "--storage", storage, "--db", owned).code == 0
+    with psycopg.connect(owned, autocommit=True) as session:
+        tracking = ChangeTracking(session)
+        with tracking.changes("app.item") as changes:
+            anchor = changes.anchor
+        session.execute("update app.item set v = 'w'")
+        session.execute(FORCED)
+        session.execute("create policy first on app.item using (id = 1)")
+        rowtide("tracking", "changes", "app.item", "--db", owned).require_error(1040)
+        with pytest.raises(RowsHidden, match="app.item|item"):
+            tracking.changed_since("app.item", (2,), anchor)
+        with session.transaction(), suppress(RowsHidden):
+            tracking.changed_since("app.item", (2,), anchor)
+        assert session.execute("show row_security").fetchone() == ("on",)
+    # A superuser sees all rows.
+    with psycopg.connect(url, autocommit=True) as session, session.transaction():
+        assert ChangeTracking(session).changed_since("app.item", (2,), anchor)
+        assert session.execute("show row_security").fetchone() == ("on",)
+
+
+SEQUENCE_SWAPPED = (
+    "alter sequence app.item_id_seq rename to moved",
+    "create view app.item_id_seq as select e::bigint as last_value, true as is_called from app.evil(1) e",
+)
+
+
+@pytest.mark.parametrize("at", ["publisher", "subscriber"])
+def test_a_view_in_place_of_a_sequence_is_not_read(databases: tuple[str, str], at: str, tmp_path: Path) -> None:
+    """Its owner swaps them while the reader waits for the lock of the sequence, whose name it has looked up."""
+    publisher, subscriber = databases
+    with psycopg.connect(subscriber, autocommit=True) as session:
+        session.execute(sql.SQL("create schema app authorization {}").format(sql.Identifier(OWNER)))
+    as_owner(subscriber, EVIL)
+    for url in databases:
+        as_owner(url, "create table app.item (id int generated by default as identity primary key, v text)")
+    for words in (
+        ("add-publication", "p", "--lake", str(tmp_path / "lake")),
+        ("add-article", "p", "app.item"),
+        ("add-subscription", "p", "--subscriber", subscriber, "--if-exists", "keep"),
+    ):
+        assert rowtide("replication", *words, "--db", publisher).code == 0
+    url = {"publisher": publisher, "subscriber": subscriber}[at]
+    with psycopg.connect(url) as owner, psycopg.connect(url, autocommit=True) as other, ThreadPoolExecutor(1) as thread:
+        owner.execute(sql.SQL("set session authorization {}").format(sql.Identifier(OWNER)))
+        for one in SEQUENCE_SWAPPED:
+            owner.execute(one.encode())
+        replication = TransactionalReplication(publisher)
+        reading = thread.submit(lambda: replication.sync_sequences("p"))
+        wait_until(lambda: reading.done() or other.execute(WAITING).fetchone() is not None, what="a wait")
+        assert not reading.done()
+        owner.commit()
+        with suppress(RowtideError, NoResultFound):
+            reading.result()
+    assert not gained(url)
+
+
+REPLACEMENTS = {
+    "view": SWAPS["view"][1].replace("app.moved", "app.b").replace("moved.*", "b.*"),
+    "table": "create table app.a (id int primary key, v text, rowguid uuid default gen_random_uuid())",
+}
+TRAP = """
+create function app.spring() returns trigger language plpgsql as 'begin perform app.gain(); return new; end';
+create trigger spring before insert or update on app.a for each row execute function app.spring()
+"""
+
+
+@pytest.mark.parametrize("replacement", REPLACEMENTS)
+@pytest.mark.parametrize("feature", ["merge", "delivery"])
+def test_a_superusers_table_is_not_replaced_meanwhile(
+    databases: tuple[str, str], feature: str, replacement: str, tmp_path: Path
+) -> None:
+    """The owner of its schema drops it while the agent waits for its lock, and puts something in its place."""
+    other, url = databases
+    for each in databases:
+        with psycopg.connect(each, autocommit=True) as session:
+            session.execute("create schema if not exists app")
+            for name in "ab":
+                session.execute(f"create table app.{name} (id int primary key, v text)".encode())
+            session.execute(sql.SQL("alter schema app owner to {}").format(sql.Identifier(OWNER)))
+    as_owner(url, EVIL)
+    device = f"sqlite:///{tmp_path}/device.db"
+    if feature == "merge":
+        words: tuple[str, ...] = ("merge", "sync", "m", "--subscriber", device, "--db", url)
+        merge = MergeReplication(url)
+        merge.add_publication("m")
+        merge.add_article("m", "app.a")
+        merge.add_subscription("m", device)
+        with closing(sqlite3.connect(tmp_path / "device.db")) as program, program:
+            program.execute("insert into a (id, v) values (5, 'v')")
+    else:
+        words = ("replication", "run", "--once", "--db", other)
+        for step in (
+            ("add-publication", "p", "--lake", str(tmp_path / "lake")),
+            ("add-article", "p", "app.a"),
+            ("add-subscription", "p", "--subscriber", url, "--if-exists", "keep", "--constraints", "enforce"),
+            ("run", "--once"),
+        ):
+            assert rowtide("replication", *step, "--db", other).code == 0
+        with psycopg.connect(other, autocommit=True) as session:
+            session.execute("insert into app.a values (1, 'v')")
+    swap = ["drop table app.a", REPLACEMENTS[replacement]]
+    if replacement == "table":
+        swap.append(TRAP)
+    _swap_by(url, swap, lambda: rowtide(*words))
+    assert not gained(url)

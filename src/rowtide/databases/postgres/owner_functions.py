@@ -18,7 +18,7 @@ such a function. A transaction is therefore refused, before it commits, if the d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.functions import OWN_PATH, PATH, USERS_PATH, own_schema
@@ -44,6 +44,8 @@ class Owner:
     `is_trusted`: its code gains nothing from the session's rights, as it is the same role or the owner is a superuser.
     `is_held`: the session's role may make functions of the owner's. `is_ready`: those of `creations` are there.
     `others` are the owners of the table's partitions and descendants who are neither it nor trusted.
+    `replaceable` is the id of a trusted owner's table that another role, which owns its schema, could drop and make
+    again: it is to be guarded (`guard_places`).
     """
 
     role_id: int
@@ -52,6 +54,7 @@ class Owner:
     is_held: bool
     is_ready: bool = False
     others: Sequence[str] = ()
+    replaceable: int | None = None
 
     @property
     def executing(self) -> str:
@@ -73,7 +76,9 @@ def read_owners(run: Run, tables: Sequence[str]) -> Mapping[str, Owner]:
     """Return the owners of tables by their quoted names; those that do not exist are omitted."""
     rows = run(owners_query("cast(:names as text[])"), names=list(tables))
     return {
-        row.name: Owner(row.role_id, row.role, row.is_trusted, row.is_held, row.is_ready, tuple(row.others))
+        row.name: Owner(
+            row.role_id, row.role, row.is_trusted, row.is_held, row.is_ready, tuple(row.others), row.replaceable
+        )
         for row in rows
     }
 
@@ -206,6 +211,26 @@ def guard(owner: Owner) -> str:
     )
 
 
+def guard_places(
+    tables: Iterable[tuple[str, int]], mode: str = "row exclusive", errcode: str = "40001"
+) -> Sequence[str]:
+    """Return the statements with which a transaction begins that writes tables, given by quoted names and ids.
+
+    It fails, by default as by a conflict with another session, if another one is in the place of a table: the owner of
+    the schema could have dropped it, also while its lock was waited for, and what is there might have triggers.
+    """
+    found = "pg_catalog.to_regclass({})::pg_catalog.oid"
+    failing = f"raise exception using errcode = '{errcode}', message = 'a table was replaced meanwhile'"
+    checks = (
+        f"if {found.format(quote_literal(name))} is not null then lock table {name} in {mode} mode; "
+        f"if {found.format(quote_literal(name))} operator(pg_catalog.<>) {source_id}::pg_catalog.oid then {failing}; "
+        "end if; end if"
+        for name, source_id in tables
+    )
+    body = "; ".join(checks)
+    return [f"do {quote_body(f'begin {body}; end')}"] if body else []
+
+
 def find_deferred(run: Run) -> Sequence[str]:
     """Return the deferred triggers and constraints, as texts, that would run with the session's rights at commit."""
     return [row.deferred for row in run(_DEFERRED)]
@@ -292,7 +317,11 @@ select given.name, o.oid::bigint as role_id, o.rolname::text as role,
                                            join pg_inherits i on i.inhparent = p.oid)
              select distinct pg_get_userbyid(k.relowner)::text from part p join pg_class k on k.oid = p.oid
              where k.relowner <> c.relowner and pg_get_userbyid(k.relowner) <> current_user
-               and not (select r.rolsuper from pg_roles r where r.oid = k.relowner) order by 1) as others
+               and not (select r.rolsuper from pg_roles r where r.oid = k.relowner) order by 1) as others,
+       (select c.oid::bigint from pg_namespace n join pg_database d on d.datname = current_database()
+        join pg_roles s on s.oid = case when n.nspowner = 'pg_database_owner'::regrole then d.datdba else n.nspowner end
+        where n.oid = c.relnamespace and (o.rolname = current_user or o.rolsuper)
+          and s.rolname <> current_user and not s.rolsuper) as replaceable
 from unnest({names}) given (name)
 join pg_class c on c.oid = to_regclass(given.name)
 join pg_roles o on o.oid = c.relowner

@@ -245,6 +245,13 @@ The owner of a table could put a view in its place, whose functions would be cal
 """
 
 
+REFUSE_VIEWS = """
+select case when current_setting('restrict_nonsystem_relation_kind', true) is not null
+            then set_config('restrict_nonsystem_relation_kind', 'view', true) end
+"""
+"""The statement after which a transaction reads no view, as sessions of `STREAM_SETTINGS` do not."""
+
+
 SCHEMAS_FOUND = "rowtide_schemas"
 """Key in the `info` of an engine's connections: the value of `USERS_SCHEMAS` as the session began.
 

@@ -10,9 +10,10 @@ from rowtide.core.json_records import JsonOf
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape
 from rowtide.databases.postgres.catalogue import running_through
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, WritesRefused, translated
-from rowtide.databases.postgres.owner_functions import called_by_plans
+from rowtide.databases.postgres.owner_functions import called_by_plans, read_by, read_owners
 from rowtide.databases.postgres.planned_code import find_planned
 from rowtide.databases.postgres.quoting import quote_literal, statement
+from rowtide.databases.postgres.session_settings import REFUSE_VIEWS
 from rowtide.databases.source_table import SourceTable
 from rowtide.events.catalogue import PartitionsNotAttached
 from rowtide.events.event import emit
@@ -50,20 +51,31 @@ def has_earlier_values(connection: Connection, source_id: int, number: int) -> b
 
     Such a row's `xmin` is that of the transaction which added the column, or older; that transaction, or a later one,
     has written the column's row in the catalogue. Reads the table up to the first such row, or entirely if there is
-    none, under a lock until the transaction ends. If reading would call the owner's functions with the rights of the
-    session, the answer is yes.
+    none, under a lock until the transaction ends, as the owner where copies have made its function. Else, if reading
+    would call the owner's functions with the rights of the session, the answer is yes.
     """
     names = connection.execute(text(_NAMES), {"source_id": source_id, "number": number}).one_or_none()
     if names is None:
         return False
     table, column, xid = names
+    connection.execute(text(REFUSE_VIEWS))
     # The lock first: while the session waits for it, the owner could create an index, or replace the table by a view.
     connection.execute(statement(f"lock table {table} in access share mode"))
     present = connection.execute(text("select to_regclass(:name)::oid::bigint"), {"name": table}).scalar()
-    if present != source_id or find_planned(running_through(connection), [table]):
+    if present != source_id:
+        return True
+    run = running_through(connection)
+    owner = read_owners(run, [table])[table]
+    if not owner.is_ready and find_planned(run, [table]):
         return True
     of_before = f"t.{column} is not null and age(t.xmin) >= age('{xid}'::xid)"
-    return bool(connection.execute(statement(f"select exists(select from {table} t where {of_before})")).scalar_one())
+    query = f"select exists(select from {table} t where {of_before}) as found"
+    found = read_by(owner.reading if owner.is_ready else None, query, [("found", "boolean")])
+    is_found = bool(connection.execute(statement(found)).scalar_one())
+    if owner.is_ready:
+        # The owner's code may have set what the session's next statements would mean.
+        connection.invalidate()
+    return is_found
 
 
 _FIND = f"select {ALTERED_COLUMNS}::text from pg_class altered where altered.oid = :source_id"
@@ -144,6 +156,8 @@ declare
     takes_rows boolean := false;
 begin
     perform set_config('lock_timeout', '100ms', true);
+    -- While a lock is waited for, an owner could put a view in a partition's place.
+    {REFUSE_VIEWS.strip().replace("select", "perform", 1)};
     for found in {NEW_PARTITIONS} and {of_table} order by part.relid
     loop
         execute format('lock table %I.%I in share row exclusive mode', found.schema, found.name);

@@ -18,6 +18,7 @@ from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.catalogue import COLUMN_SEQUENCE, find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.databases.postgres.session_settings import REFUSE_VIEWS
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.membership import Enabled
 from rowtide.log.postgres.control_table import mark_log
@@ -383,6 +384,8 @@ def sync_sequences(
             address = kind_of(subscriber).address(subscriber)
             known = (subscription_records.get_subscription(connection, publication, address),)
         articles = [subscription_records.list_subscribed(connection, found.agent_id) for found in known]
+        # The owner of a sequence could put a view in its place.
+        connection.execute(text(REFUSE_VIEWS))
         published = [list(_read(connection, subscribed)) for subscribed in articles]
     return tuple(
         one

@@ -47,12 +47,14 @@ from rowtide.tracking.postgres.verification import attach_partitions, look_at
 
 _FETCHED_ROWS = 5_000
 _READING = text(
-    "select set_config('enable_seqscan', 'off', true), case when current_setting('restrict_nonsystem_relation_kind', "
-    "true) is not null then set_config('restrict_nonsystem_relation_kind', 'view', true) end"
+    "select set_config('enable_seqscan', 'off', true), set_config('row_security', 'off', true), "
+    "case when current_setting('restrict_nonsystem_relation_kind', true) is not null "
+    "then set_config('restrict_nonsystem_relation_kind', 'view', true) end"
 )
 """Sets a transaction's settings.
 
-The planner cannot estimate how few rows have recent stamps, and would scan the whole table. A view in a table's place
+The planner cannot estimate how few rows have recent stamps, and would scan the whole table. A policy that hides rows is
+an error: an anchor counts as if its holder had them, and tombstones have no policies. A view in a table's place
 would call its owner's functions with the rights of the reader; an owner can rename the schema of a locked table.
 """
 
@@ -90,8 +92,8 @@ def find_touched(
 ) -> tuple[PostgresSubject, str]:
     """Return the query whether a row was written or deleted after an anchor, except by transaction `own_bsn`.
 
-    Run it on the connection that is about to write, once it has locked the subject and `is_safe` says so. Raises as
-    enumerating.
+    Run it on the connection that is about to write, once it has locked the subject and `is_safe` says so, with
+    `row_security` off. Raises as enumerating.
     """
     tracked = get_tracked(connection, table)
     taken = clock.find_anchor_snapshot(connection, since)

@@ -11,7 +11,7 @@ they are texts in its staging tables.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -34,6 +34,7 @@ from rowtide.databases.postgres.owner_functions import (
     deferred_check_creation,
     find_deferred,
     functions_path,
+    guard_places,
     owners_query,
     schema_creation,
 )
@@ -155,7 +156,7 @@ TRUSTED = Execution()
 def _read_owner(encoded: str) -> Owner:
     found = json.loads(encoded)
     flags = (found["is_trusted"], found["is_held"], found["is_ready"])
-    return Owner(found["role_id"], found["role"], *flags, tuple(found["others"]))
+    return Owner(found["role_id"], found["role"], *flags, tuple(found["others"]), found["replaceable"])
 
 
 def as_block(statements: Iterable[str]) -> str:
@@ -189,6 +190,8 @@ class Executions:
         self._states: dict[str, tuple[bool, str | None]] = {}
         """See `planned_state`, by table."""
         self._articles: dict[str, Article] = {}
+        self._replaceable: dict[str, int] = {}
+        """See `Owner`, by table."""
         self._is_suspect = False
 
     def request(self, listed: Sequence[Article]) -> tuple[str, Sequence[object]]:
@@ -221,6 +224,7 @@ class Executions:
         if owner.others:
             raise errors.OwnersDiffer(article.qualified_name, owner.name, ", ".join(owner.others))
         if owner.is_trusted:
+            self._guard_place(article, owner)
             return TRUSTED
         if not owner.is_held:
             raise errors.OwnerNotHeld(article.qualified_name, owner.name, self._session.info.user)
@@ -235,6 +239,9 @@ class Executions:
         if unknown:
             self.take(self._session.read(self.request(unknown))[0])
         found = [(article, *self._find(article)) for article in listed]
+        for article, owner, runs_as_agent in found:
+            if owner is not None and owner.is_trusted and not runs_as_agent:
+                self._guard_place(article, owner)
         self._require_own_plans(
             [one for one, owner, runs_as_agent in found if owner and not (runs_as_agent or owner.is_trusted)]
         )
@@ -258,6 +265,22 @@ class Executions:
             if functions := self._planned[table_of(article)]:
                 raise errors.PlannedCodeOfOwner(article.qualified_name, functions[0])
 
+    def _guard_place(self, article: Article, owner: Owner) -> None:
+        table = table_of(article)
+        if owner.replaceable is None or table in self._replaceable:
+            return
+        self._articles[table] = article
+        self._replaceable[table] = owner.replaceable
+        if self._session.is_in_transaction:
+            # It did not begin with its guard.
+            for each in self._place_guards([table]):
+                self._session.execute(sql.SQL(each))
+
+    def _place_guards(self, tables: Iterable[str]) -> Iterator[str]:
+        for table in tables:
+            mode = "row exclusive" if self._states[table][0] else "access share"
+            yield from guard_places([(table, self._replaceable[table])], mode, TABLES_ALTERED)
+
     def guards(self) -> Sequence[str]:
         """Return the statements with which a transaction that reads tables begins, before it has a snapshot.
 
@@ -265,7 +288,8 @@ class Executions:
         a view in its place, while a lock is waited for, and its functions would run with the agent's rights.
         """
         tables = self._looked_at()
-        return () if not tables else (*self._locks(tables), self._check(tables))
+        guarded = (*self._locks(tables), self._check(tables)) if tables else ()
+        return (*guarded, *self._place_guards(self._replaceable))
 
     def lock_in(self, session: BatchingConnection) -> None:
         """Lock and check tables as `guards` do, for another session's transaction that has a snapshot already."""
@@ -274,6 +298,8 @@ class Executions:
             for each in self._locks(tables):
                 session.execute(sql.SQL(each))
             self._check_elsewhere(tables)
+        for each in self._place_guards(self._replaceable):
+            session.execute(sql.SQL(each))
 
     def suspect(self) -> None:
         """Note that a table was altered: plans are checked again before the next transaction."""
@@ -281,7 +307,7 @@ class Executions:
 
     def _looked_at(self) -> Sequence[str]:
         if self._is_suspect:
-            listed = [self._articles[table] for table in self._planned]
+            listed = [self._articles[table] for table in (*self._planned, *self._replaceable)]
             self.forget()
             self.require_own_plans(listed)
         return [table for table, functions in self._planned.items() if not functions]
@@ -325,6 +351,7 @@ class Executions:
         """Read owners again."""
         self._owners.clear()
         self._planned.clear()
+        self._replaceable.clear()
         self._states.clear()
         self._is_suspect = False
         self._ready.clear()

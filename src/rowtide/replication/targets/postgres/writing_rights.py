@@ -41,6 +41,7 @@ class WrittenTables:
         self._subscriber = subscriber
         self._run_as = run_as
         self._tables: dict[str, WrittenTable] = {}
+        self._replaceable: dict[str, tuple[str, int]] = {}
         with translated():
             role_id, name, replication_role, row_security = connection.execute(_OWN).fetchall()[0]
         self.own = Writer(
@@ -85,6 +86,11 @@ class WrittenTables:
             comparisons[row.name][row.column_name] = ColumnEquality(row.operator, row.type_text)
         writers = {name: self._choose(names[name], owner) for name, owner in found.items()}
         self._require_procedures(articles, found)
+        for name, article in names.items():
+            self._replaceable.pop(article.article_id, None)
+            owner = found.get(name)
+            if owner is not None and owner.replaceable is not None and self._run_as is RunAs.OWNER:
+                self._replaceable[article.article_id] = name, owner.replaceable
         others = {writer.role for writer in writers.values() if writer.is_other}
         if others:
             self._require_seen([name for name, writer in writers.items() if writer.is_other])
@@ -171,7 +177,8 @@ class WrittenTables:
     @property
     def beginning(self) -> Sequence[str]:
         """The statements at the beginning of a transaction."""
-        return [pin_again(self._settings)] if self.has_others else []
+        pinned = [pin_again(self._settings)] if self.has_others else []
+        return [*pinned, *owner_functions.guard_places(self._replaceable.values())]
 
     @property
     def ending(self) -> Sequence[str]:

@@ -15,6 +15,11 @@ REFUSED = "pg_temp.rowtide_refused"
 """The temporary table of the rows that the database refused, by their place."""
 INVALID = "pg_temp.rowtide_invalid"
 """The temporary table of the rows with values that their columns' types do not take."""
+OF_VALUES = (
+    "data_exception or integrity_constraint_violation or feature_not_supported or plpgsql_error or "
+    "external_routine_exception"
+)
+"""The conditions of a text that is no value of a type; a domain's check may raise what it likes."""
 _EARLY, _TOGETHER, _EXCHANGES, _ALONE = range(4)
 
 
@@ -90,8 +95,10 @@ end if;
 if rowtide_phase = {_TOGETHER} and (cardinality(rowtide_left) = 1 or cardinality(rowtide_lows) = 0) then
 exit when cardinality(rowtide_left) = 0;
 rowtide_phase := {_EXCHANGES};
+begin
 select coalesce(array_agg(least(a, b)), '{{}}'), coalesce(array_agg(greatest(a, b)), '{{}}')
 into rowtide_lows, rowtide_highs from ({pairs}) p (a, b);
+exception when {OF_VALUES} then rowtide_lows := '{{}}'; rowtide_highs := '{{}}'; end;
 {"".join(f"{each}; " for each in after)}end if;
 if rowtide_phase = {_EXCHANGES} and cardinality(rowtide_lows) = 0 then
 rowtide_phase := {_ALONE}; rowtide_only := null; rowtide_taken := false;

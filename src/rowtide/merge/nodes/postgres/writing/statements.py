@@ -19,7 +19,7 @@ from rowtide.databases.types.registry import find_type
 from rowtide.databases.types.value_type import TypeKind
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import OUTSIDE_REASON
-from rowtide.merge.nodes.postgres.execution import OUTSIDE, WITHIN, as_block, strictest
+from rowtide.merge.nodes.postgres.execution import HIGH, LOW, ONLY, OUTSIDE, WITHIN, as_block, strictest
 from rowtide.merge.nodes.postgres.key_moves import Referrer, StagedKeys, moves_of_staged
 from rowtide.merge.nodes.postgres.metadata.row_metadata import FILTERING, table_of
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG, LOG_ORDER, TOMBSTONE
@@ -30,7 +30,13 @@ from rowtide.merge.nodes.postgres.stored_tables import (
     noting_followers,
     sparing,
 )
-from rowtide.merge.nodes.postgres.writing.retry_block import REFUSED, in_retry, refused_rows_block, retrying
+from rowtide.merge.nodes.postgres.writing.retry_block import (
+    OF_VALUES,
+    REFUSED,
+    in_retry,
+    refused_rows_block,
+    retrying,
+)
 from rowtide.merge.nodes.postgres.writing.staging import Staged, digest_of, holders_table, staging_view
 from rowtide.merge.nodes.temporary_values import (
     CHARACTERS,
@@ -43,6 +49,7 @@ from rowtide.merge.nodes.temporary_values import (
 from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.versions.apply import Logged
 
+_HOLDER = {"place": "integer", "rowguid": "uuid"}
 _PATIENCE = "1s"
 """How long a lock is waited for first; then only for a moment."""
 
@@ -96,19 +103,35 @@ def put_holders(session: BatchingConnection, staged: Staged) -> str:
     What has to be done before it is run before.
     """
     article, execution = staged.article, staged.execution
-    held = (
-        f"select i.rowtide_place, t.{ROWGUID} from {REFUSED} r join {staging_view(article)} i "
-        f"on i.rowtide_place {EQUALS} r.rowtide_place join {table_of(article)} t on {_staged_key_condition(staged)} "
-        f"where not (t.{ROWGUID} {EQUALS} i.rowtide_guid) "
-        # Mostly there are none; the server does not know that, and would read all staged rows.
-        f"and exists (select from {REFUSED})"
-    )
     if execution.owner is None:
-        return held
+        # Mostly there are none; the server does not know that, and would read all staged rows.
+        staging = f"join {staging_view(article)} i on i.rowtide_place {EQUALS} r.rowtide_place"
+        return _held(staged, staging, f"{REFUSED} r")
     table = holders_table(article)
-    found = f"insert into {table} select * from {execution.rows(held, {'place': 'integer', 'rowguid': 'uuid'})}"
-    session.put(as_block([f"delete from {table}", found, *execution.after]))
+    # One by one: a text that the type of the key does not have, for which a row may be refused, is no row's key. Nor
+    # may texts of other rows be read with it.
+    one = f"(select * from {staging_view(article)} where {WITHIN} offset 0) i"
+    found = execution.rows(_held(staged, f"cross join {one}", "(select) r"), _HOLDER)
+    body = (
+        f"declare {LOW} integer; {HIGH} integer; {ONLY} integer[]; begin delete from {table}; "
+        f"for {LOW} in select rowtide_place from {REFUSED} loop {HIGH} := {LOW}; "
+        f"begin insert into {table} select * from {found}; exception when {OF_VALUES} then null; end; end loop; "
+        f"{'; '.join(execution.after)}; end"
+    )
+    session.put(f"do {quote_body(body)}")
     return f"select * from {table}"
+
+
+def _held(staged: Staged, joined: str, refused: str) -> str:
+    """Return the query of the rows that have the primary keys of refused ones, which are staged."""
+    article = staged.article
+    condition = f"not (t.{ROWGUID} {EQUALS} i.rowtide_guid)"
+    if staged.execution.owner is None:
+        condition += f" and exists (select from {REFUSED})"
+    return (
+        f"select i.rowtide_place, t.{ROWGUID} from {refused} {joined} "
+        f"join {table_of(article)} t on {_staged_key_condition(staged)} where {condition}"
+    )
 
 
 def _staged_key_condition(staged: Staged, row: str = "t", name: str = "i") -> str:

@@ -16,6 +16,7 @@ from psycopg import sql
 from rowtide.databases.postgres.catalogue import COLUMN_SEQUENCE
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.databases.postgres.session_settings import REFUSE_VIEWS
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.snapshot.target import ForeignKey, TableDetails
@@ -137,6 +138,8 @@ def _table(article: Article) -> str:
 def move(url: str, published: Sequence[PublishedSequence]) -> tuple[SyncedSequence, ...]:
     """Move the sequences of a subscriber's columns, none of them back; return those that were moved."""
     with connect(url, application_name="rowtide subscription") as connection, connection.transaction(), translated():
+        # The owner of a sequence could put a view in its place.
+        connection.execute(REFUSE_VIEWS)
         moved = (_move(connection, url, one) for one in published)
         return tuple(one for one in moved if one is not None)
 
