@@ -62,7 +62,7 @@ def lends_transactions(session: Session) -> bool:
         try:
             _lends_transactions[place] = _compete(session)
         except psycopg.Error:
-            # No second session in time: this one is reserved for us, or all sessions of the pool are in use.
+            # No second session in time: the first one is reserved, or all sessions of the pool are in use.
             return False
     return _lends_transactions[place]
 
