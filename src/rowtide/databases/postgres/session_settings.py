@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 import psycopg
 from psycopg.conninfo import make_conninfo
@@ -194,10 +194,6 @@ def require_session(connection: object) -> None:
     """Refuse a connection that has another session for each transaction. Raises `TransactionsPooled`."""
     if isinstance(connection, PooledConnection):
         connection.refuse()
-
-
-if TYPE_CHECKING:
-    pass
 
 
 NO_TIME_LIMITS = dict.fromkeys(
