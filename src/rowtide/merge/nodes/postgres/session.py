@@ -21,10 +21,10 @@ from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.advisory_locks import MERGE_LOG
 from rowtide.databases.postgres.alterations import Alterations, Committing, rehearsing_on
 from rowtide.databases.postgres.batching import BatchingConnection, NotReceived, Rows, session_of
-from rowtide.databases.postgres.copying import Parameters
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.functions import map_schemas
 from rowtide.databases.postgres.quoting import EQUALS
+from rowtide.databases.postgres.received_texts import Parameters
 from rowtide.databases.postgres.session_settings import SCHEMAS_FOUND
 from rowtide.databases.postgres.silent_sessions import (
     end_silent,
