@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.delta.data_files import Between
-from rowtide.delta.features import IDENTITY
+from rowtide.delta.formats import IDENTITY
 from rowtide.delta.replay import AddFile
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.appends import name_data_file, write_rows
