@@ -20,8 +20,9 @@ from rowtide.core.formats import StoreFormat, parse_definition, require as requi
 from rowtide.databases.postgres.advisory_locks import LEASES, key_of_named_lease
 from rowtide.databases.postgres.errors import TransactionsPooled, translated
 from rowtide.databases.postgres.functions import recorded_definition
+from rowtide.databases.postgres.poolers import place_of_pooler
 from rowtide.databases.postgres.query_memo import made_once
-from rowtide.databases.postgres.session_settings import place_of_pooler, require_session
+from rowtide.databases.postgres.session_settings import require_session
 from rowtide.databases.postgres.silent_sessions import watched_of
 from rowtide.log.errors import LeaseHeld, LeaseLost
 from rowtide.log.membership import SCHEMA
