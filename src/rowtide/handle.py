@@ -236,7 +236,7 @@ class Database:
         `target_log_store` is given. Raises as `copy_lake`, `LeaseHeld` while a process captures or reads the log,
         `LakeElsewhere`, `DatabaseNotEnabled`, `NotOwner`.
         """
-        from rowtide.relocation.survey import LakePlace
+        from rowtide.relocation.portions import LakePlace
 
         with naming_extras():
             from rowtide.databases.postgres.connect import open_engine
@@ -320,7 +320,7 @@ class DatabaseRehearsal:
         target_log_store: str | None = None,
     ) -> Copied | None:
         """Return what would be copied. Raises as `Database.switch_lake`, but `LeaseHeld`."""
-        from rowtide.relocation.survey import LakePlace
+        from rowtide.relocation.portions import LakePlace
 
         with naming_extras():
             from rowtide.databases.postgres.alterations import rehearsing
@@ -366,7 +366,7 @@ def copy_lake(
     `CopyOvertaken`, `CopyReadFailed`, `CopyWriteFailed`, `LakeNotWritable`, `LogStoreNotWritable`.
     """
     from rowtide.relocation.copying import copy_lake as copy
-    from rowtide.relocation.survey import LakePlace
+    from rowtide.relocation.portions import LakePlace
 
     return copy(
         LakePlace.of(source, source_log_store),

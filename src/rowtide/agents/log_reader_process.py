@@ -8,8 +8,6 @@ of life with its counts of requests to object stores: a stopped child is killed 
 entries that it writes to the manifest (docs/decisions/0010); the parent logs the child's events, since it has the log's
 settings (docs/decisions/0034), and requests batches of the log. When the parent ends, for whatever reason, the child
 sees end of file and ends too.
-
-A child is forked only while this process has neither threads nor connections.
 """
 
 from __future__ import annotations

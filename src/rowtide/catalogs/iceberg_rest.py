@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from rowtide.catalogs.entries import RegistrationAction, Resident
 from rowtide.catalogs.errors import CatalogueNamespaceUnknown, CatalogueRefused, CatalogueUnreachable
-from rowtide.delta.features import OWNER
+from rowtide.delta.formats import OWNER
 
 TOKEN = "ROWTIDE_CATALOG_TOKEN"  # noqa: S105 - the variable's name
 _TIMEOUT_S = 60.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rowtide.cdc import published
 from rowtide.copying.chunks import Key
@@ -17,9 +17,6 @@ from rowtide.core.json_records import JsonOf
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.lake.small_tables import SmallTable
-
-if TYPE_CHECKING:
-    pass
 
 TABLE = "snapshots"
 SEQVAL = 0

@@ -126,7 +126,7 @@ class _Places:
 
 def _copy(places: _Places, *, for_group: bool, dry_run: bool) -> None:
     from rowtide.relocation.copying import copy_lake, plan_copy
-    from rowtide.relocation.survey import LakePlace
+    from rowtide.relocation.portions import LakePlace
 
     old, new = (
         LakePlace.of(places.source, places.source_log_store),

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from rowtide.core.values import frozen
-from rowtide.delta import features
+from rowtide.delta import formats
 from rowtide.delta.data_files import Between, FileReader, RowGroup, find_empty_columns, list_row_groups, prune
 from rowtide.delta.errors import LakeReadFailed, LogDamaged, TableUnreadable
 from rowtide.delta.features import find_unreadable
@@ -237,7 +237,7 @@ def open_snapshot(location: Location, version: int | None = None) -> Snapshot | 
     """Return a version of a table, by default the current one; None if there is no table.
 
     Raises `LakeReadFailed` if the log is damaged or no longer has the version, and `TableUnreadable` if only a newer
-    form of checkpoint has it; of the current version as `features.require_readable`.
+    form of checkpoint has it; of the current version as `formats.require_readable`.
     """
     found = open_tail(location, version)
     return found[0] if found is not None else None
@@ -253,7 +253,7 @@ def open_tail(location: Location, version: int | None = None) -> tuple[Snapshot,
     """Return a version, and what it was read from. Raises as `open_snapshot`."""
     found = _find_tail(location, version)
     if found is not None and version is None:
-        features.require_readable(location.path, found[0].properties)
+        formats.require_readable(location.path, found[0].properties)
     return found
 
 

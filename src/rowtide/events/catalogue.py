@@ -358,7 +358,7 @@ class CheckpointFailed(Event):
 
 @frozen
 class CommitBelowCheckpoint(Event):
-    """A commit lost against another writer's checkpoint, and is repeated."""
+    """A commit got a number below another writer's checkpoint, where no reader sees it, and is repeated."""
 
     level = Level.WARNING
     path: str
@@ -671,7 +671,7 @@ class DatabaseNotPolled(Event):
 
 @frozen
 class DatabasePolledAgain(Event):
-    """A database can be polled again, after `seconds`."""
+    """A database can be polled again, after `seconds` in which it could not."""
 
     level = Level.INFO
     seconds: Seconds

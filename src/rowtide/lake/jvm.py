@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowtide.databases.file_access import PRIVATE
 from rowtide.lake.errors import JavaMissing, SparkNotStarted, SparkSettingInvalid
-from rowtide.lake.jars import (
-    JARS_FOLDER,
-)
+from rowtide.lake.jars import JARS_FOLDER
 from rowtide.lake.spark_settings import (
     HADOOP,
     MASTER,

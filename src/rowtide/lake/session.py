@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PARTITIONS_PER_CORE = 4
-# The sources that Hadoop names for its own defaults.
+# Sources that Hadoop names for settings which the user has not made.
 _OWN_DEFAULTS = "-default.xml"
 _BY_SPARK = "Set by Spark"
 

@@ -6,21 +6,17 @@ Used for the lake's system tables, whose newest rows are read repeatedly.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.delta.data_files import Between
-from rowtide.delta.features import IDENTITY
+from rowtide.delta.formats import IDENTITY
 from rowtide.delta.replay import AddFile
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.appends import name_data_file, write_rows
 from rowtide.delta.writing.commits import Committer, PriorVersion
 from rowtide.lake.stores import locate
-
-if TYPE_CHECKING:
-    pass
 
 _CYCLE = "cycle"
 _LEAST = -(1 << 63)
@@ -62,9 +58,9 @@ class SmallTable:
         return rows.filter(pc.greater_equal(rows[_CYCLE], pa.scalar(from_cycle)))
 
     def find_end(self, column: str, low: int, most_rows: int) -> int | None:
-        """Return an upper bound in an integer column that leaves about `rows` rows from `low` on; None: all of them.
+        """Return an upper bound in an integer column that leaves about `most_rows` rows from `low` on; None for all.
 
-        By the files' statistics alone. Raises `LakeReadFailed`, `TableUnreadable`.
+        Only the files' statistics are read. Raises `LakeReadFailed`, `TableUnreadable`.
         """
         files = [(_least(file, column), file) for file in self._snapshot.list_files(Between(column, low))]
         rows = 0

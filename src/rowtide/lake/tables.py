@@ -17,7 +17,7 @@ from rowtide.core.values import frozen
 from rowtide.delta.checkpoints import forget_checksums, forget_versions
 from rowtide.delta.data_files import Between
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
-from rowtide.delta.features import FORMAT, IDENTITY, LAKE_TABLE
+from rowtide.delta.formats import FORMAT, IDENTITY, LAKE_TABLE
 from rowtide.delta.replay import LOG, AddFile
 from rowtide.delta.schema import FieldType
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import field
-from typing import TYPE_CHECKING
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
@@ -32,10 +31,6 @@ from rowtide.merge.publishing.schema_following import synchronise_following
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.pairing import pair
 from rowtide.merge.session.pending import PendingChanges, list_downloads, list_pending
-
-if TYPE_CHECKING:
-    pass
-
 
 DEFAULT_WORKERS = 4
 """Synchronisations at a time, by default."""

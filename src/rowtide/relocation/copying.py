@@ -17,22 +17,8 @@ from rowtide.lake.stores import prepare_lake, require_not_nested
 from rowtide.log.errors import LogStoreNotWritable
 from rowtide.log.store.location import probe_store
 from rowtide.relocation.errors import CopyDamaged, CopyOvertaken
-from rowtide.relocation.survey import (
-    LOG_STORE,
-    PUBLISHING,
-    CopyStep,
-    LakePlace,
-    Portion,
-    Steps,
-    files_of,
-    find_existing,
-    in_parallel,
-    is_same,
-    open_files,
-    plan_portion,
-    require_apart,
-    survey,
-)
+from rowtide.relocation.portions import CopyStep, LakePlace, Portion, Steps, is_same, plan_portion, require_apart
+from rowtide.relocation.survey import LOG_STORE, PUBLISHING, files_of, find_existing, in_parallel, open_files, survey
 from rowtide.relocation.transfer import FileTransfer, Vanished, Verified, Way
 from rowtide.storage.local import reason_of
 from rowtide.storage.places import local_path

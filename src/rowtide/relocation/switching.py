@@ -40,7 +40,8 @@ from rowtide.log.store.location import open_own_manifest, open_store, require_ow
 from rowtide.log.store.manifest import Manifest
 from rowtide.relocation.copying import Copied, Copying, OnProgress, plan_copy
 from rowtide.relocation.errors import CopyOvertaken, LakeElsewhere
-from rowtide.relocation.survey import LakePlace, is_same, open_files
+from rowtide.relocation.portions import LakePlace, is_same
+from rowtide.relocation.survey import open_files
 
 _LEASE_PATIENCE_S = 2.0
 """The time for the server to end the session of a process that is gone; a running process is not waited for."""

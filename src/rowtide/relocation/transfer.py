@@ -17,7 +17,7 @@ from typing import Protocol
 from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
 from rowtide.relocation.errors import CopyDamaged, CopyDiverged
-from rowtide.relocation.survey import CopyStep, StoreFileKind
+from rowtide.relocation.portions import CopyStep, StoreFileKind
 from rowtide.storage.store import Missing, Store, Transferable
 
 AT_ONCE = 16

@@ -25,6 +25,7 @@ from sqlalchemy import (
 )
 
 from rowtide.core.values import frozen
+from rowtide.databases.postgres.advisory_locks import CONFLICT_COMMENTS
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.log.catalogue import SCHEMA
 
@@ -42,7 +43,7 @@ comments = Table(
     Column("commented_by", Text, nullable=False),
     Column("comment", Text, nullable=False),
 )
-_ALONE = text("select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('rowtide conflict comments', 0))")
+_ALONE = text(f"select pg_catalog.pg_advisory_xact_lock({CONFLICT_COMMENTS})")
 
 
 @frozen

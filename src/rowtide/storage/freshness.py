@@ -12,10 +12,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 FRESH_FOR_S = 60.0
 KEPT_FOR = timedelta(minutes=10)

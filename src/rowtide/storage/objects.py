@@ -14,9 +14,10 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from rowtide.storage.buckets import LEAST_PART_BYTES, Bucket, Patience, describe_failure, find_refusal
+from rowtide.storage.buckets import LEAST_PART_BYTES, Bucket, Patience
 from rowtide.storage.errors import PutIfAbsentIgnored
 from rowtide.storage.places import parse_object_url
+from rowtide.storage.refusals import describe_failure, find_refusal
 from rowtide.storage.store import Missing, StoreErrors, Traffic, count
 
 if TYPE_CHECKING:

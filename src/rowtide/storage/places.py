@@ -1,4 +1,8 @@
-"""Places of lakes and log stores: a local path, or the URL of a folder of an object store, with the store's options."""
+"""Places of lakes and log stores: a local path, or the URL of a folder of an object store.
+
+The settings by which an object store is reached are mapped once for rowtide's client and for Spark. They come from the
+standard environment variables (`AWS_…`, `GOOGLE_…`, `AZURE_…`).
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,6 @@ from pathlib import Path
 from rowtide.core.errors import PlaceUnnamed
 from rowtide.core.values import frozen
 from rowtide.storage.errors import StorageEndpointMalformed, StorageSchemeUnsupported, StorageUrlMalformed
-
-# URLs of object stores, and the settings by which a store is reached, mapped once for rowtide's client and for Spark.
-# They come from the standard environment variables (`AWS_…`, `GOOGLE_…`, `AZURE_…`). Pure.
 
 _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[^/]*)(?:/(?P<path>.*))?", re.IGNORECASE | re.DOTALL)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

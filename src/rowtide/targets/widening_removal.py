@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rowtide.cdc.widening_removal import MendedTable
 from rowtide.core.values import frozen
 from rowtide.delta.errors import TableUnreadable, TableUnwritable
-from rowtide.delta.features import OWNER
+from rowtide.delta.formats import OWNER
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.widening_removal import Mended, mend, plan_mending
 from rowtide.lake.stores import locate

@@ -20,7 +20,7 @@ from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.functions import recorded_definition
-from rowtide.delta.features import LAKE_TABLE, TARGET_TABLE, find_format
+from rowtide.delta.formats import LAKE_TABLE, TARGET_TABLE, find_format
 from rowtide.delta.snapshot import open_any_format
 from rowtide.lake.stores import locate, open_folder
 from rowtide.log import source_definition

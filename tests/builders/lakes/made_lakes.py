@@ -29,7 +29,7 @@ from rowtide.cdc.recorded_snapshots import SnapshotState
 from rowtide.cdc.rows.conversion import change_schema
 from rowtide.cdc.system_tables import InstanceEvent, instance_row, rows_of
 from rowtide.core.lsn import CommitLsn
-from rowtide.delta.features import FORMAT, IDENTITY, LAKE_TABLE
+from rowtide.delta.formats import FORMAT, IDENTITY, LAKE_TABLE
 from rowtide.delta.replay import AddFile
 from rowtide.delta.writing.appends import write_rows
 from rowtide.delta.writing.commits import Committer, PriorVersion, create_table

@@ -18,7 +18,8 @@ from rowtide.lake.stores import locate
 from rowtide.log.store.entries import LeaseTaken
 from rowtide.log.store.location import LocalStore
 from rowtide.log.store.manifest import Manifest
-from rowtide.relocation.survey import LakePlace, survey
+from rowtide.relocation.portions import LakePlace
+from rowtide.relocation.survey import survey
 
 ITEM = instance(table=source_table([("id", "integer"), ("name", "text")]))
 NAME = ITEM.capture_instance

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from rowtide.core.formats import MIGRATIONS, Migration, StoredFormat, StoreFormat
 from rowtide.databases.postgres import functions
 from rowtide.databases.sqlite import guarding
-from rowtide.delta.features import LAKE_TABLE, TARGET_TABLE
+from rowtide.delta.formats import LAKE_TABLE, TARGET_TABLE
 from rowtide.delta.snapshot import Location
 from rowtide.delta.writing.alteration import raise_format
 from rowtide.log.catalogue import SCHEMA

@@ -14,7 +14,7 @@ from rowtide.cdc.system_tables import RecordedCycle, SystemTables
 from rowtide.core.formats import FormatNewer, FormatUnnumbered
 from rowtide.core.lsn import Position
 from rowtide.delta.errors import LakeReadFailed
-from rowtide.delta.features import FORMAT, LAKE_TABLE
+from rowtide.delta.formats import FORMAT, LAKE_TABLE
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.delta.writing.alteration import set_properties
 from rowtide.lake import tables

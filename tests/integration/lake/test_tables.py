@@ -11,7 +11,7 @@ import pytest
 
 from rowtide.delta.data_files import Between
 from rowtide.delta.errors import AppendNotFound, LakeWriteFailed
-from rowtide.delta.features import IDENTITY
+from rowtide.delta.formats import IDENTITY
 from rowtide.delta.writing.commits import Committer
 from rowtide.lake import tables
 from rowtide.lake.small_tables import append_small

@@ -19,7 +19,7 @@ from rowtide.lake.stores import locate, open_folder
 from rowtide.log.store.maintenance import merge_segments
 from rowtide.relocation.copying import Copied, CopyProgress
 from rowtide.relocation.errors import CopyDiverged, CopyOvertaken, NothingToCopy
-from rowtide.relocation.survey import CopyStep
+from rowtide.relocation.portions import CopyStep
 from rowtide.relocation.transfer import FOLDER
 from rowtide.storage.store import Missing
 

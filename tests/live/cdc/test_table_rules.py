@@ -17,12 +17,12 @@ from rowtide.cdc.enabling.joining import join_new_tables
 from rowtide.cdc.instances import decode_instance
 from rowtide.cdc.requests import InstanceRequest
 from rowtide.core.tables import BeforeImages
+from rowtide.databases.postgres.advisory_locks import MEMBERS
 from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
 from rowtide.log.catalogue import find_source
 from rowtide.log.membership import Enabled
-from rowtide.log.postgres.membership import SERIALIZE
 from rowtide.log.postgres.table_publications import find_blocker, read_publishing
 
 JOINS = (
@@ -147,7 +147,7 @@ where t.capture_instance <> 'public_there' and (t.source_object_id <> m.source_t
 def test_a_table_that_nobody_may_wait_for_joins_later(shop: LoggedDatabase) -> None:
     """The lock of other changes of members is held: the application's transaction commits all the same."""
     with shop.transaction() as other:
-        other.execute("select pg_advisory_xact_lock(%(class)s, %(key)s)", SERIALIZE)
+        other.execute("select pg_advisory_xact_lock(%(class)s, %(key)s)", MEMBERS)
         begun = time.monotonic()
         shop.execute("create table urgent (id int primary key)")
         assert time.monotonic() - begun < 1

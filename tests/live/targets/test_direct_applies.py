@@ -16,7 +16,7 @@ from builders.lakes.slice_models import found_slices, slices_of, states_by_chang
 from builders.values.random_rows import write_randomly
 from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.cdc.recorded_snapshots import read_snapshots
-from rowtide.delta.features import FORMAT
+from rowtide.delta.formats import FORMAT
 from rowtide.delta.replay import RemoveFile
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.alteration import set_properties

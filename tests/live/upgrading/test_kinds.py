@@ -21,7 +21,7 @@ from rowtide.databases.postgres import functions
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.sqlite import guarding
-from rowtide.delta.features import LAKE_TABLE
+from rowtide.delta.formats import LAKE_TABLE
 from rowtide.delta.writing.alteration import raise_format
 from rowtide.handle import Database, connect
 from rowtide.lake.stores import locate

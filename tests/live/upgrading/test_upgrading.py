@@ -20,7 +20,7 @@ from builders.upgrading.next_formats import SCHEMAS, SECOND, be_of_format_1, be_
 from rowtide.cdc.published import system_table_path
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.formats import FormatNewer, FormatOutdated, StoreFormat
-from rowtide.delta.features import FORMAT
+from rowtide.delta.formats import FORMAT
 from rowtide.delta.writing.alteration import set_properties
 from rowtide.handle import Database, connect
 from rowtide.lake.stores import locate

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 import psycopg
 import pyarrow as pa
@@ -34,9 +33,6 @@ from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.store.entries import Segment
 from rowtide.log.store.segments import write_segment
 from rowtide.storage.store import Store
-
-if TYPE_CHECKING:
-    pass
 
 _PAUSE_S = 0.005
 

@@ -12,7 +12,24 @@ import rowtide
 SOURCES = Path(rowtide.__file__).parent
 
 
-@pytest.mark.parametrize("package", ["actions", "conflicts", "merge", "replication"])
+PARTED = [
+    "actions",
+    "agents",
+    "configuration",
+    "conflicts",
+    "delta",
+    "lake",
+    "log",
+    "merge",
+    "relocation",
+    "replication",
+    "storage",
+    "tracking",
+    "upgrading",
+]
+
+
+@pytest.mark.parametrize("package", PARTED)
 def test_no_module_has_the_docstring_of_a_second_one(package: str) -> None:
     joined = [
         f"{path.relative_to(SOURCES)}:{number}"

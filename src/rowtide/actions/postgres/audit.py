@@ -22,6 +22,7 @@ from rowtide.actions.entries import (
 from rowtide.actions.errors import AuditOwnerNeeded
 from rowtide.core.errors import Denied
 from rowtide.core.formats import parse_definition
+from rowtide.databases.postgres.advisory_locks import ACTIONS_AUDIT
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import SchemaOfOthers, WritesRefused, translated
 from rowtide.databases.postgres.functions import (
@@ -160,7 +161,7 @@ CREATIONS = (
 )
 """The statements that create the audit if it does not exist."""
 
-_LOCK = f"select pg_advisory_xact_lock({int.from_bytes(b'rtaudit')})"
+_LOCK = f"select pg_advisory_xact_lock({ACTIONS_AUDIT})"
 _STATE = f"""
 with owners (name, is_superuser) as (
     select distinct r.rolname::text, r.rolsuper from pg_namespace n join pg_roles r on r.oid = n.nspowner

@@ -31,7 +31,7 @@ from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotState, excl
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
-from rowtide.delta.features import IDENTITY
+from rowtide.delta.formats import IDENTITY
 from rowtide.delta.replay import AddFile, Metadata
 from rowtide.delta.schema import Struct
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot

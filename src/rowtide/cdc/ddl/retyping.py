@@ -42,7 +42,7 @@ from rowtide.databases.lake_values.casting import (
 from rowtide.databases.lake_values.texts import as_texts, plain_numbers
 from rowtide.databases.postgres.typed_values import typed_values
 from rowtide.delta.errors import LakeWriteFailed
-from rowtide.delta.features import IDENTITY
+from rowtide.delta.formats import IDENTITY
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.alteration import BeforeCommit
 from rowtide.delta.writing.widening_removal import is_marked, mend

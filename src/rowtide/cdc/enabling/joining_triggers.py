@@ -26,12 +26,12 @@ from sqlalchemy import Connection, Executable, text
 from rowtide.cdc.definitions import FEATURE
 from rowtide.cdc.enabling.instances import MAX_NAME_LENGTH, RESERVED_NAMES
 from rowtide.core.tables import BeforeImages
+from rowtide.databases.postgres.advisory_locks import MEMBERS
 from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, translated
 from rowtide.databases.postgres.functions import DEFINER, close_function
 from rowtide.databases.postgres.quoting import statement
 from rowtide.log.membership import Announcement
-from rowtide.log.postgres.membership import SERIALIZE
 from rowtide.log.postgres.slot import GENERATED_PUBLISHED_FROM, publication_options
 
 _NOT_SUPPORTED = "0A000"
@@ -223,7 +223,7 @@ _REFUSE = f"""
     if exists ({_UNTRUSTED}) then
         return null;
     end if;
-    perform pg_advisory_xact_lock({SERIALIZE["class"]}, {SERIALIZE["key"]});
+    perform pg_advisory_xact_lock({MEMBERS["class"]}, {MEMBERS["key"]});
     if exists (select from cdc.change_tables t where lower(t.capture_instance) = lower(instance_name)
                or t.source_object_id in (select holding.relid::bigint from {_HOLDERS}))
        or not exists (select from cdc.change_tables) and not exists (select from cdc.cdc_jobs)

@@ -31,7 +31,7 @@ from rowtide.cdc.lake_readers.ordering import (
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.delta.data_files import Between, RowGroup, find_bounds, find_empty_columns
-from rowtide.delta.features import IDENTITY
+from rowtide.delta.formats import IDENTITY
 from rowtide.delta.replay import AddFile
 from rowtide.delta.schema import FieldType
 from rowtide.delta.snapshot import Snapshot, open_snapshot

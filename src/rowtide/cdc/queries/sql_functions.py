@@ -26,7 +26,7 @@ from rowtide.cdc.queries.net_changes import ALL, MERGE, NET_ROW_FILTERS, Truncat
 from rowtide.cdc.queries.table_functions import Check, SqlFunction, guard, key_checks, latest_value, table_function
 from rowtide.cdc.queries.windows import PublishedLake
 from rowtide.core.values import frozen
-from rowtide.delta.features import IDENTITY
+from rowtide.delta.formats import IDENTITY
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.lake.jars import lack_named
 from rowtide.lake.session import require_reachable

@@ -23,7 +23,7 @@ from rowtide.copying.source import OpenTable, PartialRow
 from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
 from rowtide.databases.lake_types import LakeType
-from rowtide.delta.features import IDENTITY
+from rowtide.delta.formats import IDENTITY
 from rowtide.delta.replay import AddFile
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
 from rowtide.delta.writing.appends import name_data_file, write_stream

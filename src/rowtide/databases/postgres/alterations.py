@@ -26,11 +26,10 @@ from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.postgres.silent_sessions import end_silent_beside
 from rowtide.databases.source_table import SourceTable, TableKind
 
-# Locks on tables in use are requested repeatedly with a short timeout, because a waiting request blocks later ones. For
-# a single table the timeout is longer; where many tables are altered, it is so short that no writer behind the request
-# notices (`altering_many`).
+# Locks on tables in use are requested repeatedly with a short timeout, because a waiting request blocks later ones; a
+# pause after each lets them pass. For a single table the timeout is longer; where many tables are altered, it is so
+# short that no writer behind the request notices (`altering_many`).
 
-# A waiting request blocks later readers and writers, so it is short, and repeated after a pause that lets them pass.
 LOCK_TIMEOUT_S = 2
 LOCK_ATTEMPTS = 5
 _PAUSE_S = 0.5

@@ -26,8 +26,8 @@ from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.databases.postgres.copying import Parameters, ReceivedTexts, Text, length_of, shortened
 from rowtide.databases.postgres.owner_functions import functions_path
+from rowtide.databases.postgres.received_texts import Parameters, ReceivedTexts, Text, length_of, shortened
 from rowtide.databases.postgres.session_settings import PINNED_SETTINGS
 from rowtide.databases.postgres.silent_sessions import WatchedConnection
 

@@ -19,6 +19,7 @@ from sqlalchemy import Connection, text
 from rowtide.core.anchors import Anchor, UnknownAnchor
 from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
+from rowtide.databases.postgres.advisory_locks import CLOCK
 from rowtide.databases.postgres.errors import ServerIsStandby
 from rowtide.databases.postgres.functions import own_schema
 from rowtide.databases.postgres.quoting import quote_literal, statement
@@ -48,8 +49,6 @@ CREATIONS = (
 )
 """The statements that create the clock if it does not exist."""
 
-LOCK = int.from_bytes(b"rtclock")
-"""Key of the session-level advisory lock that is held while an anchor is taken or a generation closed."""
 INCARNATION = """
 (select system_identifier::text || '/' || (select oid::text from pg_database where datname = current_database())
  from pg_control_system())
@@ -127,7 +126,7 @@ def taking_anchors(connection: Connection) -> Iterator[None]:
         raise ServerIsStandby
     require_session(connection.connection.driver_connection)
     # The commit ends the transaction that `execute` began: the next one takes its snapshot after the lock is acquired.
-    connection.execute(text(f"select pg_advisory_lock({LOCK})"))
+    connection.execute(text(f"select pg_advisory_lock({CLOCK})"))
     connection.commit()
     connection.execution_options(isolation_level="REPEATABLE READ")
     try:
@@ -136,14 +135,14 @@ def taking_anchors(connection: Connection) -> Iterator[None]:
             failpoint("clock_commit.before")
         failpoint("clock_commit.after")
     finally:
-        connection.execute(text(f"select pg_advisory_unlock({LOCK})"))
+        connection.execute(text(f"select pg_advisory_unlock({CLOCK})"))
         connection.commit()
 
 
 def stop_anchors(connection: Connection) -> int:
     """Prevent anchors from being taken until the caller's transaction ends; return a CSN above all anchors'."""
     # The same key as the session lock of `taking_anchors`: session locks and transaction locks exclude each other.
-    connection.execute(text(f"select pg_advisory_xact_lock({LOCK})"))
+    connection.execute(text(f"select pg_advisory_xact_lock({CLOCK})"))
     last = connection.execute(text(f'select max("__sysCsn") from {ANCHORS_TABLE}')).scalar()
     return 0 if last is None else int(last) + 1
 

@@ -27,26 +27,22 @@ from rowtide.databases.postgres.errors import (
     translated,
 )
 from rowtide.databases.postgres.functions import MONITORED, map_schemas
+from rowtide.databases.postgres.poolers import PooledConnection, connect_without_options, refuses_parameters
 from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.postgres.session_settings import (
     NO_TIME_LIMITS,
     PINNED_SETTINGS,
     Found,
-    PooledConnection,
-    connect_without_options,
     pin_each_transaction,
     pin_session,
-    refuses_parameters,
     require_session,
 )
 from rowtide.databases.postgres.silent_sessions import WatchedConnection
 from rowtide.databases.urls import DatabaseKind, DatabaseUrl, PostgresNeeded, UrlNotRead, parse_url
 
+# SQLAlchemy is imported with the first engine, since many processes only use psycopg.
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
-
-
-# SQLAlchemy is imported with the first engine, since many processes only use psycopg.
 
 
 _DEAD_AFTER = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
@@ -117,7 +113,7 @@ def _make_engine(
     from sqlalchemy import create_engine, event
     from sqlalchemy.engine import URL
 
-    from rowtide.databases.postgres.kept_sessions import COMPILED_ONCE
+    from rowtide.databases.postgres.compiled_statements import COMPILED_ONCE
 
     parsed = _parse(url)
     own = {"application_name": application_name, **network_parameters(parsed)}
@@ -159,7 +155,7 @@ def open_engine_beside(connection: psycopg.Connection) -> Engine:
     from sqlalchemy import create_engine, event
     from sqlalchemy.pool import NullPool
 
-    from rowtide.databases.postgres.kept_sessions import COMPILED_ONCE
+    from rowtide.databases.postgres.compiled_statements import COMPILED_ONCE
 
     conninfo = make_conninfo(connection.info.dsn, password=connection.info.password or None)
     engine = create_engine(

@@ -1,4 +1,4 @@
-"""Sessions that are kept for the rest of an operation, and compiled statements that are kept for all engines.
+"""Sessions that are kept for the rest of an operation.
 
 Enabling a database is eight transactions, each on a session of its own: five milliseconds of processor time for each,
 most of it at the server, as much again for its first statements, and over a network with TLS several round trips.
@@ -13,10 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import chain
-from typing import Any
 
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
-from sqlalchemy.util import LRUCache
 
 _Kept = dict["PoolOfOperations", list[ConnectionPoolEntry]]
 _kept: ContextVar[_Kept | None] = ContextVar("_kept", default=None)
@@ -56,35 +54,3 @@ class PoolOfOperations(NullPool):
             super()._do_return_conn(record)
         else:
             kept.setdefault(self, []).append(record)
-
-
-# Statements that SQLAlchemy has compiled, kept for all engines: to compile one takes longer than to send it.
-# SQLAlchemy's own cache has an engine's dialect in its keys; a process that meets many databases spent a fifth of its
-# processor time on compiling each query for each of them. What is compiled depends on `schema_translate_map` with or
-# without `None`, which all users of a driver have alike: merge, which maps `None`, has a driver of its own.
-
-_MOST = 1000
-_Key = tuple[Any, ...]
-
-
-class _CompiledOnce(LRUCache[_Key, Any]):
-    """A cache of compiled statements whose keys have the dialect's class in place of an engine's own dialect.
-
-    A dialect learns its server's version; what is compiled here is the same for all that rowtide supports.
-    """
-
-    def get(self, key: _Key, default: Any = None) -> Any:
-        return super().get(_for_all(key), default)
-
-    def __setitem__(self, key: _Key, compiled: Any) -> None:
-        super().__setitem__(_for_all(key), compiled)
-
-
-def _for_all(key: _Key) -> _Key:
-    dialect, *statement = key
-    return (type(dialect), *statement)
-
-
-COMPILED_ONCE = _CompiledOnce(_MOST)
-COMPILED_WITH_NONE = _CompiledOnce(_MOST)
-"""For connections of the same driver that map `None`."""

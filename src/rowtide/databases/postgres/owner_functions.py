@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from rowtide.core.values import frozen
+from rowtide.databases.postgres.advisory_locks import OWNER_FUNCTIONS
 from rowtide.databases.postgres.functions import OWN_PATH, PATH, USERS_PATH, own_schema
 from rowtide.databases.postgres.quoting import Run, quote, quote_body, quote_escaped, quote_literal, quote_qualified
 
@@ -31,7 +32,7 @@ DEFERRED = "RTD17"
 """The SQLSTATE of a transaction that is refused for a deferred trigger of another role."""
 
 
-LOCKING = f"select pg_advisory_xact_lock({int.from_bytes(b'rtowner')})"
+LOCKING = f"select pg_advisory_xact_lock({OWNER_FUNCTIONS})"
 """The statement before functions of owners are made: two sessions could alter the same object of the catalogue."""
 SETTINGS = "set search_path from current set standard_conforming_strings = on"
 """The settings attached to a function in which users' code runs, created under `functions_path`."""
@@ -242,7 +243,7 @@ def called_by_plans(table: str) -> str:
     These are functions, operators, and domains with their checks, in expressions of indexes, checks and statistics, of
     which the server evaluates what is constant with the planning role's rights. `table` is an expression of its oid; a
     table of the session's role, or of a superuser, is omitted. It asks by SQL alone, which triggers can, and unlike
-    `find_planned` includes functions that have a column for an argument.
+    `planned_code.find_planned` includes functions that have a column for an argument.
     """
     return _CALLED_BY_PLANS.replace("{table}", table)
 

@@ -2,7 +2,7 @@
 
 The planner simplifies the expressions of a table's indexes, checks, statistics and partition keys: it calls immutable
 functions whose arguments are constants, and inlines SQL functions, whose bodies it simplifies too. So the owner's code
-runs for a mere `select`. Functions of columns run only when rows are written.
+runs for a mere `select`. Functions that have a column as an argument run when rows are written.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from rowtide.core.formats import StoredFormat
-from rowtide.delta import features
+from rowtide.delta import features, formats
 from rowtide.delta.errors import TableMissing
 from rowtide.delta.replay import AddFile, Metadata, commit_info
 from rowtide.delta.schema import FIELD_ID, PHYSICAL_NAME, parse_schema
@@ -140,10 +140,10 @@ def raise_format(location: Location, recorded: StoredFormat) -> None:
         snapshot = open_any_format(location)
         if snapshot is None:
             raise TableMissing(location.path, "there is no table")
-        stored = features.find_format(location.path, snapshot.properties)
+        stored = formats.find_format(location.path, snapshot.properties)
         if stored is not None and stored.number >= recorded.number:
             return
-        metadata = _altered(snapshot.metadata, properties={features.FORMAT: str(recorded)})
+        metadata = _altered(snapshot.metadata, properties={formats.FORMAT: str(recorded)})
         info = commit_info("SET TBLPROPERTIES", {}, is_append=False)
         entry = CommitEntry.of(info, [("metaData", metadata.found)])
         with suppress(CommitLost):

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
-from rowtide.delta import features
+from rowtide.delta import formats
 from rowtide.delta.errors import LakeFenced, LakeReadFailed, TableMissing, TableUnwritable
 from rowtide.delta.features import find_unappendable, find_unnameable
 from rowtide.delta.replay import LOG, LogFiles, commit_path, format_commit, read_commit
@@ -122,7 +122,7 @@ def load_nameable(location: Location) -> Snapshot:
 def require_writable(snapshot: Snapshot) -> None:
     """Raise `TableUnreadable`, `TableUnwritable` if a version has features that commits here do not honour,
     `LakeFenced` if another process holds the lake's lease, `LakeReadFailed` if the table is not fenced yet; and as
-    `features.require_writable`.
+    `formats.require_writable`.
     """
     snapshot.require_readable()
     _require_ours(snapshot)
@@ -131,7 +131,7 @@ def require_writable(snapshot: Snapshot) -> None:
 
 
 def _require_ours(snapshot: Snapshot) -> None:
-    features.require_writable(snapshot.location.path, snapshot.properties)
+    formats.require_writable(snapshot.location.path, snapshot.properties)
     versions = {name: found.version for name, found in snapshot.state.transactions.items()}
     require_unfenced(snapshot.location, versions)
     require_fence(snapshot.location)

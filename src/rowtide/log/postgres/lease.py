@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import socket
 import time
-import zlib
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
@@ -18,22 +17,18 @@ from types import TracebackType
 from sqlalchemy import Connection, Engine, text
 
 from rowtide.core.formats import StoreFormat, parse_definition, require as require_format
+from rowtide.databases.postgres.advisory_locks import LEASES, key_of_named_lease
 from rowtide.databases.postgres.errors import TransactionsPooled, translated
 from rowtide.databases.postgres.functions import recorded_definition
+from rowtide.databases.postgres.poolers import place_of_pooler
 from rowtide.databases.postgres.query_memo import made_once
-from rowtide.databases.postgres.session_settings import place_of_pooler, require_session
+from rowtide.databases.postgres.session_settings import require_session
 from rowtide.databases.postgres.silent_sessions import watched_of
 from rowtide.log.errors import LeaseHeld, LeaseLost
 from rowtide.log.membership import SCHEMA
 from rowtide.log.postgres.session_keepalive import SessionKeepalive
 from rowtide.log.source_definition import FORMAT
 
-# "rowt" in ASCII, so that nobody else's advisory locks have the class; the next class is "rowu".
-_CLASS = 0x726F7774
-_KEYS = {"log": 1, "lake": 2, "agent": 4, "source": 5}
-"""Number 3 of this class is used by `membership`."""
-_NAMED_CLASS = 0x726F7775
-"""The class of leases on objects that a user named."""
 _PAUSE_S = 0.2
 _ENDING_S = 2.0
 """The server takes a moment to notice that a process has ended, longer under load. Until then that process still has
@@ -170,10 +165,7 @@ def _require_writable(place: str, definition: str | None) -> None:
 
 
 def _parameters(name: str) -> dict[str, int]:
-    if name in _KEYS:
-        return {"class": _CLASS, "key": _KEYS[name]}
-    # The key is a signed int4. Names whose keys collide merely exclude each other.
-    return {"class": _NAMED_CLASS, "key": zlib.crc32(name.encode()) >> 1}
+    return LEASES.get(name) or key_of_named_lease(name)
 
 
 _KINDS, _NAME_BYTES = ("capture", "snapshot", "difference"), 63

@@ -38,8 +38,8 @@ from rowtide.log.postgres.restricted_reading import (
     find_refused,
     persist,
 )
-from rowtide.log.postgres.stream.copy_data import COMMIT, HEADER_BYTES, commit_end, ends_with_mark
 from rowtide.log.postgres.stream.stream import ReplicationStream
+from rowtide.log.postgres.stream.xlog_data import COMMIT, HEADER_BYTES, commit_end, ends_with_mark
 from rowtide.log.postgres.table_publications import find_blocker
 from rowtide.log.store.entries import TimelineFollowed
 

@@ -18,6 +18,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.tables import BeforeImages
 from rowtide.core.values import frozen
 from rowtide.databases.postgres import alterations
+from rowtide.databases.postgres.advisory_locks import MEMBERS
 from rowtide.databases.postgres.alterations import (
     Alterations,
     LockMode,
@@ -37,9 +38,6 @@ from rowtide.log.source_definition import SourceDefinition
 
 Plan = Callable[[Connection], Sequence[Executable]]
 """Returns the steps of a change of membership, in order."""
-
-SERIALIZE = {"class": 0x726F7774, "key": 3}
-"""The advisory lock of a transaction that changes members."""
 
 DEFAULT_IDENTITY, FULL_IDENTITY, INDEX_IDENTITY = "d", "f", "i"
 """Replica identities: the primary key, the full row, or an index's columns."""
@@ -232,12 +230,12 @@ def _run_at_once(plan: Plan, connection: Connection) -> None:
     # One change of members at a time: two that counted the same table's members before either commits would both add it
     # to the publication, or both restore its replica identity.
     connection.execute(set_brief_lock_timeout())
-    connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), SERIALIZE)
+    connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), MEMBERS)
     execute_at_once(connection, plan(connection))
 
 
 def _run(plan: Plan, connection: Connection) -> None:
-    connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), SERIALIZE)
+    connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), MEMBERS)
     for step in plan(connection):
         connection.execute(step)
 

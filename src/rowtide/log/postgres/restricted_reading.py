@@ -18,8 +18,8 @@ from rowtide.log.batches import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from rowtide.log.errors import StreamEnded
 from rowtide.log.log_source import ChangeNotReceivable, ReceivedMessages, SelectableEvent, TransactionReceived
 from rowtide.log.membership import ChangesOmitted, Member
-from rowtide.log.postgres.stream.copy_data import begun_lsn, committed_lsn
 from rowtide.log.postgres.stream.stream import ReplicationStream
+from rowtide.log.postgres.stream.xlog_data import begun_lsn, committed_lsn
 from rowtide.log.postgres.table_publications import name_of_control, name_of_table
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.manifest import Manifest

@@ -14,8 +14,8 @@ from rowtide.cdc.jobs.definitions import list_runs
 from rowtide.cdc.scans.metrics import log_scan_errors, log_scan_sessions
 from rowtide.cdc.snapshot_requests import list_visible
 from rowtide.databases.postgres.catalogue import has_table
+from rowtide.databases.postgres.compiled_statements import COMPILED_WITH_NONE
 from rowtide.databases.postgres.functions import map_schemas
-from rowtide.databases.postgres.kept_sessions import COMPILED_WITH_NONE
 from rowtide.databases.postgres.query_memo import made_once
 from rowtide.diagnosis.postgres.reading import LogFacts, PostgresWorkFacts, attempt_here
 from rowtide.diagnosis.postgres.server_facts import is_merged, sees_others

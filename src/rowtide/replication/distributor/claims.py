@@ -9,12 +9,10 @@ from sqlalchemy import (
     text,
 )
 
+from rowtide.databases.postgres.advisory_locks import SUBSCRIPTION_CLASS
 from rowtide.databases.postgres.query_memo import made_once
 from rowtide.log.postgres.session_keepalive import SessionKeepalive
 from rowtide.replication.distributor.location import distributor
-
-_CLASS = 0x726F7776
-"""The first key of advisory locks: "rowv"; the second is the agent's id."""
 
 APPLICATION_NAME = "rowtide replication on"
 """Prefix of the application_name of a run's session at the distribution database."""
@@ -39,21 +37,25 @@ class SubscriptionClaims:
         free = sorted(wanted - self._held)
         if free:
             query = "select id from unnest(cast(:ids as int[])) id where pg_try_advisory_lock(:class, id)"
-            self._held.update(self._connection.execute(text(query), {"ids": free, "class": _CLASS}).scalars())
+            self._held.update(
+                self._connection.execute(text(query), {"ids": free, "class": SUBSCRIPTION_CLASS}).scalars()
+            )
         return wanted & self._held
 
     def keep(self, agent_ids: Iterable[int]) -> None:
         """Release all claims but those of these agents."""
         for agent_id in self._held.difference(agent_ids):
             query = "select pg_advisory_unlock(:class, :id)"
-            self._connection.execute(text(query), {"class": _CLASS, "id": agent_id})
+            self._connection.execute(text(query), {"class": SUBSCRIPTION_CLASS, "id": agent_id})
             self._held.discard(agent_id)
 
 
 @made_once
 def list_claims(connection: Connection) -> dict[int, str]:
     """Return the host and process that deliver each claimed subscription, by agent id."""
-    rows = distributor(connection).execute(text(_CLAIMS), {"class": _CLASS, "place": len(APPLICATION_NAME) + 2})
+    rows = distributor(connection).execute(
+        text(_CLAIMS), {"class": SUBSCRIPTION_CLASS, "place": len(APPLICATION_NAME) + 2}
+    )
     return {row.agent_id: row.holder for row in rows}
 
 

@@ -6,7 +6,6 @@ A publication's articles stay as they are while a subscription to it is added: i
 from __future__ import annotations
 
 import time
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,6 +24,7 @@ from sqlalchemy import (
 
 from rowtide.core.operations import Operation
 from rowtide.core.values import frozen
+from rowtide.databases.postgres.advisory_locks import key_of_publication
 from rowtide.databases.postgres.catalogue import find_table_id, list_existing
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.query_memo import made_once
@@ -247,8 +247,6 @@ def list_procedures(connection: Connection) -> Sequence[str]:
 
 PATIENCE_S = 10.0
 _PAUSE_S = 0.1
-_CLASS = 0x726F7778
-"""The first key of advisory locks: "rowx"; the second is made of the publication's name. "rowv" is of subscriptions."""
 
 
 def keep_articles(connection: Connection, publication: str) -> None:
@@ -270,7 +268,7 @@ def begin_changing(connection: Connection, publication: str) -> None:
 def keep_publication(connection: Connection, publication: str) -> None:
     """Let nobody drop a publication until the transaction ends. Raises `PublicationBeingDropped`."""
     kept = "select pg_try_advisory_xact_lock_shared(:class, :key)"
-    if not connection.execute(text(kept), _key_of(publication)).scalar_one():
+    if not connection.execute(text(kept), key_of_publication(publication)).scalar_one():
         raise errors.PublicationBeingDropped(publication)
 
 
@@ -282,7 +280,7 @@ def begin_dropping(engine: Engine, publication: str) -> Iterator[None]:
         connection = opened.execution_options(isolation_level="AUTOCOMMIT")
         require_session(connection.connection.driver_connection)
         taken = "select pg_try_advisory_lock(:class, :key)"
-        while not connection.execute(text(taken), _key_of(publication)).scalar_one():
+        while not connection.execute(text(taken), key_of_publication(publication)).scalar_one():
             if time.monotonic() >= deadline:
                 raise errors.SubscriptionBeingAdded(publication)
             time.sleep(_PAUSE_S)
@@ -291,10 +289,6 @@ def begin_dropping(engine: Engine, publication: str) -> Iterator[None]:
         finally:
             # The lock ends with its session, which an engine may keep.
             connection.invalidate()
-
-
-def _key_of(publication: str) -> dict[str, int]:
-    return {"class": _CLASS, "key": zlib.crc32(publication.encode()) >> 1}
 
 
 def _row_of(publication: str) -> Select[tuple[int]]:

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Engine, Executable, select, text
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.values import frozen
+from rowtide.databases.postgres.advisory_locks import MEMBERS
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
@@ -94,7 +95,7 @@ def _record_elsewhere(change: RecordedChange, connection: Connection) -> None:
         return
     failpoint("article_record.before")
     # A process that publishes the same table meanwhile has removed the member, or finds the record.
-    connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), membership.SERIALIZE)
+    connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), MEMBERS)
     article = change.article
     if article.article_id not in _list_members(connection):
         raise ArticleExists(article.qualified_name, article.publication)

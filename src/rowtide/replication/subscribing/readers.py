@@ -15,14 +15,13 @@ from sqlalchemy import Connection, text
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
+from rowtide.databases.postgres.advisory_locks import ADDING_SUBSCRIPTION
 from rowtide.databases.postgres.session_settings import require_session
 from rowtide.log.errors import IllegalEntry
 from rowtide.log.store.entries import ReaderAdvanced, ReaderLeft
 from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.state import ManifestState
 from rowtide.replication.distributor import subscription_records
-
-_ADDING = {"class": 0x726F7774, "key": 6}
 
 
 @contextmanager
@@ -34,7 +33,7 @@ def keeping(
     The reader is removed if the block raises; the next run finds out whether a later commit succeeded. If the log store
     removes that position in the meantime, `find_earliest` is called again, and may raise.
     """
-    connection.execute(text("select pg_advisory_xact_lock_shared(:class, :key)"), _ADDING)
+    connection.execute(text("select pg_advisory_xact_lock_shared(:class, :key)"), ADDING_SUBSCRIPTION)
     reader = subscription_records.reader_name(guid)
     failpoint("subscription_reader.before")
     position = _register(manifest, reader, find_earliest)
@@ -51,14 +50,14 @@ def remove_lost_readers(connection: Connection, manifest: Manifest) -> None:
     if not _find_unknown(connection, manifest):
         return
     require_session(connection.connection.driver_connection)
-    if not connection.execute(text("select pg_try_advisory_lock(:class, :key)"), _ADDING).scalar_one():
+    if not connection.execute(text("select pg_try_advisory_lock(:class, :key)"), ADDING_SUBSCRIPTION).scalar_one():
         return
     try:
         # No subscription is being added any more: what is unknown now stays unknown.
         for reader in _find_unknown(connection, manifest):
             manifest.append(ReaderLeft(reader))
     finally:
-        connection.execute(text("select pg_advisory_unlock(:class, :key)"), _ADDING)
+        connection.execute(text("select pg_advisory_unlock(:class, :key)"), ADDING_SUBSCRIPTION)
 
 
 def _register(manifest: Manifest, reader: str, find_earliest: Callable[[ManifestState], Position]) -> Position:

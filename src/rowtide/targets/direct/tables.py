@@ -19,7 +19,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.delta.data_files import Between, bounds_of
 from rowtide.delta.errors import TableUnreadable, TableUnwritable
-from rowtide.delta.features import FORMAT, OWNER, TARGET_TABLE
+from rowtide.delta.formats import FORMAT, OWNER, TARGET_TABLE
 from rowtide.delta.schema import parse_schema
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.commit_race import require_writable

@@ -17,9 +17,9 @@ from rowtide.cdc.ddl.retyping import REWRITTEN_BYTES
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
-from rowtide.delta import features
+from rowtide.delta import formats
 from rowtide.delta.errors import EditOutdated, LakeReadFailed, TableUnreadable, TableUnwritable
-from rowtide.delta.features import OWNER, TARGET_TABLE
+from rowtide.delta.formats import OWNER, TARGET_TABLE
 from rowtide.delta.replay import commit_path, read_commit
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.writing.alteration import name_mapping, rename_columns
@@ -215,7 +215,7 @@ class DeltaTable:
     def create(self, table: NewTable) -> None:
         """Make it, empty. Raises `LakeWriteFailed`."""
         properties = {**mapping_properties(table.columns), **table.properties, OWNER: self._target_id}
-        properties[features.FORMAT] = str(TARGET_TABLE.recorded)
+        properties[formats.FORMAT] = str(TARGET_TABLE.recorded)
         columns = ", ".join(f"{quote(name)} {type_name}" for name, type_name in table.columns)
         clustered = f" cluster by ({', '.join(map(quote, table.cluster_by))})" if table.cluster_by else ""
         listed = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())

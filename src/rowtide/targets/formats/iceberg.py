@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
-from rowtide.delta import features
-from rowtide.delta.features import OWNER, TARGET_TABLE, require_writable
+from rowtide.delta import formats
+from rowtide.delta.formats import OWNER, TARGET_TABLE, require_writable
 from rowtide.lake.jars import ICEBERG
 from rowtide.lake.sql_text import literal, quote
 from rowtide.lake.tables import writing
@@ -95,7 +95,7 @@ class IcebergTable:
     def create(self, table: NewTable) -> None:
         """Make it, empty. Raises `LakeWriteFailed`."""
         properties = {"format-version": "2", **table.properties, OWNER: self._target.target_id}
-        properties[features.FORMAT] = str(TARGET_TABLE.recorded)
+        properties[formats.FORMAT] = str(TARGET_TABLE.recorded)
         columns = ", ".join(f"{quote(name)} {type_name}" for name, type_name in table.columns)
         listed = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
         with writing(self.location):

@@ -6,7 +6,8 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 
 from rowtide.core.values import frozen
-from rowtide.databases.sqlite.catalogue import Column, Displacement, Table, find_table
+from rowtide.databases.sqlite.catalogue import Column, Table, find_table
+from rowtide.databases.sqlite.displacement import Displacement
 from rowtide.databases.sqlite.sql_text import packing_expression, quote, quote_literal
 from rowtide.tracking.changes import DeclaredColumn, DeclaredTable
 from rowtide.tracking.errors import TableToTrackNotFound, TrackingKeyMissing

@@ -39,7 +39,7 @@ from rowtide.cdc.recorded_snapshots import (
 from rowtide.cdc.rows.conversion import ExactValues, as_binary, empty_masks, set_bits
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
-from rowtide.delta.features import IDENTITY
+from rowtide.delta.formats import IDENTITY
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.lake.stores import locate
 

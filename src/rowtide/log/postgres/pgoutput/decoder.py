@@ -32,7 +32,7 @@ from rowtide.log.postgres.pgoutput.relations import (
     TableVersions,
     TransactionTracker,
 )
-from rowtide.log.postgres.stream.copy_data import described_oid
+from rowtide.log.postgres.stream.xlog_data import described_oid
 
 NO_PAYLOAD = -1
 _IS_ROW = np.zeros(256, np.int64)
@@ -214,7 +214,7 @@ def assemble(
     An announcement's `seqval` is the ordinal of the message: 1 + the changes of its transaction before it.
     """
     if not (control.records or tables):
-        # A batch with only a mark or a heartbeat: PyArrow's compute functions are imported only when there are records.
+        # A batch with only a mark or a heartbeat.
         return RECORD.empty_table()
     messages = np.array([message for message, _ in control.records], np.int64)
     entries = np.concatenate([messages, *(table.changes.message for table in tables)])

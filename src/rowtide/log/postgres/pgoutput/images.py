@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+# Arrow arrays import it at first use: importing it here does so once for both processes of a run.
 import pyarrow.compute
 
 from rowtide.core.errors import DecodeError
@@ -95,9 +97,6 @@ def _explain(frames: Frames, message: int, offset: int, column: int, *, allowed:
     else:
         problem = f"column {column} has a length beyond the message"
     return frames.error(message, problem, offset)
-
-
-# NumPy arrays import it at first use: importing it here does so once for both processes of a run.
 
 
 # Offsets of Arrow's strings have 32 bits.

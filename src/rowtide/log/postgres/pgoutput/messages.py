@@ -15,7 +15,7 @@ from rowtide.core.errors import DecodeError
 from rowtide.core.tables import ColumnShape, ImageKind
 from rowtide.core.values import frozen
 from rowtide.log.batches import Messages
-from rowtide.log.postgres.stream.copy_data import HEADER_BYTES, XLOG_DATA
+from rowtide.log.postgres.stream.xlog_data import HEADER_BYTES, XLOG_DATA
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]

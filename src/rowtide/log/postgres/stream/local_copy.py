@@ -23,7 +23,8 @@ from psycopg.pq import abc
 from rowtide.core.errors import DecodeError
 from rowtide.log.batches import LARGE_MESSAGE_BYTES
 from rowtide.log.log_source import ReceivedMessages, SelectableEvent, await_readable
-from rowtide.log.postgres.stream.copy_data import HEADER_BYTES, XLOG_DATA, CopyEnded, Report, broken, is_logical_message
+from rowtide.log.postgres.stream.copy_data import CopyEnded, Report, broken
+from rowtide.log.postgres.stream.xlog_data import HEADER_BYTES, XLOG_DATA, is_logical_message
 from rowtide.storage.local import reason_of
 
 Ints = npt.NDArray[np.int64]

@@ -14,6 +14,7 @@ from psycopg import sql
 from sqlalchemy import Connection, text
 
 from rowtide.core.values import frozen
+from rowtide.databases.postgres.advisory_locks import MERGE_LOG
 from rowtide.databases.postgres.batching import session_of
 from rowtide.databases.postgres.clock import taking_anchors
 from rowtide.databases.postgres.connect import load_texts
@@ -31,7 +32,7 @@ from rowtide.merge.nodes.postgres.metadata.generations import Generations, close
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, OF_TABLE, TOMBSTONE
 from rowtide.merge.nodes.postgres.rows import of_rowguids
 from rowtide.merge.nodes.postgres.sending import Closing, PostgresSending
-from rowtide.merge.nodes.postgres.session import APPLYING, BEGIN, MANY_LINES, PostgresSession, map_connection
+from rowtide.merge.nodes.postgres.session import BEGIN, MANY_LINES, PostgresSession, map_connection
 from rowtide.merge.nodes.sending import ChangesRequest
 from rowtide.merge.partitions.belonging import ROW, members, read_parents, selecting
 from rowtide.merge.partitions.candidates import Candidate, Names, candidates
@@ -279,8 +280,8 @@ class PostgresChanges:
     def _applying(self) -> Iterator[None]:
         """Apply the log, or close a generation, one session at a time, so that no session repeats another's work."""
         self._node.require_writable()
-        self._session.execute(sql.SQL(f"select pg_advisory_lock({APPLYING})"))
+        self._session.execute(sql.SQL(f"select pg_advisory_lock({MERGE_LOG})"))
         try:
             yield
         finally:
-            self._session.execute(sql.SQL(f"select pg_advisory_unlock({APPLYING})"))
+            self._session.execute(sql.SQL(f"select pg_advisory_unlock({MERGE_LOG})"))

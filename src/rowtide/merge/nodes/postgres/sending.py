@@ -16,8 +16,8 @@ import psycopg
 from psycopg import sql
 
 from rowtide.core.failpoints import failpoint
+from rowtide.databases.postgres.advisory_locks import CLOCK, MERGE_LOG
 from rowtide.databases.postgres.batching import BatchingConnection
-from rowtide.databases.postgres.clock import LOCK
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
 from rowtide.merge.articles import Article
 from rowtide.merge.definitions import SCHEMA, articles, partition_mappings
@@ -31,7 +31,7 @@ from rowtide.merge.nodes.postgres.metadata.generations import (
 from rowtide.merge.nodes.postgres.metadata.log_application import apply_statements, emptying, looking_again
 from rowtide.merge.nodes.postgres.metadata.row_metadata import FILTERING, PostgresReader, uuid_array
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, GENHISTORY, LOG, OF_TABLE, TOMBSTONE
-from rowtide.merge.nodes.postgres.session import APPLYING, unlock_all
+from rowtide.merge.nodes.postgres.session import unlock_all
 from rowtide.merge.nodes.sending import ChangesRequest
 from rowtide.merge.partitions.candidates import CANDIDATE_COLUMNS, Candidate, Names, candidates
 from rowtide.merge.versions.changes import RowChange
@@ -43,8 +43,8 @@ _BATCH_ROWS = 4000
 _ARTICLES = quote_qualified(SCHEMA, articles.name)
 _METADATA = tuple(f"m{index}" for index in range(METADATA_WIDTH))
 _BETWEEN = "\x1f"
-_LOCK = f"select pg_advisory_lock({APPLYING}), pg_advisory_lock({LOCK})"
-_UNLOCK = f"select pg_advisory_unlock({APPLYING}), pg_advisory_unlock({LOCK})"
+_LOCK = f"select pg_advisory_lock({MERGE_LOG}), pg_advisory_lock({CLOCK})"
+_UNLOCK = f"select pg_advisory_unlock({MERGE_LOG}), pg_advisory_unlock({CLOCK})"
 """Session locks, taken before the transaction: its snapshot would predate the wait."""
 
 

@@ -18,12 +18,13 @@ from sqlalchemy import Connection, Engine, Select, literal_column, select, text,
 from sqlalchemy.exc import DBAPIError
 
 from rowtide.core.failpoints import failpoint
+from rowtide.databases.postgres.advisory_locks import MERGE_LOG
 from rowtide.databases.postgres.alterations import Alterations, Committing, rehearsing_on
 from rowtide.databases.postgres.batching import BatchingConnection, NotReceived, Rows, session_of
-from rowtide.databases.postgres.copying import Parameters
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.functions import map_schemas
 from rowtide.databases.postgres.quoting import EQUALS
+from rowtide.databases.postgres.received_texts import Parameters
 from rowtide.databases.postgres.session_settings import SCHEMAS_FOUND
 from rowtide.databases.postgres.silent_sessions import (
     end_silent,
@@ -66,8 +67,6 @@ from rowtide.merge.progress import SELECT_NODE
 BEGIN = ("begin isolation level repeatable read", f"set local {AGENT_SETTING} = 'on'")
 MANY_LINES = 1000
 """Number of log entries after which the agent vacuums and analyzes at once, without waiting for autovacuum."""
-APPLYING = int.from_bytes(b"rtmerge")
-"""Key of the advisory lock held while the log is applied."""
 _NOT_DURABLE = "set local synchronous_commit = off"
 _LOGGED: Select[Any] = select(literal_column("tablenick")).select_from(text(LOG)).distinct()
 _MERGED = select_articles(true())
@@ -310,7 +309,7 @@ class PostgresSession(ABC):
         # One session applies the log at a time. The lock is granted before the transaction begins, whose snapshot then
         # has what the session before has applied.
         self.executions.require_own_plans(self.logged)
-        lock, unlock = (f"select pg_advisory_{verb}lock({APPLYING})" for verb in ("", "un"))
+        lock, unlock = (f"select pg_advisory_{verb}lock({MERGE_LOG})" for verb in ("", "un"))
         before = ("begin", lock, "commit", *BEGIN, *self.executions.guards(), *apply_statements(self.logged))
         failpoint("postgres_merge_commit.before")
         with self.failing_at(self.name):

@@ -20,6 +20,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.formats import Requirement, StoredFormat, StoreFormat, parse_definition, require
 from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
+from rowtide.databases.postgres.advisory_locks import SUBSCRIBER_TABLES
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.functions import (
     close_all,
@@ -208,7 +209,7 @@ def make_current(connection: psycopg.Connection) -> None:
     if found.is_current or found.is_only_removed:
         return
     with translated(), connection.transaction():
-        connection.execute("select pg_advisory_xact_lock(hashtext('rowtide subscriber'))")
+        connection.execute(f"select pg_advisory_xact_lock({SUBSCRIBER_TABLES})")
         # Looked at again under the lock: another agent that started at the same time has made them.
         if not is_current(connection):
             for statement in (*CREATIONS, close_all(SCHEMA)):

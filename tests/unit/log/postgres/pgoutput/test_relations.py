@@ -12,7 +12,7 @@ from rowtide.core.errors import DecodeError
 from rowtide.core.lsn import CommitLsn, pack_lsn
 from rowtide.log.log_source import Undecodable
 from rowtide.log.membership import Heartbeat, Traced, encode_token
-from rowtide.log.postgres.stream.copy_data import commit_end, is_commit
+from rowtide.log.postgres.stream.xlog_data import commit_end, is_commit
 
 OID, OTHER = 16384, 16385
 TABLE = wire.relation(OID, ["a", "b"])

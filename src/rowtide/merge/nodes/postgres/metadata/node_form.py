@@ -15,6 +15,7 @@ from sqlalchemy import Connection, text
 
 from rowtide.core.formats import StoreFormat
 from rowtide.core.values import frozen
+from rowtide.databases.postgres.advisory_locks import MERGE_NODE_FORM
 from rowtide.databases.postgres.alterations import execute_all
 from rowtide.databases.postgres.functions import format_creation, recorded_definition
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
@@ -186,7 +187,6 @@ _MADE = (
 """Either may have been dropped since: a query of it then fails with its name."""
 STATE = f"select {_MADE}, {_WRITTEN}"
 """The query of whether a node has metadata, and of what `FORM` asks."""
-_LOCK = int.from_bytes(b"rtform")
 _RIGHTS = "42501"
 _READ_ONLY = "25006"
 FUNCTIONS_FORM = "functions of triggers 3"
@@ -217,7 +217,7 @@ def create(connection: Connection, placing: Placing) -> None:
 
 def renew(connection: Connection, placing: Placing) -> None:
     """Give a node this build's views and functions, in the caller's transaction. Idempotent."""
-    connection.execute(text(f"select pg_advisory_xact_lock({_LOCK})"))
+    connection.execute(text(f"select pg_advisory_xact_lock({MERGE_NODE_FORM})"))
     views = sorted(set(view_names()) & set(connection.execute(text(_VIEWS), {"schema": SCHEMA}).scalars()))
     if views:
         connection.execute(text(f"drop view {', '.join(quote_qualified(SCHEMA, name) for name in views)}"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rowtide.databases.postgres.advisory_locks import FIRST_IDENTITY_RANGE
 from rowtide.databases.postgres.functions import DEFINER, close_function
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.merge.articles import Article
@@ -18,8 +19,6 @@ from rowtide.merge.identity_range_policy import IdentityRange
 from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of
 
 _RANGES = quote_qualified(SCHEMA, identity_ranges.name)
-_LOCK = int.from_bytes(b"rtident\0")
-"""Key of the advisory lock held while a sequence continues to its secondary range, plus the table's nickname."""
 
 
 def numbering_request(article: Article) -> tuple[str, list[object]]:
@@ -75,7 +74,8 @@ def range_function_statements(article: Article, name: str) -> Iterator[str]:
         f"select * into r from {_RANGES} where artid = {article.nickname} and is_own and is_pub_range = 0; "
         f"last := pg_sequence_last_value({sequence}); "
         f"if not found or last is null or not ({is_at_end}) then return null; end if; "
-        f"perform pg_advisory_xact_lock({_LOCK + article.nickname}); last := pg_sequence_last_value({sequence}); "
+        f"perform pg_advisory_xact_lock({FIRST_IDENTITY_RANGE + article.nickname}); "
+        f"last := pg_sequence_last_value({sequence}); "
         f"if last >= r.next_range_end then raise exception using message = {quote_literal(message)}; end if; "
         f"if {is_at_end} then "
         "execute format('alter sequence %1$s minvalue %2$s maxvalue %3$s start %2$s restart %2$s', "

@@ -21,7 +21,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from rowtide.databases.sqlite.catalogue import Column, Displacement, Table, new_value
+from rowtide.databases.sqlite.catalogue import Column, Table
+from rowtide.databases.sqlite.displacement import Displacement, new_value
 from rowtide.databases.sqlite.sql_text import TOKEN, concatenated, packing_expression, quote, quote_literal, unquote
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.definitions import identity_ranges

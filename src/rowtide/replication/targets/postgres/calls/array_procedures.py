@@ -9,7 +9,6 @@ call.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.quoting import EQUALS, quote, quote_qualified
@@ -22,10 +21,6 @@ from rowtide.replication.targets.postgres.calls.procedures import (
     parameters_of,
 )
 from rowtide.replication.targets.postgres.calls.written_table import WrittenTable
-
-if TYPE_CHECKING:
-    pass
-
 
 _PREFIX_BYTES = len("sp_MSins_")
 _PREFIXES = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg import pq
@@ -16,9 +15,6 @@ from rowtide.replication.errors.subscribing import ProcedureEndsTransaction, Pro
 from rowtide.replication.targets.postgres.calls.procedures import (
     parameters_of,
 )
-
-if TYPE_CHECKING:
-    pass
 from rowtide.replication.targets.postgres.calls.statements import resolving
 
 _NOT_CODE = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"", re.DOTALL)

@@ -10,8 +10,8 @@ from builders.servers.http_servers import Refusing, serving
 from builders.servers.object_servers import KEYS
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.lake.stores import open_folder
-from rowtide.storage.buckets import describe_failure, find_refusal
 from rowtide.storage.objects import ObjectFolder
+from rowtide.storage.refusals import describe_failure, find_refusal
 
 REFUSED = {
     "InvalidAccessKeyId": (403, "does not take the key"),

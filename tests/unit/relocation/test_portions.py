@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from rowtide.relocation.errors import CopyDiverged, PlacesOverlap
-from rowtide.relocation.survey import (
+from rowtide.relocation.portions import (
     ExistingCopy,
     LakePlace,
     Portion,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builders.log import pgoutput_messages as wire
-from rowtide.log.postgres.stream.copy_data import ends_with_mark
+from rowtide.log.postgres.stream.xlog_data import ends_with_mark
 
 CONTROL, OTHER = 16_384, 16_385
 BEGIN, COMMIT = wire.begin(100), wire.commit(100)
