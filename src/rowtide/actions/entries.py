@@ -193,7 +193,7 @@ class ActionJournal(Protocol):
         """Commit the end of an action that has none."""
 
     def purge(self, url: str, days: int) -> int:
-        """Delete the entries that began a number of days ago or earlier; return how many."""
+        """Delete the entries that began more than a number of days ago; return how many."""
 
     def find_entry(self, url: str, action_id: str) -> ActionEntry | None:
         """Return the entry of an id."""

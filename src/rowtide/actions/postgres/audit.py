@@ -67,7 +67,7 @@ def end(url: str, action_id: str, outcome: ActionOutcome, result: str, error_num
 
 
 def purge(url: str, days: int) -> int:
-    """Delete the entries that began a number of days ago or earlier; return how many."""
+    """Delete the entries that began more than a number of days ago; return how many."""
     with translated(), open_engine(url).begin() as connection:
         return connection.execute(text(_PURGE), {"days": days}).rowcount if _is_there(connection) else 0
 

@@ -51,7 +51,7 @@ def end(url: str, action_id: str, outcome: ActionOutcome, result: str, error_num
 
 
 def purge(url: str, days: int) -> int:
-    """Delete the entries that began a number of days ago or earlier; return how many."""
+    """Delete the entries that began more than a number of days ago; return how many."""
     with _opened(url) as connection:
         if not _is_there(connection):
             return 0

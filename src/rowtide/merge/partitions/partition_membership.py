@@ -1,5 +1,6 @@
-"""Partition membership: the rows of filtered articles that each subscriber has; in the caller's transaction.  The
-documented mapping tables show which rows are in a partition, and which a subscriber has.
+"""Partition membership: the rows of filtered articles that each subscriber has; in the caller's transaction.
+
+The documented mapping tables show which rows are in a partition, and which a subscriber has.
 """
 
 from __future__ import annotations

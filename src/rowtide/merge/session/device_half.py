@@ -160,7 +160,7 @@ class DeviceHalf:
     def describe_for_question(self) -> DeviceState:
         """Return the device's state for a question beside a session, with its definitions. Raises `NodeCopied`.
 
-        A session that is not confirmed yet has left its proposed mark at the hub: who does not know it is a copy.
+        A session that is not confirmed yet has left its proposed mark at the hub: a device without it is a copy.
         """
         state, proposed = self.describe(examines=False), find_proposal(self.subscription)
         return replace(state, definitions=self.known, proposed=proposed or "")

@@ -1,6 +1,7 @@
-"""What a synchronisation would send, and what the hub does not have yet.  Nothing is written. Both ends are read as a
-synchronisation reads them. What would conflict or be refused is found by an upload in a transaction of the hub that is
-rolled back.
+"""What a synchronisation would send, and what the hub does not have yet.
+
+Nothing is written. Both ends are read as a synchronisation reads them. What would conflict or be refused is found by an
+upload in a transaction of the hub that is rolled back.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def _weigh(batch: RowBatch) -> tuple[float, int]:
     number = len(batch.changes)
     if batch.changes[0].row is None:
         return _weigh_deletes(number)
-    # Without a step of Python for each row, of which an upload may have many.
+    # Iterators of C go over the values: an upload may have many.
     values = chain.from_iterable([change.row for change in batch.changes if change.row is not None])
     return number, number * _ROW_OVERHEAD + sum(map(len, filter(None, values)))
 

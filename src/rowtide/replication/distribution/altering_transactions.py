@@ -1,11 +1,11 @@
-"""Transactions of the log that alter published tables: what is of an article as it was, and what as it is. Pure.
+"""Transactions of the log that alter published tables: which rows have the former definition, which the new. Pure.
 
-Rows and alterations of a transaction have numbers in the order of the log, those of all tables together. Placed by its
-own table's rows alone, an alteration met a transaction that changed cascading keys before and after it altered each of
-the tables, and was refused at both places. An alteration that was inferred has no exact place. It comes behind the last
-row of the table's former shape, where what statements on other tables did to its rows is complete. If that is refused,
-because cascades of its own rows are not, it comes before the first row of its next shape. A table with both kinds of
-cascades around it is copied again.
+Rows and alterations of a transaction have numbers in the order of the log, those of all tables together: a transaction
+may change cascading keys before and after it alters each of several tables, and the rows of an alteration's own table
+do not say where it belongs then. An alteration that was inferred has no exact place. It comes behind the last row of
+the table's former shape, where what statements on other tables did to its rows is complete. If that is refused, because
+cascades of its own rows are not, it comes before the first row of its next shape. A table with both kinds of cascades
+around it is copied again.
 """
 
 from __future__ import annotations

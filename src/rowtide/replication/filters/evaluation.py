@@ -1,5 +1,6 @@
-"""Evaluates a row filter on logged rows, in SQL's three-valued logic. Pure.  An update may move a row into a filter or
-out of it: to the subscriber it is an insert, or a delete.
+"""Evaluates a row filter on logged rows, in SQL's three-valued logic. Pure.
+
+An update may move a row into a filter or out of it: to the subscriber it is an insert, or a delete.
 """
 
 from __future__ import annotations

@@ -129,8 +129,9 @@ class Publisher:
 def open_comparison(
     engine: Engine, url: str, subscription: Subscription, articles: Sequence[Article]
 ) -> Iterator[SubscriberComparison]:
-    """Read a subscriber and its publisher in a snapshot each. Raises what opening a subscriber raises, and as
-    `open_publisher`.
+    """Read a subscriber and its publisher in a snapshot each.
+
+    Raises what opening a subscriber raises, and as `open_publisher`.
     """
     # The subscriber first: everything that its snapshot has was committed at the publisher before, so the later
     # snapshot there sees it.

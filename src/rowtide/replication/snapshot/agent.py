@@ -1,4 +1,5 @@
 """The snapshot agent: copies a publication's tables to a subscriber while they change (SQL Server: Snapshot Agent).
+
 Delivery then asks each copy which changes it lacks.
 """
 

@@ -1,4 +1,5 @@
 """Articles that join a subscription: the subscriber is prepared by their agents, and may be out of reach until then.
+
 An article that is copied again leaves its subscription and joins it (SQL Server: sp_reinitsubscription, @article).
 """
 
@@ -301,10 +302,10 @@ def read_joining(
 def reinitialize_article(
     engine: Engine, database: str, publication: str, table: str, subscriber: str | None, if_exists: IfExists | None
 ) -> tuple[str, ...]:
-    """Copy a table again to one subscriber or all; return which. `if_exists`: what happens to the table there; None: it
-    is dropped, or emptied where the subscription kept what was there.
+    """Copy a table again to one subscriber or all; return which.
 
-    Its article leaves the subscription and joins it again: the agents do that, when they run. Raises
+    `if_exists` says what happens to the table there; with None it is dropped, or emptied where the subscription kept
+    what was there. Its article leaves the subscription and joins it again: the agents do that, when they run. Raises
     `PublicationUnknown`, `ArticleUnknown`, `PublishedTableDropped`, `SubscriptionUnknown`.
     """
     with translated(), engine.begin() as connection:

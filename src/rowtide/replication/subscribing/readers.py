@@ -1,4 +1,5 @@
 """Readers of the log store, by which it keeps what a subscription needs: registered with a new one, paused with it.
+
 How delivery finds and advances its reader is in `distribution.reader_entry`.
 
 Preparing a subscriber takes a while, during which other readers advance and the log store removes what lies behind

@@ -1,5 +1,6 @@
-"""The rows of a publisher or a subscriber as they are compared and repaired: one interface for all kinds.  Rows are
-divided into buckets, by ranges of a key's value or by its hash, and compared by hashes of their values' texts.
+"""The rows of a publisher or a subscriber as they are compared and repaired: one interface for all kinds.
+
+Rows are divided into buckets, by ranges of a key's value or by its hash, and compared by hashes of their values' texts.
 """
 
 from __future__ import annotations

@@ -143,8 +143,9 @@ class LogCalls:
     def read_segment(
         self, segment: Segment, begin: Position, end: Position, versions: ArticleVersions
     ) -> Iterator[OrderedCalls]:
-        """Yield the calls of one segment in [begin, end), in log order. Raises what `read_segment` of the log raises,
-        and `ColumnNotLogged`.
+        """Yield the calls of one segment in [begin, end), in log order.
+
+        Raises what `read_segment` of the log raises, and `ColumnNotLogged`.
         """
         return self._read_segment(segment, begin, end, (Stage(0, versions),))
 

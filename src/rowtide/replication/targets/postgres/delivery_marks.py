@@ -45,9 +45,9 @@ $body$
 """The statements that create what marks transactions, after the table of subscriptions.
 
 `originator` is the publisher's database. `originators` are the databases whose changes arrive through the subscription,
-`tables` those that it delivers to. The secret of a subscription that was dropped
-stays while its transactions may still be in the log of a database that publishes. `confirmed_at`: by last commit time,
-everything that the publisher committed before was delivered.
+`tables` those that it delivers to. The secret of a subscription that was dropped stays while its transactions may still
+be in the log of a database that publishes. `confirmed_at`: by last commit time, everything that the publisher committed
+before was delivered.
 """
 
 

@@ -1,5 +1,6 @@
-"""Apply a schema change of an article to a table of a SQLite file, in the caller's transaction.  Where SQLite's `alter
-table` cannot alter a column, a table of another definition takes the place of the old one.
+"""Apply a schema change of an article to a table of a SQLite file, in the caller's transaction.
+
+Where SQLite's `alter table` cannot alter a column, a table of another definition takes the place of the old one.
 """
 
 from __future__ import annotations

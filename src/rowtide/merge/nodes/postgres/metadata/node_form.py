@@ -184,7 +184,7 @@ _MADE = (
     "exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace "
     f"where n.nspname = '{SCHEMA}' and c.relname in ({_NAMES_MADE}))"
 )
-"""Either may have been dropped since: a query of it then fails with its name."""
+"""One of the two tables is enough; if the other was dropped, a query of it fails with its name."""
 STATE = f"select {_MADE}, {_WRITTEN}"
 """The query of whether a node has metadata, and of what `FORM` asks."""
 _RIGHTS = "42501"

@@ -1,5 +1,6 @@
-"""Tables of a SQLite file that a program made or rebuilt, and their column `rowguid`; see `RebuiltTables`.  The
-column's default gives each new row a UUID of version 7.
+"""Tables of a SQLite file that a program made or rebuilt, and their column `rowguid`; see `RebuiltTables`.
+
+The column's default gives each new row a UUID of version 7.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""A subscriber's tables and generated procedures, read from its catalogue when an agent starts.  They decide which
-articles' calls can influence each other.
+"""A subscriber's tables and generated procedures, read from its catalogue when an agent starts.
+
+They decide which articles' calls can influence each other.
 """
 
 from __future__ import annotations
