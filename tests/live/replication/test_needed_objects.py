@@ -133,3 +133,38 @@ def test_all_that_a_subscriber_must_be_given_is_listed(replicated: ReplicatedDat
     )
     assert replicated.subscriber.execute("select to_regtype('short'), to_regclass('people')") == [(None, None)]
     assert list_subscriptions(replicated.publisher) == ()
+
+
+def test_a_renamed_label_is_to_be_renamed_at_the_subscriber(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(
+        "create type mood as enum ('sad', 'ok')",
+        "create table people (id int primary key, feels mood)",
+        "insert into people values (1, 'sad'), (2, 'ok')",
+        people={},
+    )
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.deliver()
+    replicated.publisher.execute(
+        "alter type mood rename value 'sad' to 'it''s blue'", "insert into people values (3, 'it''s blue')"
+    )
+    renaming = "alter type public.mood rename value 'sad' to 'it''s blue'"
+    with pytest.raises(SubscriberLacks) as raised:
+        replicated.deliver()
+
+    assert raised.value.objects == f"label it's blue of enum public.mood ({renaming})"
+    replicated.subscriber.execute(renaming)
+    replicated.deliver()
+    replicated.require_equal("people")
+    labels = "select enum_range(null::mood)::text"
+    assert replicated.subscriber.execute(labels) == replicated.publisher.execute(labels)
+
+
+def test_labels_in_another_order_are_to_be_added(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(
+        "create type mood as enum ('sad', 'ok', 'glad')",
+        "create table people (id int primary key, feels mood)",
+        people={},
+    )
+    replicated.subscriber.execute("create type mood as enum ('ok', 'sad', 'calm')")
+    with pytest.raises(SubscriberLacks, match=r"\(alter type public.mood add value 'glad'\)"):
+        replicated.subscribe(SyncType.AUTOMATIC)

@@ -66,11 +66,28 @@ def _find_missing_labels(connection: psycopg.Connection, need: Need) -> Iterator
         return
     with translated():
         rows = connection.execute(_LABELS, [need.name]).fetchall()
-    present = {label for (label,) in rows}
+    present = [label for (label,) in rows]
+    renamed = _find_renamed(present, need.labels)
     for label in need.labels:
         if label not in present:
-            adding = f"alter type {need.name} add value {quote_literal(label)}"
-            yield f"label {label} of enum {need.name} ({adding})"
+            altering = (
+                f"rename value {quote_literal(renamed[label])} to {quote_literal(label)}"
+                if label in renamed
+                else f"add value {quote_literal(label)}"
+            )
+            yield f"label {label} of enum {need.name} (alter type {need.name} {altering})"
+
+
+def _find_renamed(present: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
+    """Return the labels that others have become, by the new ones.
+
+    They were renamed if enums of one length differ only in labels that the other one lacks: added beside the former
+    one, a label would be in another place of the order, and rows would keep the former one.
+    """
+    if len(present) != len(wanted):
+        return {}
+    differing = {new: old for old, new in zip(present, wanted, strict=True) if old != new}
+    return {} if differing.keys() & {*present} or {*differing.values()} & {*wanted} else differing
 
 
 _FINDING = {
@@ -78,7 +95,7 @@ _FINDING = {
     NeedKind.FUNCTION: "select to_regprocedure(%s) is not null",
     NeedKind.COLLATION: "select to_regcollation(%s) is not null",
 }
-_LABELS = "select enumlabel::text from pg_enum where enumtypid = to_regtype(%s)"
+_LABELS = "select enumlabel::text from pg_enum where enumtypid = to_regtype(%s) order by enumsortorder"
 
 
 _NOT_REPLACEABLE = ("42P16", "42P13", "42809")
