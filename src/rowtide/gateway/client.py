@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import http.client
 import random
+import selectors
 import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.message import Message
 from functools import cache
@@ -90,6 +92,7 @@ class GatewayClient:
     _parts: SplitResult | None = None
     _connection: http.client.HTTPConnection | None = field(default=None, repr=False)
     _claims: str | None = field(default=None, repr=False)
+    _step: Callable[[], bool] = field(default=lambda: False, repr=False)
 
     def ask(self, step: str, envelope: Envelope, kind: type[Answer], *, key: str = "") -> Envelope:
         """Return the answer to a request, which is retried where that may help.
@@ -153,6 +156,18 @@ class GatewayClient:
         if missing:
             raise AnswerTruncated(self.url, f"{missing:,} bytes are missing")
 
+    @contextmanager
+    def working(self, step: Callable[[], bool]) -> Iterator[None]:
+        """Take steps of other work within the block, while an answer is waited for.
+
+        A step returns whether there is more, takes milliseconds, and does not raise.
+        """
+        before, self._step = self._step, step
+        try:
+            yield
+        finally:
+            self._step = before
+
     def forget_claims(self) -> None:
         """Get a new token of the device's user."""
         self._claims = None
@@ -200,6 +215,7 @@ class GatewayClient:
         try:
             connection = self._connected()
             connection.request("POST", path, body, dict(headers))
+            self._work(connection.sock)
             answer = connection.getresponse()
             content = answer.read(_MOST_ANSWER)
         except http.client.IncompleteRead as error:
@@ -216,6 +232,13 @@ class GatewayClient:
         # A read with a limit does not raise if the connection ends early.
         self._require_end(answer)
         return answer, content
+
+    def _work(self, waited_for: socket.socket) -> None:
+        """Take steps of the other work until something arrives, or nothing is left to do."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(waited_for, selectors.EVENT_READ)
+            while not selector.select(0) and self._step():
+                pass
 
     def _connected(self) -> http.client.HTTPConnection:
         if self._connection is None:

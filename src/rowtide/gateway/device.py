@@ -9,7 +9,7 @@ import random
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from glob import escape
@@ -69,6 +69,9 @@ class GatewayTransport:
     ) -> tuple[SyncAnswer, Sequence[RowBatch]]:
         answer = self.client.ask("sync", Envelope(request, list(batches())), SyncAnswer)
         return answer.message, answer.batches
+
+    def working(self, step: Callable[[], bool]) -> AbstractContextManager[None]:
+        return self.client.working(step)
 
     def follow(self, state: DeviceState) -> SchemaStep:
         step: SchemaStep = self.client.ask("follow", Envelope(state), SchemaStep).message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -31,6 +31,8 @@ from rowtide.merge.session.serving import SessionAnswer, UploadedBatches, acknow
 
 FIRST_BATCHES = 1
 """That come with an answer."""
+_STEPS = 3
+"""That the device takes while it waits for an answer."""
 Message = TypeVar("Message")
 
 
@@ -55,6 +57,7 @@ class Loopback:
     after: Callable[[str], None] = lambda _name: None
     bend: Callable[[RowBatch], RowBatch] = lambda batch: batch
     _downloads: dict[tuple[int, int], SessionAnswer] = field(default_factory=dict)
+    _step: Callable[[], bool] = lambda: False
 
     def synchronise(
         self, request: SyncRequest, batches: Callable[[], Iterator[RowBatch]]
@@ -68,8 +71,16 @@ class Loopback:
         answer = served.answer
         if answer.terms is not None and answer.download is not None:
             self._downloads[answer.terms.session, answer.download.generation] = served
+        for _ in range(_STEPS):
+            self._step()
         self.after("sync")
         return carried((answer, list(islice(served.batches(), FIRST_BATCHES))))
+
+    @contextmanager
+    def working(self, step: Callable[[], bool]) -> Iterator[None]:
+        self._step = step
+        yield
+        self._step = lambda: False
 
     def fetch(self, session: int, generation: int, first: int) -> Sequence[RowBatch]:
         self._begin("fetch")

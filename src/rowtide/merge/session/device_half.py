@@ -191,21 +191,25 @@ class DeviceHalf:
 
     @contextmanager
     def read(
-        self, since: int, wanted: RowsByArticle, number: int = 0, *, is_whole: bool = False
+        self, since: int, wanted: RowsByArticle, number: int = 0, *, frees: bool = False
     ) -> Iterator[tuple[UploadHeader, Spool]]:
         """Yield what the device has for the hub after a generation, or in a later round only the rows it wants.
 
-        With `is_whole`, all has been read, and the device may be written to meanwhile.
+        `frees` is as in `read_changes`: a snapshot that is held during a long upload keeps the write-ahead log growing.
         """
         received = self.at_hub
         if number == 0:
             self._hashes = _SentHashes()
         # The sent values of additive columns have to be stored before they are sent, and logical records are sent as a
         # whole: so all is read first.
-        is_whole = is_whole or any(one.additive_column is not None for one in received) or self.has_records
+        is_whole = any(one.additive_column is not None for one in received) or self.has_records
         definitions = self.known if self.definitions is None else self.definitions
         request = upload_request(self.known, definitions, since, self.hub, wanted, names_parents=number == 0)
-        with read_changes(self.node, request, self._hashes.add, is_whole=is_whole) as (generation, outgoing, spool):
+        with read_changes(self.node, request, self._hashes.add, is_whole=is_whole, frees=frees) as (
+            generation,
+            outgoing,
+            spool,
+        ):
             self._keep_bases(outgoing)
             yield UploadHeader(since, generation, wanted, number, is_rest=number > 0), spool
 

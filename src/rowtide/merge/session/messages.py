@@ -7,6 +7,7 @@ process pass the same messages as those of a device behind HTTP. Each message ma
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -306,6 +307,9 @@ class Transport(Protocol):
         self, request: SyncRequest, batches: Callable[[], Iterator[RowBatch]]
     ) -> tuple[SyncAnswer, Sequence[RowBatch]]:
         """Return the answer to a request, with the first batches of the download."""
+
+    def working(self, step: Callable[[], bool]) -> AbstractContextManager[None]:
+        """Take steps of other work within the block, while an answer is waited for; see `Node.working`."""
 
     def fetch(self, session: int, generation: int, first: int) -> Sequence[RowBatch]:
         """Return further batches of a download, from one on. Raises `DownloadLost` if the hub has them no more."""

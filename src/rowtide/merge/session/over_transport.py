@@ -281,7 +281,8 @@ class _DeviceSession:
         if not (self.wanted.exchange.uploads or given.uploads):
             answer, batches = self.transport.synchronise(request, lambda: iter(()))
             return answer, batches, None
-        with device.read(given.since, given.requested, is_whole=True) as (read, spool):
+        reading = device.read(given.since, given.requested, frees=True)
+        with reading as (read, spool), self.transport.working(spool.read_ahead):
             request = replace(request, upload=replace(read, round=given.rounds, tops=given.tops))
             answer, batches = _DividedUpload(self, request, spool).send()
             self.tell("upload")(spool.changes, spool.changes)
@@ -343,34 +344,30 @@ class _DividedUpload:
         raise AssertionError("no upload was tried")
 
     def _send_parts(self, confirmed: ConfirmedRows) -> tuple[SyncAnswer, Sequence[RowBatch]]:
-        header, most = self.header, PartSize()
-        deletes = sum(counts.deletes for counts in self.spool.counts.values())
-        parts = divide(confirmed.without(self._batches(), header.requested), most, deletes)
-        part = next(parts)
+        most = PartSize()
+        unsent = confirmed.without(self._batches(), self.header.requested)
+        parts = divide(unsent, most, self.spool.count_deletes)
         while True:
-            following = next(parts, None)
-            if following is None and self._is_to_try_again(part, most):
-                parts = chain(divide(select(self._batches(), self.deferred), most), [part])
-                part = next(parts)
+            part, has_more = next(parts)
+            if not has_more and self._is_to_try_again(part, most):
+                again = divide(select(self._batches(), self.deferred), most, has_more=True)
+                parts = chain(again, [(part, False)])
                 continue
             try:
                 self._name_kept(confirmed)
-                answer, batches = self._send_last(part) if following is None else self._send(part)
+                answer, batches = self._send(part) if has_more else self._send_last(part)
             except TooLargeAtOnce:
                 if not most.halve(part):
                     raise
-                left = (part,) if following is None else (part, following)
-                parts = chain.from_iterable([*(divide(one, most) for one in left), parts])
-                part = next(parts)
+                parts = chain(divide(part, most, has_more=has_more), parts)
                 continue
             if answer.terms is None or answer.result is None:
                 return answer, batches
-            if following is None:
+            if not has_more:
                 if answer.result.is_complete:
                     confirmed.forget()
                 return answer, batches
             self._take(answer.terms, answer.result, part, confirmed)
-            part = following
 
     @property
     def header(self) -> UploadHeader:

@@ -38,10 +38,12 @@ def read_changes(
     watch: Callable[[Article, Sequence[RowChange]], None] = lambda _article, _changes: None,
     *,
     is_whole: bool = True,
+    frees: bool = False,
 ) -> Iterator[tuple[int, Outgoing, Spool]]:
     """Yield a node's changes after a generation, the generation read up to, and what to store before sending.
 
-    All changes have been read where `is_whole`, and where the node's programs would have to wait.
+    All changes have been read where `is_whole`, and where the node's programs would have to wait. With `frees`, the
+    snapshot ends as soon as all is read, not with the block.
     """
     with ExitStack() as held:
         with ExitStack() as reading:
@@ -51,7 +53,9 @@ def read_changes(
             if is_whole or sending.blocks_writers:
                 spool.complete()
             else:
-                held.push(reading.pop_all())
+                kept = held.enter_context(reading.pop_all())
+                if frees:
+                    spool.on_end = kept.close
         yield generation, outgoing, spool
 
 

@@ -94,6 +94,8 @@ class Spool:
         self._parts = parts
         self._limits = limits
         self._failure: Exception | None = None
+        self.on_end: Callable[[], None] = lambda: None
+        """Called when all has been read."""
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `__exit__`
         self._end = 0
         self.changes = 0
@@ -103,9 +105,16 @@ class Spool:
         """What carries changes to the receiver's definitions, by article, where that is needed."""
 
     def complete(self) -> None:
-        """Read all changes that are left. Raises `FileNotWritable`."""
+        """Read all changes that are left. Raises `FileNotWritable`, and what has failed before."""
+        if self._failure is not None:
+            raise self._failure
         while self._read():
             pass
+
+    def count_deletes(self) -> int:
+        """Read all changes that are left; return the number of deletes. Raises as `complete`."""
+        self.complete()
+        return sum(counts.deletes for counts in self.counts.values())
 
     def read_ahead(self) -> bool:
         """Read on for a few milliseconds; return whether there is more. What fails is raised by `batches`."""
@@ -122,6 +131,7 @@ class Spool:
             if changes:
                 self._put(article, changes)
             return True
+        self.on_end()
         return False
 
     def _put(self, article: Article, changes: Sequence[RowChange]) -> None:

@@ -9,7 +9,7 @@ deleted row was in, the hub alone knows.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -60,25 +60,32 @@ class _OpenPart:
         self.size += size
 
 
-def divide(batches: Iterable[RowBatch], most: PartSize, deletes: int = 0) -> Iterator[Sequence[RowBatch]]:
-    """Yield an upload's batches in parts, in their order; there is one at least. `deletes` is the number of deletes.
+Division = Iterator[tuple[Sequence[RowBatch], bool]]
+"""Parts of an upload, each with whether others follow it."""
 
-    `most` may be changed meanwhile.
+
+def divide(
+    batches: Iterable[RowBatch], most: PartSize, count_deletes: Callable[[], int] = lambda: 0, *, has_more: bool = False
+) -> Division:
+    """Yield an upload's batches in parts, in their order; there is one at least. With `has_more`, others follow them.
+
+    `most` may be changed meanwhile. No more batches are taken than a part needs, but where the first deletes are:
+    `count_deletes` returns the number of all.
     """
     part, has_deletes = _OpenPart(), False
     for batch in batches:
         is_delete = batch.changes[0].row is None
         if is_delete and not has_deletes:
             has_deletes = True
-            if part.batches and not part.fits(*_weigh_deletes(deletes), most):
-                yield part.batches
+            if part.batches and not part.fits(*_weigh_deletes(count_deletes()), most):
+                yield part.batches, True
                 part = _OpenPart()
         for piece, rows, size in _pieces(batch, most):
             if not part.fits(rows, size, most):
-                yield part.batches
+                yield part.batches, True
                 part = _OpenPart()
             part.add(piece, rows, size)
-    yield part.batches
+    yield part.batches, has_more
 
 
 def _weigh_deletes(number: int) -> tuple[float, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def sizes(parts: list[list[RowBatch]]) -> list[int]:
 
 
 def divided(batches: list[RowBatch], most: PartSize, count: int = 0) -> list[list[RowBatch]]:
-    return [list(part) for part in divide(batches, most, count)]
+    return [list(part) for part, _ in divide(batches, most, lambda: count)]
 
 
 def test_an_upload_without_rows_is_one_part() -> None:
@@ -72,9 +73,9 @@ def test_a_part_is_full_at_its_limit_not_before() -> None:
 def test_a_smaller_size_counts_from_the_next_part_on() -> None:
     most = PartSize(rows=8)
     parts = divide([upserts(number) for number in range(16)], most)
-    first = next(parts)
+    first, _ = next(parts)
     assert most.halve(first)
-    assert sizes([list(first), *(list(part) for part in parts)])[0] == 8
+    assert sizes([list(first), *(list(part) for part, _ in parts)])[0] == 8
     assert most.rows == 4
     assert PartSize().halve([upserts(1, 2)])
     assert not PartSize().halve([upserts(1)])
@@ -174,3 +175,17 @@ def test_joined_parts_are_batches_of_at_most_2000_rows() -> None:
     joined = list(join_parts([upserts(*range(1500)), upserts(*range(1500, 4001))], {1: 0}))
     assert [len(batch.changes) for batch in joined] == [2000, 2000, 1]
     assert [each for batch in joined for each in batch.changes] == list(upserts(*range(4001)).changes)
+
+
+def test_a_part_takes_no_more_batches_than_it_needs() -> None:
+    taken: list[int] = []
+
+    def taking() -> Iterator[RowBatch]:
+        for number in range(6):
+            taken.append(number)
+            yield upserts(*range(10))
+
+    parts = divide(taking(), PartSize(rows=20), has_more=True)
+    assert next(parts)[1]
+    assert taken == [0, 1, 2]
+    assert [has_more for _, has_more in parts] == [True, True]
