@@ -24,9 +24,9 @@ from rowtide.cdc.lake_readers.grouping import KeyGroups, open_engine
 from rowtide.cdc.lake_readers.last_rows import LSN, OPERATION, SEQVAL, Completed, LastRows, StandingRows, TablePart
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.published import base_table_path, change_table_path
+from rowtide.cdc.queries.as_of.bag_rows import Counted, find_counted
 from rowtide.cdc.queries.as_of.function import FOLDED_SEQVAL
 from rowtide.cdc.queries.as_of.opening import AsOf, as_of_columns, folded_application, read_layers, rolled_application
-from rowtide.cdc.queries.as_of.rows import Counted, find_counted
 from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotState, excluded_begins, find_base, read_snapshots
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
