@@ -24,7 +24,7 @@ from rowtide.merge.errors.devices import CodeRefused, TokenRefused
 _MINUTE_S = 60.0
 _MOST_REMEMBERED = 100_000
 BUSY_S = 2.0
-"""Retry-After when all sessions are in use; the device adds jitter of up to the same time."""
+"""Retry-After when no place is free, or a request takes too long; the device adds jitter of up to the same time."""
 
 
 @frozen(kw_only=True)

@@ -144,8 +144,8 @@ def _fillable(instance: Instance) -> Iterator[tuple[int, CapturedColumn]]:
 
 
 def _carried(instance: Instance, ordinal: int, column: CapturedColumn) -> str:
-    """Return the value that a row carries, or that it is unknown if the row begins a key's history; null if the row
-    carries nothing.
+    """Return a row's value, with `is_known` false if an insert lacks it; null if another row lacks it, so that an
+    earlier row's value is taken.
     """
     is_absent = mark_condition("`__$absent_mask`", ordinal, len(instance.columns))
     values = f"not {is_absent} as is_known, {quote(column.lake_name)} as value, {_exact_text(ordinal)} as exact"
