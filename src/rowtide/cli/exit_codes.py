@@ -1,7 +1,7 @@
-"""Exit codes.
+"""Exit codes. Pure.
 
-Pure. Those of commands that run until they are stopped tell a service manager whether to restart them; the numbers are
-those of sysexits.h.
+Those of commands that run until they are stopped tell a service manager whether to restart them; the numbers are those
+of sysexits.h.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The limits of a gateway for its devices.
+"""The limits of a gateway for its devices. Pure: clocks are arguments.
 
-Pure: clocks are arguments. Each gateway counts for itself: behind a proxy with two gateways a device may send twice as
-much.
+Each gateway counts for itself: behind a proxy with two gateways a device may send twice as much.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Net changes of a window without Spark: one row for each key, made from its rows a group at a time.
 
-`rowtide.cdc.queries.net_changes` defines a key's net effect, and has the same rules as Spark SQL.
+`rowtide.cdc.queries.net_changes` defines a key's net effect, and has the same rules in Spark SQL.
 """
 
 from __future__ import annotations
