@@ -19,7 +19,8 @@ from rowtide.cdc.errors.querying import TypesDiffer
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.as_of.moved_rows import MovedRows
 from rowtide.cdc.lake_readers.as_of.tables import CountedRows, table_as_of
-from rowtide.cdc.lake_readers.change_tables import ChangeTable, Completions
+from rowtide.cdc.lake_readers.change_tables import ChangeTable
+from rowtide.cdc.lake_readers.completions import Completions
 from rowtide.cdc.lake_readers.grouping import KeyGroups, open_engine
 from rowtide.cdc.lake_readers.last_rows import LSN, OPERATION, SEQVAL, Completed, LastRows, StandingRows, TablePart
 from rowtide.cdc.lake_readers.ordering import ORDER

@@ -11,6 +11,7 @@ from rowtide.cdc.change_columns import ROW_FILTERS, shown_columns
 from rowtide.cdc.lake_readers import change_tables
 from rowtide.cdc.lake_readers.as_of.moved_rows import find_moved
 from rowtide.cdc.lake_readers.as_of.tables import table_as_of
+from rowtide.cdc.lake_readers.completions import Completions
 from rowtide.cdc.lake_readers.net_changes import NetChanges
 from rowtide.cdc.lake_readers.presentation import ArrowChanges, as_united, united_schema
 from rowtide.cdc.queries import lsn_times, windows
@@ -60,7 +61,7 @@ class Lake(windows.PublishedLake):
 
         def read() -> Iterator[pa.RecordBatch]:
             rows = table.stream(part, columns)
-            return rows if moved is None else change_tables.Completions(moved, window.low, window.high).apply(rows)
+            return rows if moved is None else Completions(moved, window.low, window.high).apply(rows)
 
         return ArrowChanges(table.schema(columns), window.instance, read)
 

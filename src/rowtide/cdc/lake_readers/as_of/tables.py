@@ -17,7 +17,8 @@ from rowtide.cdc.lake_readers.as_of.keyed_tables import KeyedTable, show_columns
 from rowtide.cdc.lake_readers.as_of.latest_rows import Ascending, LowestLayer
 from rowtide.cdc.lake_readers.as_of.moved_rows import MovedRows
 from rowtide.cdc.lake_readers.bits import EXACT, Bits, Numbers, kernels
-from rowtide.cdc.lake_readers.change_tables import ChangeTable, Completions, stream_parts
+from rowtide.cdc.lake_readers.change_tables import ChangeTable, stream_parts
+from rowtide.cdc.lake_readers.completions import Completions
 from rowtide.cdc.lake_readers.grouping import GroupingDatabase, open_engine
 from rowtide.cdc.lake_readers.last_rows import ABSENT, LSN, OPERATION, SEQVAL, TablePart, exact_columns
 from rowtide.cdc.lake_readers.ordering import ORDER
