@@ -21,7 +21,8 @@ from rowtide.cdc.queries.as_of.bag_rows import bag_as_of, find_counted
 from rowtide.cdc.queries.as_of.function import without_dropped
 from rowtide.cdc.queries.as_of.opening import open_as_of
 from rowtide.cdc.queries.as_of.rows import table_as_of
-from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS, Truncates, net_select, share_out, unite, united_columns
+from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS, Truncates, net_select
+from rowtide.cdc.queries.united_instances import share_out, unite, united_columns
 from rowtide.cdc.queries.windows import PublishedLake, RequestedRange, choose_option, open_window, require_net_changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages

@@ -17,7 +17,8 @@ from rowtide.cdc.lake_readers.presentation import ArrowChanges, as_united, unite
 from rowtide.cdc.queries import lsn_times, windows
 from rowtide.cdc.queries.as_of.opening import as_of_columns, open_as_of
 from rowtide.cdc.queries.lsn_times import Bound
-from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS, share_out, unite
+from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS
+from rowtide.cdc.queries.united_instances import share_out, unite
 from rowtide.core.lsn import CommitLsn
 
 
