@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from rowtide.cdc.lake_readers.presentation import ArrowChanges
     from rowtide.cdc.published import LakePublication, ListedChange, MissingTransaction, RecordedInstance
     from rowtide.cdc.queries.lsn_times import Bound
-    from rowtide.cdc.queries.sql_functions import WrapperFunction
     from rowtide.cdc.queries.windows import PublishedLake, ValidityInterval
+    from rowtide.cdc.queries.wrapper_functions import WrapperFunction
     from rowtide.cdc.requests import (
         CleanupOrder,
         ConsumerChange,
@@ -193,7 +193,7 @@ _HOMES = {
     "Widened": "rowtide.core.tables",
     "WidenedTable": "rowtide.cdc.ddl.retyping",
     "Window": "rowtide.cdc.consumers.consuming",
-    "WrapperFunction": "rowtide.cdc.queries.sql_functions",
+    "WrapperFunction": "rowtide.cdc.queries.wrapper_functions",
 }
 
 if not TYPE_CHECKING:

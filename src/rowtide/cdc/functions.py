@@ -13,7 +13,7 @@ from rowtide.cdc.access import read_role_access
 from rowtide.cdc.definitions import read_source
 from rowtide.cdc.errors.querying import InstanceNotReadable, WrapperListsNeedInstance
 from rowtide.cdc.introspection import ListedColumn, ListedInstance, name_instances
-from rowtide.cdc.jobs import administration as job_administration, administration as job_requests
+from rowtide.cdc.jobs import administration as job_administration, requests as job_requests
 from rowtide.cdc.jobs.administration import ListedJob
 from rowtide.cdc.jobs.definitions import HistoricRun, JobChange, JobParameters, JobType, NewJob
 from rowtide.cdc.lake_functions import LakeFunctions
@@ -21,8 +21,8 @@ from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import ArrowChanges
 from rowtide.cdc.published import RecordedInstance
 from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
-from rowtide.cdc.queries.sql_functions import WrapperFunction, WrapperRequest, generate_wrappers
 from rowtide.cdc.queries.windows import PublishedLake
+from rowtide.cdc.queries.wrapper_functions import WrapperFunction, WrapperRequest, generate_wrappers
 from rowtide.cdc.requests import RepeatedSnapshot
 from rowtide.cdc.scans import metrics as scan_tables
 from rowtide.cdc.scans.metrics import ScanError, ScanSession

@@ -143,7 +143,7 @@ class TablesToEnable(TablesRequest):
     _: KW_ONLY
     with_new_tables: bool = False
     wait_s: float = 900.0
-    on_progress: Callable[[Any], None] = lambda _rounds: None
+    on_progress: Callable[[Any], None] = lambda _progress: None
     """Called with `AlterationProgress`: how many tables are done, and what the others wait for."""
 
 

@@ -17,10 +17,12 @@ from rowtide.cdc.change_columns import INSERT, ROW_FILTERS, TRUNCATE, change_col
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.as_of.moved_rows import MovedRows
 from rowtide.cdc.lake_readers.change_tables import ChangeTable
+from rowtide.cdc.queries.as_of.bag_rows import bag_as_of, find_counted
 from rowtide.cdc.queries.as_of.function import without_dropped
 from rowtide.cdc.queries.as_of.opening import open_as_of
-from rowtide.cdc.queries.as_of.rows import bag_as_of, find_counted, table_as_of
-from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS, Truncates, net_select, share_out, unite, united_columns
+from rowtide.cdc.queries.as_of.rows import table_as_of
+from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS, Truncates, net_select
+from rowtide.cdc.queries.united_instances import share_out, unite, united_columns
 from rowtide.cdc.queries.windows import PublishedLake, RequestedRange, choose_option, open_window, require_net_changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages

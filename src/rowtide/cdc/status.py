@@ -16,8 +16,8 @@ from rowtide.agents.runs import PastError
 from rowtide.cdc import definitions
 from rowtide.cdc.consumers.consumers import Consumer, ListedConsumer, list_consumers
 from rowtide.cdc.errors.capturing import RequestPricesInvalid
-from rowtide.cdc.jobs.administration import AGENT
 from rowtide.cdc.jobs.definitions import JobType, find_failure, read_jobs
+from rowtide.cdc.jobs.requests import AGENT
 from rowtide.cdc.scans.metrics import log_scan_errors, log_scan_sessions
 from rowtide.cdc.scans.pace import saving_period_s
 from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest, find_failed, list_visible

@@ -1,7 +1,7 @@
-"""Exit codes.
+"""Exit codes. Pure.
 
-Pure. Those of commands that run until they are stopped tell a service manager whether to restart them; the numbers are
-those of sysexits.h.
+Those of commands that run until they are stopped tell a service manager whether to restart them; the numbers are those
+of sysexits.h.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
     USAGE = 64
     """The command line is wrong (EX_USAGE)."""
     UNAVAILABLE = 69
-    """A resource cannot be reached, or is held by another process: restart it (EX_UNAVAILABLE)."""
+    """A resource cannot be reached, or is held by another process: restart the command (EX_UNAVAILABLE)."""
     NEEDS_PERSON = 78
     """The configuration is wrong, or a person must act: a restart would fail again (EX_CONFIG)."""
 

@@ -65,7 +65,7 @@ def health(
 
 
 def print_unhealthy(results: Iterable[CheckResult]) -> None:
-    """Print below a listing what is not healthy, with remedies."""
+    """Print on standard error what is not healthy, with remedies."""
     from rowtide.diagnosis import State
     from rowtide.diagnosis.result import by_state
 

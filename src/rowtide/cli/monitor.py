@@ -89,7 +89,7 @@ def serve(
         notes.print(status, soft_wrap=True)
         manager.report_status(status)
         while not stop.wait(_BEAT_S):
-            # A monitor whose polls have ended is restarted: its pages would stay as they were.
+            # If a poll has ended, the watchdog is not notified, and restarts the monitor: its pages would be stale.
             if served.is_alive():
                 manager.beat()
             found = _read_again(changing)

@@ -1,7 +1,7 @@
-"""The kinds of objects that a file declares: their tables in it, their keys, and which of these can be changed.
+"""The kinds of objects that a file declares: their tables in it, keys, and which keys can be changed. Pure.
 
-Pure. The keys are the options of the methods that add such objects; those of the methods that change them can be
-changed in place.
+The keys are the options of the methods that add such objects; those of the methods that change them can be changed in
+place.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ note = healthy
 def of_error(
     code: Code, state: State, subject: str, error: RowtideError, remediation: Remediation | str | None = None
 ) -> CheckResult:
-    """Return a result for an error that would be raised later; its hint is the advice, without a `remediation`."""
+    """Return a result for an error that would be raised later, by default with its hint as remediation."""
     return _of_state(state, code, subject, error.filled_fact, remediation or error.filled_hint)
 
 

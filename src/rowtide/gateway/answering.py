@@ -60,7 +60,7 @@ from rowtide.merge.session.messages import (
 )
 
 STEPS_OF_STRANGERS = frozenset({"register"})
-"""Steps of who has no token yet."""
+"""Steps of devices without a token."""
 _NO_TOKEN = "none was sent as Authorization: Bearer"  # noqa: S105 - it says that there is none
 
 

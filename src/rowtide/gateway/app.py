@@ -57,9 +57,9 @@ from rowtide.merge.session.messages import SyncAnswer
 
 Result = TypeVar("Result")
 _MOST_BYTES_WITHOUT_TOKEN = 65_536
-"""Limit of a body without a token, as of a registration: its sender is not known, and it fits."""
+"""Limit of a body whose token is not known to be valid. A registration, which has no token, is smaller."""
 REST_S = 10.0
-"""How long the body of a refused request may still come in."""
+"""How long the rest of a refused request's body is received."""
 _GONE = 499
 """Status of a request whose client disconnected, as in nginx; it is only logged."""
 _PUBLIC = ("/healthz", "/readyz")
@@ -92,10 +92,11 @@ class GatewayApp:
         self._refusals = Refusals(RequestMeter(served.limits.refusals_per_minute, "refused tokens of its address"))
         served.answering.note_known = self._refusals.note_known
         self._device_places = DevicePlaces(served.limits.device_requests)
-        # One request runs in each thread, and three wait for it; further ones get GatewayBusy, so that a device does
-        # not wait behind a queue for longer than it would pause before another attempt.
+        # For each thread one request that runs and three that wait; further ones get `GatewayBusy`, so that the queue
+        # is bounded.
         self._places = Places(4 * served.limits.sessions, "requests")
-        # Whoever sends slowly keeps a place: strangers take them from each other alone.
+        # Registrations have places of their own, because a request keeps its place while its body is received: senders
+        # without a token can only exclude each other.
         self._registering = Places(4 * served.limits.sessions, "registrations")
         self._watches: dict[str, HeadWatch] = {}
         self._waiting = waiting or Places(served.limits.waiting, "waiting devices")
@@ -258,7 +259,7 @@ class GatewayApp:
 
 @asynccontextmanager
 async def _taking_rest(request: Request) -> AsyncIterator[None]:
-    """Take what is left of a body, for some seconds, before an error is answered; nothing of it is kept.
+    """Receive and discard the rest of a body, for at most `REST_S`, before an error is answered.
 
     A connection that is closed with bytes unread is reset, and the device would not learn why.
     """

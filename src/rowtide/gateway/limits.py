@@ -1,7 +1,6 @@
-"""The limits of a gateway for its devices.
+"""The limits of a gateway for its devices. Pure: clocks are arguments.
 
-Pure: clocks are arguments. Each gateway counts for itself: behind a proxy with two gateways a device may send twice as
-much.
+Each gateway counts for itself: behind a proxy with two gateways a device may send twice as much.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from rowtide.merge.errors.devices import CodeRefused, TokenRefused
 _MINUTE_S = 60.0
 _MOST_REMEMBERED = 100_000
 BUSY_S = 2.0
-"""Retry-After when all sessions are in use; the device adds jitter of up to the same time."""
+"""Retry-After when no place is free, or a request takes too long; the device adds jitter of up to the same time."""
 
 
 @frozen(kw_only=True)

@@ -36,7 +36,9 @@ _CLOSED_EVERY_S = 1.0
 _MOST_ROWS = 200
 """Limit of changed rows of an article that are compared with partitions; more concern all of its subscribers."""
 _MOST_STEPS = 200
-"""Limit of remembered steps: minutes of a hub that is written to all the time. Devices from before just synchronise."""
+"""Limit of remembered steps: minutes of a hub that is written to all the time. A device with an older generation is
+told that there are changes.
+"""
 _KEPT_S = 600.0
 """How long earlier changes are remembered while no device waits; the metadata are kept for longer."""
 _NOBODY = 0

@@ -1,8 +1,8 @@
 """Synchronisations of devices at their hub: authorisation, moves between partitions, conflicts, and the remaining
 batches of downloads.
 
-The only state between two requests is the rest of a download, which any gateway can produce again: it begins after the
-last generation that the device confirmed.
+Between two requests only the rest of a download is in memory. Any gateway can produce it again: it begins after the
+last generation that the device confirmed. Parts of an upload are in files (`gateway.device_files`).
 """
 
 from __future__ import annotations

@@ -168,5 +168,5 @@ class PolledSnapshot:
 
 
 def known_of(found: tuple[Known, ...] | Unread) -> tuple[Known, ...]:
-    """Return the value, None where it could not be read."""
+    """Return the items; none where they could not be read."""
     return () if isinstance(found, Unread) else found

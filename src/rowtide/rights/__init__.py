@@ -1,7 +1,7 @@
 """Which rights a role needs for a purpose, and granting them.
 
 A purpose has grants that it needs and grants that widen what the role sees. `rowtide grant`, `rowtide check --as` and
-the table in `docs/reference/grants.md` use one list (`grants`, `commands`). Granting is imported where it is used: it
+the table in `docs/reference/grants.md` use one list (`granting`, `commands`). Granting is imported where it is used: it
 needs PostgreSQL's driver.
 """
 

@@ -118,7 +118,7 @@ class SetTable:
         tables.ensure_table(self._path, COLUMNS, identity=self._identity)
         rows = pa.Table.from_pylist(list(_rows(version)), schema=_SCHEMA)
         try:
-            # The apply's number is the commit's: if two processes apply the same window, the second one is refused.
+            # The apply's number is the commit's, so that a second process that records the same apply appends nothing.
             is_new = append_small(self._committer, rows, self._path, identity=self._identity, cycle=version.number)
         except AppendNotFound:
             return False

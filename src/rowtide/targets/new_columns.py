@@ -147,7 +147,7 @@ def _change(
     """
     change = MembershipChange(source_id, name, LockMode.SHARE_ROW_EXCLUSIVE, plan)
     try:
-        return run_membership_changes(engine, [change], _WAIT_S, lambda _rounds: None)[source_id]
+        return run_membership_changes(engine, [change], _WAIT_S, lambda _progress: None)[source_id]
     except RowtideError as error:
         return error
 

@@ -26,6 +26,7 @@ from rowtide.targets.applying import Due, TableVersion
 from rowtide.targets.columns import TargetColumns, require_partitionable, shape_table
 from rowtide.targets.definitions import Target
 from rowtide.targets.direct.applying import DirectApplier
+from rowtide.targets.history_rows import HistoryRows
 from rowtide.targets.options import HISTORY, Truncation
 from rowtide.targets.table_format import FoundTable, NewTable, TargetTable, Verify, module_of, order_renames
 
@@ -272,7 +273,7 @@ class TableApplier:
     def _choose_keeper(self, table: TargetTable, shape: TargetColumns) -> keepers.Keeper:
         name, truncation = self._target.name, self._target.options.truncate
         if self._target.kind == HISTORY:
-            return keepers.HistoryRows(name, table, shape, truncation, self._lake, LsnTimes(self._lake).map_lsn_to_time)
+            return HistoryRows(name, table, shape, truncation, self._lake, LsnTimes(self._lake).map_lsn_to_time)
         return CurrentRows(name, table, shape, truncation)
 
     def _require(

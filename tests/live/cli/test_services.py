@@ -12,7 +12,7 @@ from builders.capture.captured_databases import LoggedDatabase
 from builders.commands.configuration_files import write_file
 from builders.commands.running_agents import is_running
 from builders.commands.service_managers import service
-from rowtide.cdc.jobs.administration import AGENT
+from rowtide.cdc.jobs.requests import AGENT
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.log.postgres.lease import AdvisoryLease
 

@@ -19,14 +19,15 @@ from rowtide.cdc.errors.querying import TypesDiffer
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.as_of.moved_rows import MovedRows
 from rowtide.cdc.lake_readers.as_of.tables import CountedRows, table_as_of
-from rowtide.cdc.lake_readers.change_tables import ChangeTable, Completions
+from rowtide.cdc.lake_readers.change_tables import ChangeTable
+from rowtide.cdc.lake_readers.completions import Completions
 from rowtide.cdc.lake_readers.grouping import KeyGroups, open_engine
 from rowtide.cdc.lake_readers.last_rows import LSN, OPERATION, SEQVAL, Completed, LastRows, StandingRows, TablePart
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.published import base_table_path, change_table_path
+from rowtide.cdc.queries.as_of.bag_rows import Counted, find_counted
 from rowtide.cdc.queries.as_of.function import FOLDED_SEQVAL
 from rowtide.cdc.queries.as_of.opening import AsOf, as_of_columns, folded_application, read_layers, rolled_application
-from rowtide.cdc.queries.as_of.rows import Counted, find_counted
 from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotState, excluded_begins, find_base, read_snapshots
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn

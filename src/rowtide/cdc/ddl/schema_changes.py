@@ -30,7 +30,7 @@ _WIDER_BY_DATABASE = {"postgres": is_wider_number}
 def only_widens(before: Instance, after: Instance, alteration: Alteration) -> bool:
     """Return whether a statement that rewrote an instance's table kept the value of every captured column.
 
-    It did if the server's own cast went from a numeric type to a wider one.
+    It did if only the server's own casts rewrote it, and each changed type is numeric and became a wider one.
     """
     pairs = zip(before.columns, after.columns, strict=True)
     return alteration.casts_alone and all(_is_as_it_was(before, old, new) for old, new in pairs)

@@ -35,7 +35,7 @@ from rowtide.log.membership import Announcement
 from rowtide.log.postgres.slot import GENERATED_PUBLISHED_FROM, publication_options
 
 _NOT_SUPPORTED = "0A000"
-# Below `deadlock_timeout`, so that the trigger gives up before a deadlock is detected, which would end the user's
+# Below `deadlock_timeout` (1 s by default), so that in a deadlock the trigger gives up before the server ends a
 # transaction.
 _LONGEST_WAIT = "100ms"
 _TAGS = "'CREATE TABLE', 'CREATE TABLE AS', 'SELECT INTO', 'CREATE SCHEMA', 'ALTER TABLE'"

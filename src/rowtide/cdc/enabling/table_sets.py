@@ -214,7 +214,7 @@ def enable_planned(
     planned: Sequence[TableOutcome],
     request: InstanceRequest,
     wait_s: float,
-    on_progress: Callable[[AlterationProgress], None] = lambda _rounds: None,
+    on_progress: Callable[[AlterationProgress], None] = lambda _progress: None,
     note: Callable[[SourceTable], Sequence[Executable]] = lambda _table: (),
 ) -> tuple[TableOutcome, ...]:
     """Enable those tables that are planned; return the outcome of each.

@@ -11,12 +11,14 @@ from rowtide.cdc.change_columns import ROW_FILTERS, shown_columns
 from rowtide.cdc.lake_readers import change_tables
 from rowtide.cdc.lake_readers.as_of.moved_rows import find_moved
 from rowtide.cdc.lake_readers.as_of.tables import table_as_of
+from rowtide.cdc.lake_readers.completions import Completions
 from rowtide.cdc.lake_readers.net_changes import NetChanges
 from rowtide.cdc.lake_readers.presentation import ArrowChanges, as_united, united_schema
 from rowtide.cdc.queries import lsn_times, windows
 from rowtide.cdc.queries.as_of.opening import as_of_columns, open_as_of
 from rowtide.cdc.queries.lsn_times import Bound
-from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS, share_out, unite
+from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS
+from rowtide.cdc.queries.united_instances import share_out, unite
 from rowtide.core.lsn import CommitLsn
 
 
@@ -60,7 +62,7 @@ class Lake(windows.PublishedLake):
 
         def read() -> Iterator[pa.RecordBatch]:
             rows = table.stream(part, columns)
-            return rows if moved is None else change_tables.Completions(moved, window.low, window.high).apply(rows)
+            return rows if moved is None else Completions(moved, window.low, window.high).apply(rows)
 
         return ArrowChanges(table.schema(columns), window.instance, read)
 

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from rowtide.cdc import change_columns, instances
 from rowtide.cdc.lake_readers.bits import EXACT, Bits, KeyBits, kernels, pack_rows, read_exact_texts
-from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, Completions, stream_parts
+from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, stream_parts
+from rowtide.cdc.lake_readers.completions import Completions
 from rowtide.cdc.lake_readers.grouping import KeyGroup
 from rowtide.cdc.lake_readers.ordering import ORDER, join
 from rowtide.cdc.rows.conversion import ExactValues, as_binary, empty_masks, set_bits

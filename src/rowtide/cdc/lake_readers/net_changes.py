@@ -1,6 +1,6 @@
 """Net changes of a window without Spark: one row for each key, made from its rows a group at a time.
 
-`rowtide.cdc.queries.net_changes` defines a key's net effect, and has the same rules as Spark SQL.
+`rowtide.cdc.queries.net_changes` defines a key's net effect, and has the same rules in Spark SQL.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from rowtide.cdc.change_columns import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, m
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers import change_tables, last_rows
 from rowtide.cdc.lake_readers.bits import Bits
+from rowtide.cdc.lake_readers.completions import Completions, FindsValues
 from rowtide.cdc.lake_readers.grouping import KeyGroup, group_rows
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.queries import windows
@@ -33,7 +34,7 @@ class NetChanges:
 
     window: windows.InstanceWindow[change_tables.ChangeTable]
     option: str
-    moved: change_tables.FindsValues | None = None
+    moved: FindsValues | None = None
     """Finds the values that moved rows lack."""
 
     @property
@@ -51,7 +52,7 @@ class NetChanges:
         Raises as `ChangeTable.stream`, and `QueryFailed`.
         """
         window = self.window
-        completions = change_tables.Completions(self.moved, window.low, window.high) if self.moved is not None else None
+        completions = Completions(self.moved, window.low, window.high) if self.moved is not None else None
         rows = last_rows.StandingRows.of(
             last_rows.TablePart(window.table, window.low, window.high), completions=completions
         )

@@ -21,7 +21,7 @@ from rowtide.cdc.change_columns import shown_columns
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.bits import EXACT, Bits, ExactTexts, as_texts, kernels, read_exact_texts
 from rowtide.cdc.lake_readers.ordering import BATCH_ROWS, ORDER, gather
-from rowtide.cdc.queries.net_changes import INSTANCE_COLUMN
+from rowtide.cdc.queries.united_instances import INSTANCE_COLUMN
 from rowtide.cdc.rows.conversion import EXACT as EXACT_TYPE, as_binary, empty_masks, set_bits
 from rowtide.core.exports import naming_extras
 from rowtide.core.values import frozen

@@ -25,7 +25,8 @@ from rowtide.cdc.jobs.administration import read_parameters
 from rowtide.cdc.jobs.definitions import JobParameters, JobType, new_parameters
 from rowtide.cdc.lake_lease import LAKE, LakeLease, SharedLease
 from rowtide.cdc.published import list_table_paths
-from rowtide.cdc.running.context import CaptureContext, ScanRecorder
+from rowtide.cdc.running.context import CaptureContext
+from rowtide.cdc.running.scan_recorder import ScanRecorder
 from rowtide.cdc.running.threads import LakeUpkeep, SnapshotThread
 from rowtide.cdc.scans.pace import LONGEST_REST_S, MANY_ROWS, Scan, ScanLimits, ScanPace
 from rowtide.cdc.snapshots.recording import SnapshotsTable

@@ -31,8 +31,8 @@ from rowtide.cdc.capture.capture import CycleReport
 from rowtide.cdc.cleanup.housekeeping import clean_up
 from rowtide.cdc.definitions import list_enabled, require_complete
 from rowtide.cdc.jobs import definitions as job_history
-from rowtide.cdc.jobs.administration import AGENT, take_requests
 from rowtide.cdc.jobs.definitions import RETENTION_MINUTES, Job, JobType, read_jobs
+from rowtide.cdc.jobs.requests import AGENT, take_requests
 from rowtide.cdc.requests import CleanupOrder
 from rowtide.cdc.running.capture_run import job_limits, run_capture
 from rowtide.cdc.running.context import CaptureContext

@@ -19,7 +19,8 @@ from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart
 from rowtide.cdc.lake_readers.ordering import ORDER, OrderedRows, gather, merge
 from rowtide.cdc.lake_readers.presentation import as_json, as_united, pieces, present_values
 from rowtide.cdc.queries.lsn_times import Bound
-from rowtide.cdc.queries.net_changes import INSTANCE_COLUMN, NET_ROW_FILTERS, unite
+from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS
+from rowtide.cdc.queries.united_instances import INSTANCE_COLUMN, unite
 from rowtide.cdc.queries.windows import choose_option
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen

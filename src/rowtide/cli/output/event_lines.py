@@ -133,7 +133,7 @@ def describe_progress(events: Sequence[Progress]) -> Sequence[str]:
 
 
 def describe_widened(table: ColumnsWidened) -> str:
-    """Describe the pending rewrite of a table whose columns get wider types."""
+    """Describe how a table's columns get wider types: by a rewrite of its files, or by Delta's type widening."""
     named = zip(table.columns, table.types, strict=True)
     columns = ", ".join(f"{name} becomes {type_name}" for name, type_name in named)
     if table.is_rewritten:
@@ -145,7 +145,7 @@ def describe_widened(table: ColumnsWidened) -> str:
 
 
 def describe_mended(table: MendedTable | TableMended) -> str:
-    """Describe the outcome of `lake mend` for a table."""
+    """Describe the removal of Delta's type widening from a table."""
     if not table.was_marked:
         return f"{name_of(table.path)}: has no type widening"
     if table.written_bytes is None:

@@ -47,7 +47,7 @@ from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import FEATURE as REPLICATION
 
 SMALL_SAFE_SHARE = 0.2
-"""The remaining share of max_slot_wal_keep_size below which is a warning; its value is checked with the server."""
+"""A smaller remaining share of max_slot_wal_keep_size is a warning; its value is checked with the server."""
 MUCH_KEPT_BYTES = 1 << 30
 
 _BLOCKED: dict[type[RowtideError], tuple[str, Code]] = {

@@ -1,7 +1,7 @@
-"""Dataclasses as JSON, with an exact round trip and nothing else accepted.
+"""Dataclasses as JSON, with an exact round trip and nothing else accepted. Pure.
 
-Pure. Encoding and validation follow from the types of the fields: a message needs no code of its own. JavaScript's
-numbers end at 2^53: integers beyond are texts. Bytes are base64, enumerations the values of their members.
+Encoding and validation follow from the types of the fields: a message needs no code of its own. JavaScript's numbers
+end at 2^53: integers beyond are texts. Bytes are base64, enumerations the values of their members.
 """
 
 from __future__ import annotations

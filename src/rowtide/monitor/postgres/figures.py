@@ -44,7 +44,7 @@ _MOST_ROWS = 1000
 
 
 def read_figures(connection: Connection, work: PostgresWorkFacts) -> PolledFigures:
-    """Read the figures of the features that `work` says are used. Merge comes last, since it sets the search path."""
+    """Read the figures of the features that `work` says are used. Merge comes last: `map_merge` stays in force."""
     log = work.log if isinstance(work.log, LogFacts) else None
     is_captured: bool | Unread = log is not None and log.capture.is_enabled
     is_published: bool | Unread = log is not None and attempt_here(lambda: is_made(connection))
@@ -80,9 +80,9 @@ def read_figures(connection: Connection, work: PostgresWorkFacts) -> PolledFigur
 
 
 def map_merge(connection: Connection) -> Connection:
-    """Set the search path to merge's schema, since the definitions of its tables name none.
+    """Map merge's tables, whose definitions name no schema, to merge's schema, or to its views for a monitor's role.
 
-    A monitor's role reads their views.
+    The options of the connection itself are changed: later queries of it have this mapping too.
     """
     schemas = map_schemas(connection, {None: MERGE_SCHEMA})
     return connection.execution_options(schema_translate_map=schemas, compiled_cache=COMPILED_WITH_NONE)

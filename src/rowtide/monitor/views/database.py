@@ -11,7 +11,7 @@ from dataclasses import field
 from datetime import datetime, timedelta
 
 from rowtide.agents.runs import RunOutcome
-from rowtide.cdc.jobs.administration import AGENT
+from rowtide.cdc.jobs.requests import AGENT
 from rowtide.core.values import frozen
 from rowtide.diagnosis import State
 from rowtide.diagnosis.merge import MergeFacts

@@ -21,7 +21,8 @@ from rowtide.cdc.change_columns import DELETE
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.as_of.latest_rows import Ascending, LatestRows, LowestLayer
 from rowtide.cdc.lake_readers.bits import EXACT, Bits, Numbers, kernels
-from rowtide.cdc.lake_readers.change_tables import ChangeTable, Completions
+from rowtide.cdc.lake_readers.change_tables import ChangeTable
+from rowtide.cdc.lake_readers.completions import Completions
 from rowtide.cdc.lake_readers.grouping import KeyGroups, open_engine
 from rowtide.cdc.lake_readers.last_rows import (
     ABSENT,

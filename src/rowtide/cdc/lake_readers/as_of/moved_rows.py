@@ -23,7 +23,8 @@ from rowtide.cdc.lake_readers import last_rows
 from rowtide.cdc.lake_readers.as_of.keyed_tables import upper_parts
 from rowtide.cdc.lake_readers.as_of.latest_rows import LowestLayer
 from rowtide.cdc.lake_readers.bits import EXACT, Bits
-from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart, Completions
+from rowtide.cdc.lake_readers.change_tables import ChangeTable, ChangeTablePart
+from rowtide.cdc.lake_readers.completions import Completions
 from rowtide.cdc.lake_readers.grouping import GroupingDatabase, open_engine
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.published import base_table_path, read_history, read_instances, read_publication

@@ -1,6 +1,6 @@
 """A table as of an LSN without Spark: with a key, or as a bag of rows.
 
-A table as of an LSN without the values of columns that its source had dropped by then: null in all rows.
+Columns that the source had dropped by then are null in all rows.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ from rowtide.cdc.lake_readers.as_of.keyed_tables import KeyedTable, show_columns
 from rowtide.cdc.lake_readers.as_of.latest_rows import Ascending, LowestLayer
 from rowtide.cdc.lake_readers.as_of.moved_rows import MovedRows
 from rowtide.cdc.lake_readers.bits import EXACT, Bits, Numbers, kernels
-from rowtide.cdc.lake_readers.change_tables import ChangeTable, Completions, stream_parts
+from rowtide.cdc.lake_readers.change_tables import ChangeTable, stream_parts
+from rowtide.cdc.lake_readers.completions import Completions
 from rowtide.cdc.lake_readers.grouping import GroupingDatabase, open_engine
 from rowtide.cdc.lake_readers.last_rows import ABSENT, LSN, OPERATION, SEQVAL, TablePart, exact_columns
 from rowtide.cdc.lake_readers.ordering import ORDER
+from rowtide.cdc.queries.as_of.bag_rows import Counted, find_counted
 from rowtide.cdc.queries.as_of.opening import AsOf
-from rowtide.cdc.queries.as_of.rows import Counted, find_counted
 from rowtide.cdc.rows.conversion import ExactValues, as_binary, empty_masks, set_bits
 from rowtide.core.values import frozen
 
 # Tables without a key as of an LSN, without Spark: bags of rows, in which a whole row is added or removed once. The
-# changes that count are those of transactions that the snapshot does not see (`cdc.queries.as_of`). DuckDB sums them up
-# by row, finds in one pass over the lowest layer the rows that are removed, and in a second the others are returned.
+# changes that count are those of transactions that the snapshot does not see (`queries.as_of.bag_rows`). DuckDB sums
+# them up by row, finds in one pass over the lowest layer the rows that are removed, and in a second the others are
+# returned.
 
 _ADDING, _REMOVING = (INSERT, UPDATE_AFTER), (DELETE, UPDATE_BEFORE)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from builders.capture.capture_instances import instance, source_table
-from rowtide.cdc.queries.net_changes import Share, share_out, unite, united_columns
+from rowtide.cdc.queries.united_instances import Share, share_out, unite, united_columns
 from rowtide.core.lsn import CommitLsn
 
 OLD_LOW, NEW_LOW = CommitLsn(100), CommitLsn(500)

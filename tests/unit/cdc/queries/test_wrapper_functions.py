@@ -6,7 +6,7 @@ import pytest
 
 from builders.capture.capture_instances import instance, source_table
 from rowtide.cdc.errors.querying import WrapperColumnUnknown, WrapperFlagUnknown
-from rowtide.cdc.queries.sql_functions import WrapperFunction, WrapperRequest, generate_wrappers
+from rowtide.cdc.queries.wrapper_functions import WrapperFunction, WrapperRequest, generate_wrappers
 
 TABLE = source_table([("id", "integer"), ("Name", "text"), ("name", "text")])
 
