@@ -158,12 +158,14 @@ def with_reader(connection: psycopg.Connection[Any], table: CopiedTable, reader:
     return replace(table, owner=TableOwner(reader, tuple(types.get(column, "text") for column in table.columns)))
 
 
-# Reading as the owner is possible if no policies hide rows from it, and the schema of such functions is the role's, or
-# can be made. What a plan calls can change between two statements of a transaction: a lock of readers keeps neither an
-# index nor statistics away, none keeps another body of a function away.
+# Reading as the owner is possible if no policies hide rows from it, it may use the table's schema and read its table
+# (its own right to can be revoked), and the schema of such functions is the role's, or can be made. What a plan calls
+# can change between two statements of a transaction: a lock of readers keeps neither an index nor statistics away,
+# none keeps another body of a function away.
 _READ_BY = f"""
 select format('%%I.%%I', n.nspname, c.relname), called.author, called.what,
-       not (c.relrowsecurity and c.relforcerowsecurity) and (current_setting('is_superuser')::boolean
+       not (c.relrowsecurity and c.relforcerowsecurity) and has_schema_privilege(c.relowner, n.oid, 'usage')
+       and has_table_privilege(c.relowner, c.oid, 'select') and (current_setting('is_superuser')::boolean
            or case when made.nspowner is null then has_database_privilege(current_database(), 'create')
                    else pg_get_userbyid(made.nspowner) = current_user end)
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
