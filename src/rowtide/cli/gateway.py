@@ -19,7 +19,7 @@ from rowtide.gateway.tls import TlsOptions
 from rowtide.systemd import ServiceManager
 
 if TYPE_CHECKING:
-    from rowtide.gateway.answering import AuditedStep
+    from rowtide.gateway.hub_requests import AuditedStep
 
 app = CommandTable()
 _BEAT_S = 1.0
@@ -79,9 +79,9 @@ def serve(
     with naming_extras():
         import rowtide.errors  # noqa: F401 - devices get any error
         from rowtide.core.addresses import Address
+        from rowtide.gateway.http_server import serving_gateway
         from rowtide.gateway.hubs import name_hubs
         from rowtide.gateway.jwt_identity import make_issuer
-        from rowtide.gateway.serving import serving_gateway
 
     given = db or [url for url in (os.environ.get("ROWTIDE_DB", ""),) if url]
     hubs = name_hubs(given, database_url)

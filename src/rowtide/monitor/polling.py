@@ -24,8 +24,8 @@ from rowtide.monitor.databases import NamedUrl
 from rowtide.monitor.errors import PollFailed
 from rowtide.monitor.exposition import Polled
 from rowtide.monitor.labels import without_users
+from rowtide.monitor.metric_types import TABLE_CHANGES, GaugeSeries
 from rowtide.monitor.ring import CHANGES_KEPT, Ring, Values
-from rowtide.monitor.series import TABLE_CHANGES, GaugeSeries
 from rowtide.monitor.snapshot import (
     DIRECTIONS,
     Cycle,

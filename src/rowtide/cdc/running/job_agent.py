@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine
 
-from rowtide.agents.runs import JobAction, JobRun, OnRetry, RunOutcome, decide, ignore, run_agent
+from rowtide.agents.loop import JobAction, JobRun, OnRetry, RunOutcome, decide, ignore, run_agent
 from rowtide.agents.schedule import Schedule
 from rowtide.cdc.access import own_source
 from rowtide.cdc.capture.capture import CycleReport

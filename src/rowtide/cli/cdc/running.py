@@ -294,7 +294,7 @@ def follow(
     if consumer is not None and start is not None:
         raise click.BadParameter("a consumer begins at what it acknowledged", param_hint="--from")
     output.require_one()
-    from rowtide.agents.runs import run_agent
+    from rowtide.agents.loop import run_agent
     from rowtide.cdc.following.follower import Follower
     from rowtide.cdc.following.row_events import EventFormat
 

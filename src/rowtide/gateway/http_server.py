@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 
 from rowtide.core.addresses import Address
 from rowtide.core.errors import FileNotWritable
-from rowtide.gateway.answering import Answering, AuditedStep
 from rowtide.gateway.app import GatewayApp, ServedHubs
 from rowtide.gateway.device_files import DeviceFiles
 from rowtide.gateway.errors import CertificateNotRead, GatewayOpen
+from rowtide.gateway.hub_requests import Answering, AuditedStep
 from rowtide.gateway.hubs import Hub, Workers
 from rowtide.gateway.jwt_identity import Issuer
 from rowtide.gateway.limits import DEFAULT_GATEWAY_LIMITS, GatewayLimits, Places
