@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING, Annotated
 
 from rowtide.cli.active_configuration import database_url
@@ -102,8 +103,12 @@ def serve(
         ) as bound,
     ):
         scheme = "http" if tls.certificate is None else "https"
-        status = f"Serving {', '.join(f'{scheme}://{bound}/{name}' for name in hubs)}"
-        notes.print(status, soft_wrap=True)
-        manager.report_status(status)
-        while not stop.wait(_BEAT_S):
-            manager.beat()
+        _beat_until(stop, manager, f"Serving {', '.join(f'{scheme}://{bound}/{name}' for name in hubs)}")
+
+
+def _beat_until(stop: threading.Event, manager: ServiceManager, status: str) -> None:
+    """Tell people and the service manager the status, and the manager then that this process works, until stopped."""
+    notes.print(status, soft_wrap=True)
+    manager.report_status(status)
+    while not stop.wait(_BEAT_S):
+        manager.beat()
