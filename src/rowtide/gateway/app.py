@@ -76,6 +76,8 @@ class ServedHubs:
 
     hubs: Mapping[str, Hub]
     answering: Answering
+    refusals: Refusals
+    """Of tokens; `answering` notes in it which ones are valid."""
     limits: GatewayLimits
     origins: frozenset[str] = frozenset()
     is_proxied: bool = False
@@ -89,8 +91,7 @@ class GatewayApp:
         """`waiting` counts the devices with a long poll, for metrics."""
         self._served = served
         self._meter = RequestMeter(served.limits.requests_per_minute)
-        self._refusals = Refusals(RequestMeter(served.limits.refusals_per_minute, "refused tokens of its address"))
-        served.answering.note_known = self._refusals.note_known
+        self._refusals = served.refusals
         self._device_places = DevicePlaces(served.limits.device_requests)
         # For each thread one request that runs and three that wait; further ones get `GatewayBusy`, so that the queue
         # is bounded.

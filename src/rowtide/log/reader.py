@@ -267,6 +267,7 @@ class LogReader:
         self._confirm_durable(most=0 if is_large or received.is_marked else _MAX_QUEUED)
         self._advance_when_idle()
         if received.reply_requested:
+            # A sign of life is enough: the server needs no newer position, so nothing that is queued is waited for.
             self._confirm(self._confirmed)
         self._show_life()
         self._maintain_now_and_then()
@@ -334,7 +335,7 @@ class LogReader:
         """Receive until a batch is full or old, has many whole transactions, the stream pauses, or a process waits for
         a mark. Return how the stream ended, None while it goes on.
 
-        Keeps segments few, without delaying any.
+        So there are few segments, and no commit is delayed for that.
         """
         begun = time.monotonic()
         look_at = len(received.messages) + WHOLE_BATCH_MESSAGES
@@ -364,6 +365,7 @@ class LogReader:
 
     def _is_deferred(self, received: ReceivedMessages) -> bool:
         """Return whether nobody needs what was received yet."""
+        # A transaction in parts is never deferred: its readers have begun with the parts that are stored.
         is_needed = received.is_marked or received.reply_requested or _is_full(received) or self._in_parts
         return bool(received.messages) and not is_needed and self._pace.holds(self._manifest.state.readers)
 

@@ -269,7 +269,7 @@ class JobAgent:
         self._on_event(f"{job_type}: started")
 
     def _record(self, connection: Connection, job_type: JobType) -> None:
-        """Record what has become of a run."""
+        """Record the outcome of a run."""
         state = self._jobs[job_type]
         run = state.run
         if run is None:

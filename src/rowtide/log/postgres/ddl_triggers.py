@@ -146,7 +146,8 @@ begin
 """
 """Reason 4: a column's type changes, or how its values are generated. The altered table is the topmost one.
 
-Reason 1: a table becomes unlogged, or logged. The server keeps published tables from it, but not their partitions.
+Reason 8, another access method, keeps all values. Reason 1: a table becomes unlogged, or logged. The server keeps
+published tables from it, but not their partitions.
 """
 
 _REQUIRE_OWNER = """lock table rowtide.control in row exclusive mode;
@@ -239,6 +240,9 @@ _IS_PUBLISHED = """join pg_publication_rel r on r.prrelid = c.oid
         join pg_publication p on p.oid = r.prpubid
         join pg_database here on here.datname = current_database()
         where p.pubname = 'rowtide_' || here.oid"""
+"""Tables that this database's publication has. By its name, which has the database's oid: in a copy, `rowtide.source`
+still names the original's publication, and nothing reads the copy's log.
+"""
 
 _NAMED_TABLES = """
             select above.relid from pg_event_trigger_ddl_commands() d, pg_partition_ancestors(d.objid) above

@@ -34,7 +34,8 @@ _STATUS = struct.Struct(">cqqqqb")
 _EPOCH_2000_US = 946_684_800_000_000
 _UNSENDABLE = ("22", "54", "XX")
 """SQLSTATE classes of errors that recur with the same change: a character that UTF-8 lacks, a text beyond the
-server's limits, damaged data.
+server's limits, damaged data. All of class 22, since a walsender runs no query of ours that could be at fault; copying
+tables, where one could, has its own list.
 """
 # undefined_object: up to PostgreSQL 17 a missing publication is an error of the stream.
 _UNKNOWN_PUBLICATION = "42704"
@@ -279,6 +280,7 @@ def _refusal(report: Report, slot: str = "") -> RowtideError:
         return SlotMissing(slot)
     if sqlstate == "53300":
         return NoFreeSender()
+    # Also a command that was cancelled (57014): a stream is opened again, where another session would report it.
     if not sqlstate or sqlstate.startswith(("08", "57")):
         return StreamEnded(reason)
     return UnexpectedSqlError(sqlstate, reason)
