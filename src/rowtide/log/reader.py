@@ -357,7 +357,7 @@ class LogReader:
             if received.is_marked or len(received.messages) == before:
                 return None
             if len(received.messages) >= look_at:
-                # Only now and then in a large transaction, since this examines all messages.
+                # Once for each `WHOLE_BATCH_MESSAGES`, since all messages are examined, be they of one transaction.
                 if self._writes_little() and self._source.find_commits(received.messages) is not None:
                     return None
                 look_at += WHOLE_BATCH_MESSAGES

@@ -15,7 +15,7 @@ from rowtide.diagnosis import State
 from rowtide.monitor import ring as rings
 from rowtide.monitor.counters import DatabaseCounters, Total
 from rowtide.monitor.errors import MonitorRuns, SamplesForeign, SamplesNewer, StateFolderUnknown
-from rowtide.monitor.metric_types import GaugeSeries
+from rowtide.monitor.gauge_series import GaugeSeries
 from rowtide.monitor.ring import Ring, state_folder
 from rowtide.monitor.views import StateChange
 

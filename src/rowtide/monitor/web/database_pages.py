@@ -13,7 +13,7 @@ from starlette.responses import Response
 from rowtide.core.values import frozen
 from rowtide.diagnosis import Area, State
 from rowtide.diagnosis.result import format_bytes, format_duration
-from rowtide.monitor.metric_types import TABLE_CHANGES, GaugeSeries, Point
+from rowtide.monitor.gauge_series import TABLE_CHANGES, GaugeSeries, Point
 from rowtide.monitor.views import DatabaseView, HopKind, Judgement, count_numbers, list_worst
 from rowtide.monitor.views.states import WORST_FIRST
 from rowtide.monitor.web.charts import MONITOR_ORDER, LineChart, draw_interval, state_of_instance

@@ -16,7 +16,7 @@ from itertools import accumulate, pairwise
 
 from rowtide.core.values import frozen
 from rowtide.diagnosis import State
-from rowtide.monitor.metric_types import Point
+from rowtide.monitor.gauge_series import Point
 from rowtide.monitor.views import DatabaseView
 from rowtide.monitor.views.states import WORST_FIRST
 from rowtide.monitor.web.charts import severity

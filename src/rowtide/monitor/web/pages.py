@@ -22,8 +22,8 @@ from starlette.staticfiles import StaticFiles
 from rowtide.core.errors import find_classes
 from rowtide.diagnosis.result import format_bytes, format_duration
 from rowtide.monitor.exposition import Polled
+from rowtide.monitor.gauge_series import GaugeSeries
 from rowtide.monitor.inboxes import Inboxes
-from rowtide.monitor.metric_types import GaugeSeries
 from rowtide.monitor.polling import Readiness
 from rowtide.monitor.ring import Ring
 from rowtide.monitor.views import (
