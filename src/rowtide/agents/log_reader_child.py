@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from queue import Full, Queue
 
 from rowtide.agents.log_reader_process import BEAT_S, LOG_READER
-from rowtide.agents.runs import run_agent
+from rowtide.agents.loop import run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.core.exports import hide_pandas
 from rowtide.databases.passwords import register_accesses

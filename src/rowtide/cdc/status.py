@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import JSON, Connection, Engine, cast, func, select
 
-from rowtide.agents.runs import PastError
+from rowtide.agents.loop import PastError
 from rowtide.cdc import definitions
 from rowtide.cdc.consumers.consumers import Consumer, ListedConsumer, list_consumers
 from rowtide.cdc.errors.capturing import RequestPricesInvalid

@@ -1,6 +1,6 @@
 """The gateway's ASGI application: routes, authentication, limits, and errors as problem documents.
 
-What a request does is in `answering`; this module knows nothing of synchronisations and databases.
+What a request does is in `hub_requests`; this module knows nothing of synchronisations and databases.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.events.catalogue import GatewayAnswered, GatewayBroken
 from rowtide.events.event import emit, format_places
-from rowtide.gateway.answering import STEPS_OF_STRANGERS, Answering, DeviceRequest
 from rowtide.gateway.errors import (
     BodyTooLarge,
     GatewayAddressUnknown,
@@ -38,6 +37,7 @@ from rowtide.gateway.errors import (
     SenderTooSlow,
     TooManyRequests,
 )
+from rowtide.gateway.hub_requests import STEPS_OF_STRANGERS, Answering, DeviceRequest
 from rowtide.gateway.hubs import Hub
 from rowtide.gateway.limits import (
     BUSY_S,
@@ -76,6 +76,8 @@ class ServedHubs:
 
     hubs: Mapping[str, Hub]
     answering: Answering
+    refusals: Refusals
+    """Of tokens; `answering` notes in it which ones are valid."""
     limits: GatewayLimits
     origins: frozenset[str] = frozenset()
     is_proxied: bool = False
@@ -89,8 +91,7 @@ class GatewayApp:
         """`waiting` counts the devices with a long poll, for metrics."""
         self._served = served
         self._meter = RequestMeter(served.limits.requests_per_minute)
-        self._refusals = Refusals(RequestMeter(served.limits.refusals_per_minute, "refused tokens of its address"))
-        served.answering.note_known = self._refusals.note_known
+        self._refusals = served.refusals
         self._device_places = DevicePlaces(served.limits.device_requests)
         # For each thread one request that runs and three that wait; further ones get `GatewayBusy`, so that the queue
         # is bounded.

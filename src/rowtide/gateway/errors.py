@@ -92,7 +92,7 @@ class OriginNotListed(Denied, number=8418):
 
 
 class GatewayFailed(Retryable, number=8419):
-    """The gateway met an error that it does not tell devices about."""
+    """The gateway failed with an error that is not disclosed to devices."""
 
     fact = "the gateway failed: it has logged the reason as {incident}"
     hint = "It is tried again; tell the gateway's operator if that does not help."

@@ -15,7 +15,7 @@ from builders.capture.capture_processes import AGENT, CaptureProcess
 from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
 from builders.commands.command_lines import rowtide
 from builders.threads import in_thread
-from rowtide.agents.runs import RunOutcome
+from rowtide.agents.loop import RunOutcome
 from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.cdc.errors.capturing import CleanupImplausible
 from rowtide.cdc.errors.jobs import AgentNotRunning, JobMissing, JobNotRunning

@@ -12,18 +12,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
 from rowtide.gateway.device_files import DeviceFiles
-from rowtide.gateway.errors import (
-    BodyTooLarge,
-    JwtRefused,
-    MessageMalformed,
-    PublicationNotServed,
-    RegistrationNeedsCode,
-)
-from rowtide.gateway.hubs import Hub, Workers
-from rowtide.gateway.jwt_identity import Claims, Issuer
-from rowtide.gateway.limits import DEFAULT_GATEWAY_LIMITS
-from rowtide.gateway.requests import DeviceRegistration, Done, FileRequest, More, MoreRequest, RegisteredDevice
-from rowtide.gateway.synchronising import (
+from rowtide.gateway.device_sessions import (
     Downloads,
     answer_acknowledgement,
     answer_comparison,
@@ -35,6 +24,17 @@ from rowtide.gateway.synchronising import (
     list_own_conflicts,
     require_own_state,
 )
+from rowtide.gateway.errors import (
+    BodyTooLarge,
+    JwtRefused,
+    MessageMalformed,
+    PublicationNotServed,
+    RegistrationNeedsCode,
+)
+from rowtide.gateway.hubs import Hub, Workers
+from rowtide.gateway.jwt_identity import Claims, Issuer
+from rowtide.gateway.limits import DEFAULT_GATEWAY_LIMITS
+from rowtide.gateway.requests import DeviceRegistration, Done, FileRequest, More, MoreRequest, RegisteredDevice
 from rowtide.gateway.user_partitions import as_claimed, claimed, is_to_move, move_device, without_download
 from rowtide.gateway.wire.envelopes import SPOKEN_TEXT, Envelope, read
 from rowtide.merge.catalogue import has_devices
