@@ -42,11 +42,11 @@ from rowtide.merge.catalogue import get_publication, list_publications, read_nic
 from rowtide.merge.errors.devices import TokenRefused
 from rowtide.merge.errors.nodes import NodeRestored
 from rowtide.merge.errors.subscribing import PublicationsShared
+from rowtide.merge.exchange_state import list_subscriptions
 from rowtide.merge.inspection.device_validation import ValidateAnswer, ValidateRequest, validate_device
 from rowtide.merge.inspection.validating import ArticleValidation
 from rowtide.merge.nodes.connecting import open_synchronised
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.progress import list_subscriptions
 from rowtide.merge.publishing.device_requests import fill_again, follow_hub, recover_device, synchronise_device
 from rowtide.merge.publishing.exchange_requests import Recovered
 from rowtide.merge.publishing.rows_at_hub import RowsAnswer, RowsRequest

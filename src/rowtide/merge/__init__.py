@@ -70,10 +70,10 @@ if TYPE_CHECKING:
     )
     from rowtide.merge.publishing.schema_changes import SchemaChange, SchemaStatus
     from rowtide.merge.publishing.snapshots import FileKind, PartitionSnapshot, SnapshotFile, SnapshotProgress
-    from rowtide.merge.session.exchange import Refused
     from rowtide.merge.session.history import Phase, Summary
     from rowtide.merge.session.messages import Counts
     from rowtide.merge.session.pending import PendingChanges, PendingRow, Unsent
+    from rowtide.merge.session.receiver import Refused
     from rowtide.merge.status import MergeStatus
     from rowtide.merge.versions.changes import Row, RowChange, TombstoneType
 
@@ -212,7 +212,7 @@ _HOMES = {
     "Publication": "rowtide.merge.articles",
     "Recovered": "rowtide.merge.publishing.exchange_requests",
     "Refusal": "rowtide.merge.nodes.rows",
-    "Refused": "rowtide.merge.session.exchange",
+    "Refused": "rowtide.merge.session.receiver",
     "Reinitialization": "rowtide.merge.publishing.exchange_requests",
     "RepeatedDownload": "rowtide.merge.publishing.exchange_requests",
     "ResolutionPreview": "rowtide.merge.conflicts.outcome_changes",

@@ -24,9 +24,9 @@ from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, P
 from rowtide.merge.catalogue import get_publication, list_publications, read_nickname
 from rowtide.merge.devices.credentials import is_behind_gateway
 from rowtide.merge.errors.nodes import NodeBusy
+from rowtide.merge.exchange_state import list_subscriptions
 from rowtide.merge.nodes.connecting import address, open_node, open_synchronised
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.progress import list_subscriptions
 from rowtide.merge.publishing.schema_following import synchronise_following
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.pairing import pair

@@ -23,9 +23,9 @@ from rowtide.merge.catalogue import (
 )
 from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.errors.subscribing import PublicationsShared, SchemaNotFollowed
+from rowtide.merge.exchange_state import list_subscriptions, put_subscription, remove_retries_of, remove_subscription
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.table_definitions import Omission
-from rowtide.merge.progress import list_subscriptions, put_subscription, remove_retries_of, remove_subscription
 from rowtide.merge.publishing.exchange_requests import Recovered
 from rowtide.merge.publishing.partition_moves import follow_filters
 from rowtide.merge.publishing.publications import finish_drops

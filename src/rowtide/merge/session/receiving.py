@@ -20,22 +20,14 @@ from rowtide.merge.conflicts.records import (
     record as record_conflict,
     settle_failures,
 )
+from rowtide.merge.exchange_state import drop_retries, put_retry
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.rows import Holder, Refusal
 from rowtide.merge.partitions.filters import RowFilter
-from rowtide.merge.progress import drop_retries, put_retry
 from rowtide.merge.row_hashes import HashBatch
-from rowtide.merge.session.exchange import (
-    Attempt,
-    Part,
-    Received,
-    Refused,
-    accepted_alike,
-    alike,
-    by_article,
-    count_writes,
-)
+from rowtide.merge.session.accepted_versions import accepted_alike, alike, count_writes
 from rowtide.merge.session.messages import Counts
+from rowtide.merge.session.receiver import Attempt, Part, Received, Refused, by_article
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, TombstoneType, Write, overruling
 from rowtide.merge.versions.comparison import Accept, Presence, compare
 

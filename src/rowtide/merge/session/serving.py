@@ -25,9 +25,9 @@ from rowtide.merge.errors.subscribing import (
     UploadMalformed,
     UploadNotComparable,
 )
+from rowtide.merge.exchange_state import read_purge, set_exchanged
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.logical_records import find_record_types
-from rowtide.merge.progress import read_purge, set_exchanged
 from rowtide.merge.session.history import History, Summary, recorded
 from rowtide.merge.session.hub.lineage_checks import SELECT_GENERATIONS, read_generations
 from rowtide.merge.session.hub_half import HubHalf

@@ -16,8 +16,8 @@ from rowtide.core.garbage_collection import collecting_rarely
 from rowtide.core.values import frozen
 from rowtide.merge.articles import ExchangeType, Progress
 from rowtide.merge.errors.subscribing import UploadNotComparable
+from rowtide.merge.exchange_state import read_purge
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.progress import read_purge
 from rowtide.merge.session.device_half import DeviceHalf
 from rowtide.merge.session.history import History, Phase, Summary, recorded
 from rowtide.merge.session.hub.uploading import UploadReceipt

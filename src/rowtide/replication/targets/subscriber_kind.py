@@ -16,7 +16,8 @@ from rowtide.replication.conflict_decisions import ConflictDecision, ConflictOut
 from rowtide.replication.distribution.delivery_interface import Delivery
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.snapshot.objects import Need, Script
-from rowtide.replication.snapshot.target import SnapshotStatus, SnapshotTarget, TableDetails
+from rowtide.replication.snapshot.table_details import TableDetails
+from rowtide.replication.snapshot.target import SnapshotStatus, SnapshotTarget
 from rowtide.replication.subscription_settings import Constraints, IfExists, SubscriptionSettings
 from rowtide.replication.targets.compared_rows import RepairOutbox, RepairTransaction, SubscribedRows
 

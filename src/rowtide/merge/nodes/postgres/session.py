@@ -39,6 +39,7 @@ from rowtide.merge.articles import Article, DeviceLimits, Subscription
 from rowtide.merge.catalogue import list_merged, read_nickname, select_articles
 from rowtide.merge.definitions import LACKS_CHARACTERS, SCHEMA
 from rowtide.merge.errors.nodes import NodeBusy
+from rowtide.merge.exchange_state import SELECT_NODE
 from rowtide.merge.nodes.node import MOST_TRIES, ToRepeat
 from rowtide.merge.nodes.node_tables import MetadataFormat
 from rowtide.merge.nodes.postgres.compiled_queries import compile_query
@@ -62,7 +63,6 @@ from rowtide.merge.nodes.postgres.metadata.row_metadata import stamps_of
 from rowtide.merge.nodes.postgres.metadata.system_tables import LOG
 from rowtide.merge.nodes.postgres.stored_tables import StoredTable, StoredTables, table_requests
 from rowtide.merge.nodes.untyped_values import server_type
-from rowtide.merge.progress import SELECT_NODE
 
 BEGIN = ("begin isolation level repeatable read", f"set local {AGENT_SETTING} = 'on'")
 MANY_LINES = 1000
