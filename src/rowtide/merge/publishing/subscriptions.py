@@ -135,7 +135,7 @@ def new_subscription(
 
 @frozen
 class _Filled:
-    """What a subscriber was filled with: all rows up to a generation, and what became of its own tables."""
+    """A subscriber that has all rows up to a generation; `tables` are those that it had before."""
 
     generation: int
     omissions: Sequence[Omission]

@@ -195,7 +195,8 @@ def _is_kept(connection: Connection, wanted: Subscription, held: Article, now: S
     """
     (article,) = now
     table = find_by_id(connection, article.source_id)
-    if table is None or not kind_of(wanted.subscriber).is_used(wanted.subscriber, held):
+    server = kind_of(wanted.subscriber).server
+    if table is None or server is None or not server.is_used(wanted.subscriber, held):
         return False
     try:
         followed = follow(held, as_alteration(table), adds_none_since=None, has_no_rows=True)

@@ -430,7 +430,8 @@ def sync_sequences(
     return tuple(
         one
         for found, sequences in zip(known, published, strict=True)
-        for one in kind_of(found.subscriber).move_sequences(found.subscriber, sequences)
+        if (server := kind_of(found.subscriber).server) is not None
+        for one in server.move_sequences(found.subscriber, sequences)
     )
 
 

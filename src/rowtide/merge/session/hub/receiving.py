@@ -83,7 +83,7 @@ class HubReceiver(HubDecisions):
         return ([part] for part in deletes) if self.cascades is None else self.cascades.group(deletes)
 
     def receive(self, parts: Sequence[Part], attempt: Attempt, late: Set[str] = frozenset()) -> list[Received]:
-        self.seen.clear()
+        self.read_versions.clear()
         self.bequests = defer_bequests(self.node, parts, self.articles)
         if attempt in (Attempt.FIRST, Attempt.ALONE, Attempt.TOGETHER):
             return self._receive(parts, attempt)
@@ -186,7 +186,7 @@ class HubReceiver(HubDecisions):
         accepted, refused = split(part, refusals)
         for change in accepted:
             # What was read of the row is of its version before.
-            self.seen.get(article.nickname, {}).pop(change.rowguid, None)
+            self.read_versions.get(article.nickname, {}).pop(change.rowguid, None)
         self.record([conflict for conflict in decided.conflicts if conflict.rowguid not in refusals])
         if article.nickname in self.filters:
             self.keep_partition(article, accepted)
@@ -269,7 +269,10 @@ class HubReceiver(HubDecisions):
         return len(news)
 
     def _may_follow(self, parts: Sequence[Part], decided: Sequence[Decided], families: Sequence[Families]) -> bool:
-        """Whether what the hub refuses decides what else is written in the transaction, or whether it is undone."""
+        """Whether more is written after the rows, which depends on those that the database refuses.
+
+        If not, the rows and the commit can be one round trip.
+        """
         nicknames = {article.nickname for article, _ in parts}
         return (
             any(each.conflicts for each in decided)
