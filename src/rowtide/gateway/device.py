@@ -55,7 +55,7 @@ from rowtide.merge.publishing.snapshots import SnapshotProgress
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncAnswer, SyncRequest
 from rowtide.merge.session.over_transport import RequestedExchange, find_device
-from rowtide.merge.session.pending import PendingAtHub, PendingChanges, list_pending_of_device
+from rowtide.merge.session.pending_changes import PendingAtHub, PendingChanges, list_pending_of_device
 
 
 @dataclass(slots=True)

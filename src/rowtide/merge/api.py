@@ -86,7 +86,7 @@ from rowtide.merge.publishing.subscriptions import (
 )
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.pairing import pair
-from rowtide.merge.session.pending import PendingChanges, Unsent, list_unsent
+from rowtide.merge.session.pending_changes import PendingChanges, Unsent, list_unsent
 from rowtide.merge.session.purge import purge
 from rowtide.merge.session.synchronisation import synchronise
 

@@ -30,7 +30,7 @@ from rowtide.merge.nodes.node import Node
 from rowtide.merge.publishing.schema_following import synchronise_following
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.pairing import pair
-from rowtide.merge.session.pending import PendingChanges, list_downloads, list_pending
+from rowtide.merge.session.pending_changes import PendingChanges, list_downloads, list_pending
 
 DEFAULT_WORKERS = 4
 """Synchronisations at a time, by default."""

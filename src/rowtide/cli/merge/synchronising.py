@@ -31,7 +31,7 @@ from rowtide.merge.publishing.requests import PublicationName
 if TYPE_CHECKING:
     from rowtide.merge.fan_out import SyncOutcome
     from rowtide.merge.session.history import Summary
-    from rowtide.merge.session.pending import PendingChanges
+    from rowtide.merge.session.pending_changes import PendingChanges
 
 app = CommandTable()
 
@@ -324,7 +324,7 @@ def _ask_pending(
 
 
 def _print_pending(listed: Sequence[PendingChanges], form: OutputFormat, *, wide: bool = False) -> None:
-    from rowtide.merge.session.pending import PendingChanges
+    from rowtide.merge.session.pending_changes import PendingChanges
 
     print_listed(PendingChanges, listed, form, _PENDING, wide=wide)
 

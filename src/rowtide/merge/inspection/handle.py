@@ -40,7 +40,7 @@ from rowtide.merge.nodes.connecting import MergeHandle, address, knows, open_nod
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.sending import ChangesRequest, EnumeratedSending, Enumeration
 from rowtide.merge.session.pairing import Pairing, pair
-from rowtide.merge.session.spooling import Outgoing
+from rowtide.merge.session.spool import Outgoing
 from rowtide.merge.status import MergeStatus, list_status
 from rowtide.merge.versions.changes import RowChange, TombstoneType
 from rowtide.merge.versions.comparison import Combine, Conflict, Lineage, Nothing, compare

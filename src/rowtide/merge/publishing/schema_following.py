@@ -27,7 +27,7 @@ from rowtide.merge.nodes.table_definitions import Omission, TableChange
 from rowtide.merge.publishing.exchange_requests import Recovered
 from rowtide.merge.publishing.partition_moves import follow_filters
 from rowtide.merge.publishing.publications import drop_from, finish_drops
-from rowtide.merge.publishing.recovering import Rebuilt, recover
+from rowtide.merge.publishing.recovery import Rebuilt, recover
 from rowtide.merge.publishing.rows_at_hub import NodeRows
 from rowtide.merge.publishing.schema_changes import notice
 from rowtide.merge.publishing.schema_steps import HubSchema, SchemaStep, SentSchema, reading_schema

@@ -36,9 +36,9 @@ from rowtide.merge.publishing.publications import forget_publication
 from rowtide.merge.publishing.requests import Existing, ExistingRows, ExistingSubscription, MergeSubscriptionRequest
 from rowtide.merge.publishing.schema_changes import notice, read_version
 from rowtide.merge.session.identity_ranges import forget_ranges, give_ranges, require_fit
+from rowtide.merge.session.node_receiver import SubscriberReceiver
 from rowtide.merge.session.pairing import Pairing, SchemaVersion, has_met, require_original
 from rowtide.merge.session.receiver import Attempt
-from rowtide.merge.session.receiving import SubscriberReceiver
 
 
 def add_subscription(

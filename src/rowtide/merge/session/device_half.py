@@ -33,9 +33,10 @@ from rowtide.merge.session.messages import (
     UploadHeader,
     UploadResult,
 )
+from rowtide.merge.session.node_receiver import SubscriberReceiver
 from rowtide.merge.session.pairing import OWED, find_damages, find_proposal, propose_mark, require_original_of
-from rowtide.merge.session.receiving import SubscriberReceiver
 from rowtide.merge.session.record_groups import find_tops
+from rowtide.merge.session.spool import Outgoing, Spool, map_articles
 from rowtide.merge.session.spool_transfer import (
     OnTransferred,
     in_session,
@@ -44,7 +45,6 @@ from rowtide.merge.session.spool_transfer import (
     store_received,
     transfer,
 )
-from rowtide.merge.session.spooling import Outgoing, Spool, map_articles
 from rowtide.merge.session.subscriber_records import SubscriberRecords
 from rowtide.merge.versions.changes import RowChange
 

@@ -22,7 +22,7 @@ from rowtide.merge.session.change_order import BATCH_ROWS, ChangeOrder
 from rowtide.merge.session.messages import Counts
 from rowtide.merge.session.receiver import ArticleChange, Attempt, Part, Received, Receiver, Refused, by_article
 from rowtide.merge.session.record_transfer import RecordTransfer
-from rowtide.merge.session.spooling import Spool
+from rowtide.merge.session.spool import Spool
 from rowtide.merge.versions.changes import RowChange
 
 

@@ -53,8 +53,8 @@ from rowtide.merge.session.messages import (
 )
 from rowtide.merge.session.pairing import Pairing
 from rowtide.merge.session.purge import is_due, purge
+from rowtide.merge.session.spool import Spool
 from rowtide.merge.session.spool_transfer import in_session, known_rows, read_changes
-from rowtide.merge.session.spooling import Spool
 
 
 @dataclass(slots=True)

@@ -45,8 +45,8 @@ from rowtide.merge.session.messages import (
 from rowtide.merge.session.pairing import HUB, fingerprint_of
 from rowtide.merge.session.purge import is_due, purge
 from rowtide.merge.session.receiver import Refused
+from rowtide.merge.session.spool import Spool
 from rowtide.merge.session.spool_transfer import OnTransferred
-from rowtide.merge.session.spooling import Spool
 from rowtide.merge.session.upload_parts import ConfirmedRows, PartSize, divide, select
 from rowtide.merge.versions.changes import RowChange
 

@@ -49,7 +49,7 @@ from rowtide.merge.nodes.node_tables import NOT_THERE, Examination, Original, Un
 from rowtide.merge.partitions.filters import RowFilter, bind_articles
 from rowtide.merge.session.messages import DeviceState
 from rowtide.merge.session.purge import expiry
-from rowtide.merge.session.spooling import ArticleMapping, map_articles
+from rowtide.merge.session.spool import ArticleMapping, map_articles
 
 
 @frozen

@@ -13,10 +13,10 @@ from rowtide.merge.nodes.sending import ChangesRequest
 from rowtide.merge.partitions.logical_records import find_record_types
 from rowtide.merge.session.exchange import Transfer
 from rowtide.merge.session.history import Phase
+from rowtide.merge.session.node_receiver import NodeReceiver
 from rowtide.merge.session.receiver import Part, Receiver
-from rowtide.merge.session.receiving import NodeReceiver
 from rowtide.merge.session.record_transfer import RecordReceiver, RecordTransfer
-from rowtide.merge.session.spooling import Outgoing, Spool
+from rowtide.merge.session.spool import Outgoing, Spool
 from rowtide.merge.versions.changes import RowChange
 from rowtide.merge.versions.checked_metadata import are_rowguids
 

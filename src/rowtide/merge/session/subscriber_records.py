@@ -17,8 +17,8 @@ from rowtide.merge.partitions.logical_records import RecordType
 from rowtide.merge.row_hashes import HashBatch
 from rowtide.merge.session.accepted_versions import accepted, count_writes
 from rowtide.merge.session.messages import Counts
+from rowtide.merge.session.node_receiver import SubscriberReceiver
 from rowtide.merge.session.receiver import Refused
-from rowtide.merge.session.receiving import SubscriberReceiver
 from rowtide.merge.session.record_groups import LogicalRecord, find_members
 from rowtide.merge.session.record_transfer import (
     DEFERRED,

@@ -31,8 +31,8 @@ from rowtide.merge.session.pairing import (
     unsent_columns,
 )
 from rowtide.merge.session.purge import is_due, purge
+from rowtide.merge.session.spool import Spool
 from rowtide.merge.session.spool_transfer import OnTransferred
-from rowtide.merge.session.spooling import Spool
 
 
 def synchronise(

@@ -28,8 +28,8 @@ from rowtide.merge.conflicts.resolvers import (
 from rowtide.merge.handlers import ActionOnDataChange, ArticleHandler, find_handler
 from rowtide.merge.session.accepted_versions import accepted, accepted_alike, alike
 from rowtide.merge.session.hub.parent_keys import Families
+from rowtide.merge.session.node_receiver import NodeReceiver
 from rowtide.merge.session.receiver import Part
-from rowtide.merge.session.receiving import NodeReceiver
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, TombstoneType, Write
 from rowtide.merge.versions.comparison import (
     Accept,

@@ -15,9 +15,9 @@ from rowtide.merge.nodes.rows import Place, by_nickname
 from rowtide.merge.partitions.logical_records import RecordType, find_record_types
 from rowtide.merge.session.hub.cascading_deletes import are_any_of_others
 from rowtide.merge.session.hub.decisions import instead
+from rowtide.merge.session.hub.hub_receiver import HubReceiver
 from rowtide.merge.session.hub.key_contests import reason_of_contest
 from rowtide.merge.session.hub.parent_keys import parents_of
-from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.hub.record_decisions import HubRecordDecisions
 from rowtide.merge.session.messages import Counts, RowsByArticle, UploadHeader
 from rowtide.merge.session.pairing import Pairing
@@ -34,7 +34,7 @@ from rowtide.merge.session.record_transfer import (
     Waiting,
     write_outcome,
 )
-from rowtide.merge.session.spooling import Spool
+from rowtide.merge.session.spool import Spool
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange
 
 _MOST_REQUESTS = 3

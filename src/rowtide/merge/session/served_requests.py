@@ -54,8 +54,8 @@ from rowtide.merge.session.pairing import (
     require_met,
     require_original,
 )
+from rowtide.merge.session.spool import Spool
 from rowtide.merge.session.spool_transfer import in_session, known_rows
-from rowtide.merge.session.spooling import Spool
 from rowtide.merge.session.upload_parts import join_parts
 from rowtide.merge.versions.changes import RowChange
 from rowtide.merge.versions.checked_metadata import are_rowguids

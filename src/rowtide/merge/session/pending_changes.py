@@ -28,8 +28,8 @@ from rowtide.merge.session.history import Phase
 from rowtide.merge.session.hub.uploading import UploadReceipt
 from rowtide.merge.session.messages import Counts, DeviceState, RowsByArticle, UploadHeader
 from rowtide.merge.session.pairing import HUB, Pairing, require_hub_in_step, require_in_step, require_tables
+from rowtide.merge.session.spool import Outgoing, Spool
 from rowtide.merge.session.spool_transfer import known_rows
-from rowtide.merge.session.spooling import Outgoing, Spool
 from rowtide.merge.session.synchronisation import upload_all
 from rowtide.merge.versions.changes import RowChange
 

@@ -44,8 +44,8 @@ from rowtide.merge.session.hub.parent_keys import (
     require_parents,
 )
 from rowtide.merge.session.messages import Counts
+from rowtide.merge.session.node_receiver import parts_of, rowguids_of, split
 from rowtide.merge.session.receiver import Attempt, Part, Received, Refused, by_article
-from rowtide.merge.session.receiving import parts_of, rowguids_of, split
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
 
 Staying = Set[tuple[int, str, str]]
