@@ -17,7 +17,7 @@ from rowtide.merge.inspection.device_validation import ValidateAnswer, ValidateR
 from rowtide.merge.publishing.rows_at_hub import RowsAnswer, RowsRequest
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, SyncAnswer, SyncRequest
-from rowtide.merge.session.pending import PendingAtHub
+from rowtide.merge.session.pending_changes import PendingAtHub
 
 STEPS: Sequence[tuple[str, Any, Any, str]] = (
     ("register", requests.DeviceRegistration, requests.RegisteredDevice, "exchange a code for the token; needs a key"),

@@ -44,7 +44,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "pass",
     ): "the paths of disjoint sets are not shortened: the sets are the same",
     (
-        "merge/session/hub/receiving.py",
+        "merge/session/hub/hub_receiver.py",
         "HubReceiver._keep_lost",
         "self.cascades is None or not judged.lost",
         "(self.cascades is None and (not judged.lost))",

@@ -41,8 +41,8 @@ def record_step(done: AuditedStep) -> None:
     """Write an action of a gateway for a device to the audit of the hub. Raises as `recording`."""
     from uuid import NAMESPACE_URL, uuid5
 
+    from rowtide.actions.database_actions import recording
     from rowtide.actions.entries import ActionRequest, Channel, DeviceAction
-    from rowtide.actions.performing import recording
 
     request = ActionRequest.make(
         DeviceAction(f"gateway {done.step}"),

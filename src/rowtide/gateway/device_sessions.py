@@ -32,8 +32,8 @@ from rowtide.merge.publishing.rows_at_hub import RowsRequest
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncRequest
 from rowtide.merge.session.pairing import Pairing, require_met
-from rowtide.merge.session.pending import PendingAtHub, serve_pending
-from rowtide.merge.session.serving import KeptParts, SessionAnswer, UploadedBatches, acknowledge, meet
+from rowtide.merge.session.pending_changes import PendingAtHub, serve_pending
+from rowtide.merge.session.served_requests import KeptParts, SessionAnswer, UploadedBatches, acknowledge, meet
 
 ROWS_EACH = 20_000
 """The number of rows with which an answer is full; the device requests the rest."""

@@ -6,7 +6,7 @@ import pytest
 
 from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.session.messages import Counts
-from rowtide.merge.session.spooling import Parts, Spool
+from rowtide.merge.session.spool import Parts, Spool
 from rowtide.merge.versions.changes import RowChange
 
 ARTICLE = Article("item", "public", "item", 7, (ArticleColumn("id", "bigint", is_nullable=False, key_ordinal=1),))
