@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Literal
 
 import pyarrow as pa
 from hypothesis import given, settings, strategies as st
@@ -15,7 +16,9 @@ from rowtide.log.store.maintenance import merge_segments
 from rowtide.log.store.segments import read_segment
 
 TABLES = 5
-IN_ORDER = [(name, "ascending") for name in ("table_id", "commit_lsn", "seqval")]
+IN_ORDER: list[tuple[str, Literal["ascending", "descending"]]] = [
+    (name, "ascending") for name in ("table_id", "commit_lsn", "seqval")
+]
 TRANSACTIONS = st.lists(st.lists(st.integers(1, TABLES), min_size=1, max_size=6), min_size=1, max_size=4)
 """By transaction, the tables that its changes are of."""
 
