@@ -33,8 +33,14 @@ PACKAGES = {
     ),
     "delivery": TriedPackage(
         ("replication/distribution", "replication/targets"),
-        ("unit/replication", "live/replication"),
-        ("unit/replication", "properties/replication", "live/replication", "scenarios/replication"),
+        ("unit/replication", "integration/replication", "live/replication"),
+        (
+            "unit/replication",
+            "integration/replication",
+            "properties/replication",
+            "live/replication",
+            "scenarios/replication",
+        ),
         WITHOUT_SPARK,
     ),
 }
