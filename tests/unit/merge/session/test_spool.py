@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.session.messages import Counts
-from rowtide.merge.session.spool import Parts, Spool
+from rowtide.merge.session.spool import Parts, Spool, map_article
 from rowtide.merge.versions.changes import RowChange
+from rowtide.merge.versions.comparison import NodeChange, decode_columns, encode_columns
 
 ARTICLE = Article("item", "public", "item", 7, (ArticleColumn("id", "bigint", is_nullable=False, key_ordinal=1),))
+
+COLUMNS = {name: ArticleColumn(name, "text", is_nullable=True, key_ordinal=None) for name in ("id", "gone", "name")}
+MADE, CHANGED = NodeChange(1, 1), NodeChange(2, 3)
 
 
 class Torn(Exception):
@@ -60,6 +66,35 @@ def test_written_and_deleted_rows_are_counted_apart() -> None:
     with Spool(iter([(ARTICLE, [change(1), change(2)]), (ARTICLE, [deleted])])) as spool:
         spool.complete()
         assert spool.counts == {7: Counts(updates=2, deletes=1)}
+
+
+def test_deletes_are_counted_before_they_are_sent() -> None:
+    deleted = RowChange("3", b"", b"", None, None)
+    with Spool(iter([(ARTICLE, [change(1)]), (ARTICLE, [deleted, deleted])])) as spool:
+        assert spool.count_deletes() == 2
+        assert rowguids(spool) == ["1", "3", "3"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "tracked", "carried"),
+    [
+        pytest.param(None, (True, True), None, id="a row that no column of was changed"),
+        pytest.param({0: CHANGED, 2: MADE}, (True, True), {1: CHANGED, 0: MADE}, id="columns at other places"),
+        pytest.param(None, (False, True), {0: CHANGED, 1: CHANGED}, id="a sender that follows no columns"),
+        pytest.param({0: CHANGED}, (True, False), None, id="a receiver that follows none"),
+    ],
+)
+def test_changes_are_carried_to_the_receivers_columns(
+    columns: dict[int, NodeChange] | None, tracked: tuple[bool, bool], carried: dict[int, NodeChange] | None
+) -> None:
+    sender, receiver = (
+        replace(ARTICLE, columns=tuple(COLUMNS[name] for name in names), column_tracking=is_tracked)
+        for names, is_tracked in zip((("id", "gone", "name"), ("name", "id")), tracked, strict=True)
+    )
+    sent = RowChange("1", b"", CHANGED.encode(), None if columns is None else encode_columns(columns), ("1", "x", "n"))
+    [found] = map_article(sender, receiver).carry([sent])
+    assert found.row == ("n", "1")
+    assert (None if found.columns is None else decode_columns(found.columns)) == carried
 
 
 def test_an_empty_part_is_no_batch() -> None:
