@@ -125,7 +125,7 @@ def begin_reading(url: str) -> None:
     """
     if not can_fork():
         return
-    from rowtide.agents.log_reader_child import read_log
+    from rowtide.agents.log_reading import read_log
 
     ours, theirs = Pipe()
 
