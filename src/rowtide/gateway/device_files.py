@@ -20,7 +20,7 @@ import shutil
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -103,9 +103,15 @@ class DeviceFiles:
     def find(self, device_id: str, name: str) -> Path:
         """Return the path of a device's own file. Raises `GatewayAddressUnknown`."""
         path = self.folder / name
-        if _NAME.fullmatch(name) is None or not name.startswith(f"{device_id}-") or not path.is_file():
+        is_own = _NAME.fullmatch(name) is not None and name.startswith(f"{device_id}-")
+        if not is_own or path.is_symlink() or not path.is_file():
             raise GatewayAddressUnknown(f"files/{name[:80]}")
         return path
+
+    def discard(self, device_id: str) -> None:
+        """Remove the files of a device that has moved to another partition."""
+        for path in self.folder.glob(f"{device_id}-*.db.gz*"):
+            path.unlink(missing_ok=True)
 
     def keep_parts(self, hub_name: str, device: KnownDevice) -> KeptUpload:
         """Return the store for parts of a device's upload."""
@@ -151,8 +157,9 @@ class DeviceFiles:
     def _forget_old(self) -> None:
         before = time.time() - KEPT_S
         for path in chain(self.folder.glob("*.db*"), self.folder.glob("*.parts")):
-            if path.stat().st_mtime < before:
-                path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # another gateway has removed it meanwhile
+                if path.lstat().st_mtime < before:
+                    path.unlink()
 
     @contextmanager
     def _alone(self, device_id: str) -> Iterator[None]:
