@@ -38,7 +38,7 @@ from rowtide.merge.catalogue import renew_nickname
 from rowtide.merge.definitions import subscriptions
 from rowtide.merge.devices.credentials import BEHIND_GATEWAY
 from rowtide.merge.devices.registered import KnownDevice, replace_subscription
-from rowtide.merge.errors.rows import UploadTooLarge
+from rowtide.merge.errors.rows import LogicalRecordsTooLarge
 from rowtide.merge.errors.subscribing import UploadLost
 from rowtide.merge.nodes.connecting import open_subscriber
 from rowtide.merge.nodes.node import Node
@@ -116,7 +116,7 @@ class DeviceFiles:
     def keep_parts(self, hub_name: str, device: KnownDevice) -> KeptUpload:
         """Return the store for parts of a device's upload."""
         of_hub = hashlib.sha256(hub_name.encode()).hexdigest()[:8]
-        return KeptUpload(self.folder / f"{device.device_id}-{of_hub}.parts", device.name)
+        return KeptUpload(self.folder / f"{device.device_id}-{of_hub}.parts", device.name, device.publication)
 
     def _make(self, hub: Node, device: KnownDevice, name: str, number: int | None) -> DeviceFile:
         plain = self.folder / name.removesuffix(".gz")
@@ -194,6 +194,7 @@ class KeptUpload:
 
     path: Path
     device: str
+    publication: str
 
     def add(self, before: str, batches: Sequence[RowBatch]) -> str:
         unpacked = json.dumps([encode_batch(one) for one in batches]).encode()
@@ -203,7 +204,7 @@ class KeptUpload:
             with self._opened() as file:
                 end, size = self._find_end(file, before)
                 if size + len(unpacked) > MOST_KEPT_BYTES:
-                    raise UploadTooLarge(f"{MOST_KEPT_BYTES:,} bytes of logical records")
+                    raise LogicalRecordsTooLarge(self.device, self.publication, f"{MOST_KEPT_BYTES:,} bytes")
                 file.truncate(end)
                 file.seek(end)
                 file.write(name + _LENGTHS.pack(len(packed), len(unpacked)) + packed)

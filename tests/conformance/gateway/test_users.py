@@ -196,6 +196,13 @@ def test_a_device_sees_its_own_conflicts(plain: Gateway, tmp_path: Path) -> None
         assert conflict.article == "item"
         assert '"second"' in str(conflict.losing_row)
         assert not conflict.is_resolved
+        loser.reinitialize()
+        loser.sync()
+        assert loser.list_conflicts() == (conflict,)
+        other.unlink()
+        loser.sync(replace=True)
+        assert loser.list_conflicts() == (conflict,)
+        assert winner.list_conflicts() == ()
 
 
 def signed_in(gateway: Gateway, path: Path, tokens: list[str]) -> Device:
