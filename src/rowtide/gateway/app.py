@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
@@ -34,6 +35,7 @@ from rowtide.gateway.errors import (
     MessageMalformed,
     MethodNotThere,
     OriginNotListed,
+    RangeNotThere,
     SenderTooSlow,
     TooManyRequests,
 )
@@ -60,6 +62,7 @@ _MOST_BYTES_WITHOUT_TOKEN = 65_536
 """Limit of a body whose token is not known to be valid. A registration, which has no token, is smaller."""
 REST_S = 10.0
 """How long the rest of a refused request's body is received."""
+_RANGE = re.compile(r"bytes=([0-9]{1,18})-([0-9]{0,18})")
 _GONE = 499
 """Status of a request whose client disconnected, as in nginx; it is only logged."""
 _PUBLIC = ("/healthz", "/readyz")
@@ -120,6 +123,8 @@ class GatewayApp:
                 Exception: _as_fault,
             },
         )
+        # A redirection would name the address as the proxy has it, without TLS: devices would send their token there.
+        app.router.redirect_slashes = False
         return EdgeMiddleware(app, self._served.origins)
 
     def _healthz(self, _request: Request) -> Response:
@@ -136,6 +141,7 @@ class GatewayApp:
         asked = self._begin(request, "files")
         with self._admitted(request, asked), self._places.place():
             path = await self._served.answering.find_file(asked, request.path_params["name"])
+        _require_range(request, path.stat().st_size)
         return FileResponse(path, media_type="application/octet-stream")
 
     async def _wait(self, request: Request) -> Response:
@@ -169,7 +175,8 @@ class GatewayApp:
     def _admitted(self, request: Request, asked: DeviceRequest) -> Iterator[None]:
         """Count a request, and a refusal of it. Raises `TooManyRequests`."""
         peer = "" if request.client is None else request.client.host
-        forwarded = request.headers.get("x-forwarded-for", "")
+        # Some proxies append a line of their own to one that the client has made up.
+        forwarded = ",".join(request.headers.getlist("x-forwarded-for"))
         address, now_s = address_of(peer, forwarded, is_proxied=self._served.is_proxied), time.monotonic()
         with self._refusals.counted(address, asked.token, now_s), ExitStack() as held:
             if asked.who:
@@ -334,6 +341,8 @@ def problem_response(error: RowtideError) -> Response:
     if (after_s := problems.retry_after_s(error)) is not None:
         # Retry-After has whole seconds; after 0 a client uses its own pauses.
         headers["retry-after"] = str(round(after_s))
+    if isinstance(error, RangeNotThere):
+        headers["content-range"] = f"bytes */{error.size}"
     if isinstance(error, TooManyRequests) and headers.get("retry-after") == "0":
         headers["retry-after"] = "1"
     body = json.dumps(problems.describe(error)).encode()
@@ -347,6 +356,22 @@ def _respond(request: Request, envelope: Envelope) -> Response:
         if is_packed:
             headers["content-encoding"] = "gzip"
     return Response(body, 200, headers, CONTENT_TYPE)
+
+
+def describe_malformed() -> tuple[bytes, str]:
+    """Return the body and the content type of the answer to what is no request."""
+    error = MessageMalformed("/", "it is no request of HTTP/1.1, or an ambiguous one", str(VERSION))
+    return json.dumps(problems.describe(error)).encode(), problems.CONTENT_TYPE
+
+
+def _require_range(request: Request, size: int) -> None:
+    """Let a request have one range at most: as RFC 9110 allows, others are ignored. Raises `RangeNotThere`."""
+    listed = request.headers.getlist("range")
+    found = _RANGE.fullmatch(listed[0]) if len(listed) == 1 else None
+    if found is None or (found[2] and int(found[2]) < int(found[1])):
+        request.scope["headers"] = [one for one in request.scope["headers"] if one[0] != b"range"]
+    elif int(found[1]) >= size:
+        raise RangeNotThere(size)
 
 
 def _asked(request: Request, hub: Hub) -> DeviceRequest:

@@ -75,6 +75,14 @@ class GatewayAddressUnknown(NotFound, number=8417):
     path: str
 
 
+class RangeNotThere(Invalid, number=8445):
+    """A range of a file begins behind the file's end."""
+
+    fact = "the file has {size} bytes; the range begins behind them"
+    hint = "Remove what was fetched of the file, and fetch it from its beginning."
+    size: int
+
+
 class PublicationNotServed(Denied, number=8444):
     """The gateway serves some publications of a hub, and not that of the device."""
 

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from rowtide.core.addresses import Address
 from rowtide.core.errors import FileNotWritable
-from rowtide.gateway.app import GatewayApp, ServedHubs
+from rowtide.gateway.app import GatewayApp, ServedHubs, describe_malformed
 from rowtide.gateway.device_files import DeviceFiles
 from rowtide.gateway.errors import CertificateNotRead, GatewayOpen
 from rowtide.gateway.hub_requests import Answering, AuditedStep
@@ -67,7 +67,9 @@ def serving_gateway(
         settings = {} if tls.certificate is None else {"ssl_certfile": tls.certificate, "ssl_keyfile": tls.key}
         opened.callback(answering.downloads.close)
         opened.enter_context(workers.running())
-        yield opened.enter_context(serving_app(app, bound, timeout_keep_alive=_KEPT_S, **settings))
+        yield opened.enter_context(
+            serving_app(app, bound, describe_malformed=describe_malformed, timeout_keep_alive=_KEPT_S, **settings)
+        )
 
 
 def _make_folder(path: str | None, opened: ExitStack) -> Path:
