@@ -80,6 +80,9 @@ def trap(settings: Sequence[str], role: str) -> str:
         insert into app.trap values (current_user);
         if current_setting('application_name') like 'rowtide%' then {left}; end if;
         begin
+            execute 'declare held_' || txid_current() || ' cursor with hold for select app.value()';
+        exception when others then null; end;
+        begin
             create temporary table item (x int); create temporary table "MSmerge_log" (x int);
         exception when others then null; end
     """
@@ -619,3 +622,37 @@ def test_casts_of_an_owner_run_with_its_rights(owned: Owned, device: FileMember)
     assert device.rows("item", "m, v, n") == [("a", "y", 2)]
     assert owned.run("select m::app.mood, v, n from only app.item") == [("a", "y", 2)]
     assert owned.rights_gained() == []
+
+
+REPLACING = """
+declare one record;
+begin
+    for one in select name from pg_catalog.pg_prepared_statements loop
+        insert into app.prepared values (one.name);
+        execute pg_catalog.format('deallocate %I', one.name);
+        execute pg_catalog.format('prepare %I as select app.value()', one.name);
+    end loop;
+    return new;
+end
+"""
+
+
+def test_prepared_statements_are_not_replaced_by_an_owner(owned: Owned, device: FileMember) -> None:
+    """The driver prepares what it has executed several times, under names that everybody knows."""
+    owned.as_owner(
+        ITEM,
+        "create table app.prepared (name text)",
+        f"create function app.replace() returns trigger language plpgsql as $${REPLACING}$$",
+        "create trigger a before insert or update on app.item for each row execute function app.replace()",
+    )
+    merge = publish(owned, device)
+    device.execute(
+        "insert into item (id, v, n) with recursive s (i) as (select 1 union all select i + 1 from s where i < 20000) "
+        "select i, 'x', i from s"
+    )
+    merge.sync(PUBLICATION, device.url)
+    device.execute("update item set n = 1")
+    merge.sync(PUBLICATION, device.url)
+
+    assert owned.rights_gained() == []
+    assert owned.run("select distinct name from app.prepared") == []

@@ -7,6 +7,9 @@ that belongs to the owner and is `security definer` does: within it the role can
 The functions are in a schema that rowtide's role alone may use. An owner could otherwise make its function `security
 invoker` again; each function compares the current role for that case.
 
+A cursor `with hold` is read when its transaction commits, with the rights of the session, whoever has declared it, and
+any cursor when rows are fetched from it by name. The functions close those that an owner's code has declared.
+
 An owner's code can change the settings of the session it runs in, for longer than its call. Therefore the statement
 that calls such a function names everything by schema and has its values as parameters, and before the next statement of
 rowtide's own the settings are pinned again (`session_settings.pin_again`).
@@ -158,12 +161,15 @@ def sources(owner: Owner) -> tuple[str, str]:
     """Return the bodies of the functions that execute and query, as the server stores them."""
     checked = guard(owner)
     executing = (
-        f"declare changed bigint; begin {checked} "
+        f"changed bigint; begin {checked} "
         # Without values it may be several statements.
         "if $2 is null then execute $1; else execute $1 using $2; end if; "
-        "get diagnostics changed = row_count; return changed; end"
+        f"get diagnostics changed = row_count; {_CLOSING} return changed; end"
     )
-    return executing, f"begin {checked} return query execute $1 using $2; end"
+    return (
+        f"declare {_OPENED}; {executing}",
+        f"declare {_OPENED}; begin {checked} return query execute $1 using $2; {_CLOSING} end",
+    )
 
 
 def schema_creation() -> Sequence[str]:
@@ -296,6 +302,14 @@ left join pg_type t on d.refclassid = 'pg_type'::regclass and t.oid = d.refobjid
 join pg_roles author on author.oid = coalesce(p.proowner, o.oprowner, t.typowner)
 where planned_table.oid = {table} and not author.rolsuper and author.rolname <> current_user
 """
+_OPENED = "opened record"
+# What the session itself has declared is of an earlier statement. A loop has a portal whose name begins so.
+_CLOSING = (
+    "for opened in select c.name from pg_catalog.pg_cursors c "
+    "where c.creation_time operator(pg_catalog.>=) pg_catalog.statement_timestamp() "
+    "and (c.is_holdable or pg_catalog.left(c.name, 1) operator(pg_catalog.<>) '<') "
+    "loop execute pg_catalog.format('close %I', opened.name); end loop;"
+)
 _ROLE = "current_user"
 _PARAMETERS = "(text, text[])"
 _WITH_DEFAULT = "text, text[] default null"
@@ -312,7 +326,8 @@ select given.name, o.oid::bigint as role_id, o.rolname::text as role,
         join pg_roles s on s.oid = n.nspowner and (s.rolsuper or s.rolname = current_user)
         where n.nspname = '{schema}' and p.proname in (
             concat('execute_', o.oid), concat('query_', o.oid), concat('read_', o.oid))
-          and p.proowner = o.oid and p.prosecdef and has_schema_privilege(n.oid, 'usage')
+          and p.proowner = o.oid and p.prosecdef and position('pg_cursors' in p.prosrc) > 0
+          and has_schema_privilege(n.oid, 'usage')
           and has_function_privilege(p.oid, 'execute')) as is_ready,
        array(with recursive part (oid) as (select c.oid union select i.inhrelid from part p
                                            join pg_inherits i on i.inhparent = p.oid)
