@@ -16,7 +16,7 @@ import pytest
 from builders.gateway.served_hubs import HUB, Gateway, run_at, serving_hub
 from builders.gateway.signed_tokens import TokenIssuer
 from builders.merge.merged_databases import PUBLICATION, Merge
-from rowtide.gateway import synchronising
+from rowtide.gateway import device_sessions
 from rowtide.gateway.client import make_request_key, send_plain
 from rowtide.gateway.device import Device, fetch_first_file
 from rowtide.gateway.errors import ClaimMissing, ClaimsOlder, DeviceHasFile, JwtRefused, RegistrationNeedsCode
@@ -338,7 +338,7 @@ def test_the_next_user_gets_a_file_of_its_own(gateway: Gateway, signing: TokenIs
 def test_the_rest_of_a_download_is_of_its_user(
     gateway: Gateway, signing: TokenIssuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(synchronising, "ROWS_EACH", 1)
+    monkeypatch.setattr(device_sessions, "ROWS_EACH", 1)
     with tablet_of(gateway, tmp_path / "field.db", [signing.sign("north")]) as tablet:
         tablet.sync()
         headers = {"Authorization": f"Bearer {tablet.client.token}"}

@@ -9,11 +9,11 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
-from rowtide.gateway.serving import serving_gateway
 
 import rowtide
 from rowtide.core.addresses import Address
 from rowtide.gateway.errors import TooManyRequests
+from rowtide.gateway.http_server import serving_gateway
 from rowtide.gateway.hubs import Hub
 from rowtide.gateway.limits import GatewayLimits
 from rowtide.gateway.tls import TlsOptions
