@@ -207,7 +207,6 @@ NOT_RUN = {
         "ColumnNeeded",
         "KeyChanged",
         "LogStoreRelocated",
-        "OwnerTriggersDeferred",
         "OwnersDiffer",
         "PartitionsOfOthers",
         "ProcedureOwnerNotTrusted",
