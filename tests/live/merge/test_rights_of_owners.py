@@ -520,14 +520,17 @@ def test_a_procedure_has_its_authors_rights(owned: Owned, device: FileMember) ->
     assert owned.rights_gained() == []
 
 
-def test_a_procedure_of_another_role_has_to_be_a_definer(owned: Owned) -> None:
+def test_a_procedure_of_a_third_role_is_refused(owned: Owned) -> None:
+    """Also one that runs as its author: what it declares is read with the rights of the session."""
     owned.run("create table item (id integer primary key, v text)")
     owned.as_owner(RESOLVE.replace("app.item", "public.item"))
     merge = MergeReplication(owned.url)
     merge.add_publication(PUBLICATION)
-    with pytest.raises(ResolverRefused, match="security definer"):
-        merge.add_article(PUBLICATION, "item", resolver="procedure:app.resolve")
-    owned.as_owner("alter function app.resolve security definer")
+    for rights in ("invoker", "definer"):
+        owned.as_owner(f"alter function app.resolve security {rights}")
+        with pytest.raises(ResolverRefused, match=f"belongs to {owned.role}"):
+            merge.add_article(PUBLICATION, "item", resolver="procedure:app.resolve")
+    owned.run("alter function app.resolve owner to postgres")
 
     merge.add_article(PUBLICATION, "item", resolver="procedure:app.resolve")
 

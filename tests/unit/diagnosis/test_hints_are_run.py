@@ -208,7 +208,6 @@ NOT_RUN = {
         "ColumnNeeded",
         "KeyChanged",
         "LogStoreRelocated",
-        "OwnerTriggersDeferred",
         "OwnersDiffer",
         "PartitionsOfOthers",
         "ProcedureOwnerNotTrusted",
