@@ -73,7 +73,7 @@ def run(
 
 
 @frozen(kw_only=True)
-class ScanLimits:
+class ScanOptions:
     """How much one poll captures."""
 
     maxtrans: Annotated[int | None, Option(help="Transactions per scan; default: no limit.", max=MOST_ROWS)] = None
@@ -84,7 +84,7 @@ class ScanLimits:
 def scan(
     db: options.Db,
     *,
-    limits: ScanLimits,
+    limits: ScanOptions,
     engine: EngineOption = EngineSetting.AUTO,
     rewrite_widened: RewritesWidened = False,
     spark: options.ClusterOptions,
