@@ -34,6 +34,9 @@ class DeliveryProgress:
         return DeliveryProgress(reached, self.batch + 1, self.epoch)
 
 
+# Exceptions and not results: each ends the blocks of a pipeline and of a transaction, which roll the batch back.
+
+
 class BatchUndone(Exception):
     """A batch was refused and rolled back, and has to be delivered row by row."""
 
