@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from rowtide.agents.runs import PastError
+from rowtide.agents.loop import PastError
 from rowtide.agents.schedule import Schedule
 from rowtide.cdc.status import CaptureStatus, CleanupStatus
 from rowtide.core.lsn import CommitLsn

@@ -10,7 +10,7 @@ from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from rowtide.agents.runs import run_agent
+from rowtide.agents.loop import run_agent
 from rowtide.core.formats import removing
 from rowtide.core.options import member_of, takes
 from rowtide.core.redaction import hiding

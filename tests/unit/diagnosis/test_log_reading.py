@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rowtide.agents.runs import PastError
+from rowtide.agents.loop import PastError
 from rowtide.diagnosis import CheckResult, State
 from rowtide.diagnosis.capture import ReadingFacts, check_reading
 from rowtide.diagnosis.result import shell

@@ -15,8 +15,9 @@ from rowtide.cli.active_configuration import label_of
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.merge.devices import DeviceCode, GatewayUrl, ReplacesFile, opening, require_db
 from rowtide.cli.output.metrics import MetricsFile, measuring
+from rowtide.cli.output.progress import progress
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed, print_rows
-from rowtide.cli.output.watching import logging_beside, progress
+from rowtide.cli.output.watching import logging_beside
 from rowtide.cli.parameters import parse_time
 from rowtide.core.errors import RowtideError
 from rowtide.core.options import Option
