@@ -34,11 +34,11 @@ class DeliveryProgress:
         return DeliveryProgress(reached, self.batch + 1, self.epoch)
 
 
-# Exceptions and not results: each ends the blocks of a pipeline and of a transaction, which roll the batch back.
-
-
 class BatchUndone(Exception):
-    """A batch was refused and rolled back, and has to be delivered row by row."""
+    """A batch was refused and rolled back, and has to be delivered row by row.
+
+    An exception and no result, like those below: it ends the blocks of a pipeline and a transaction, which roll back.
+    """
 
 
 class CallNotStorable(Exception):
