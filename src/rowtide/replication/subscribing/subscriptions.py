@@ -90,9 +90,8 @@ def add_subscription(
     Returns the unique constraints that its tables do not get, because the subscriber would check them too early. The
     subscriber is prepared before the subscription is recorded: what an interrupted call leaves there has no effect.
     Raises `DatabaseKindUnknown`, `SkipErrorsInvalid`, `PublicationUnknown`, `PublicationBeingDropped`,
-    `SubscriptionExists`, `NothingToSubscribe`,
-    `LsnNotKept`, `NotAPromotedCopy`, and what `plan_originators`, `choose_resolver` and preparing such a subscriber
-    raise.
+    `SubscriptionExists`, `NothingToSubscribe`, `LsnNotKept`, `NotAPromotedCopy`, and what `plan_originators`,
+    `choose_resolver` and preparing such a subscriber raise.
     """
     SkipErrors.parse(wanted.settings.skip_errors)
     kind = kind_of(subscriber)
@@ -102,27 +101,18 @@ def add_subscription(
     tables = PostgresCopySource(engine, database, CopyUnreadable)
     with translated(), engine.begin() as connection:
         begun = _begin(connection, database, publication, subscriber, wanted)
-        manifest, known, settings = begun.manifest, begun.known, begun.settings
-        written = read_log_end(connection)
-        with keeping(
-            connection, manifest, guid, lambda state: _earliest(state, known, begun.start, written, begun.copied)
-        ):
+        with keeping(connection, begun.manifest, guid, begun.earliest):
             # What is marked only now lies behind all that was read when its keeping began.
-            mark = Position.of(manifest.state.epoch, mark_log(connection))
-            articles = renew(connection, known, mark)
+            mark = Position.of(begun.manifest.state.epoch, mark_log(connection))
+            articles = renew(connection, begun.known, mark)
             start = begun.start or mark
-            starts = {article.article_id: start for article in articles}
-            subscription = Subscription(
-                0,
-                publication,
-                subscriber,
-                guid,
-                starts,
-                constraints=wanted.constraints,
-                settings=replace(settings, keeps_tables=wanted.keeps_tables),
-                forwards=bool(wanted.forward),
+            settings = replace(begun.settings, keeps_tables=wanted.keeps_tables)
+            described = Subscription(0, publication, subscriber, guid, {each.article_id: start for each in articles})
+            subscription = replace(
+                described, constraints=wanted.constraints, settings=settings, forwards=bool(wanted.forward)
             )
             subscription_records.add_subscription(connection, begun.publication_id, subscription, wanted.sync_type)
+            schema_articles = list_schema_articles(connection, begun.publication_id)
             new = NewSubscription(
                 guid,
                 publication,
@@ -131,11 +121,9 @@ def add_subscription(
                 articles,
                 begun.originators,
                 has_procedures=wanted.sync_type is SyncType.NONE,
-                settings=settings,
+                settings=begun.settings,
                 constraints=wanted.constraints,
-                snapshot=plan_snapshot(
-                    connection, tables, articles, wanted, list_schema_articles(connection, begun.publication_id)
-                ),
+                snapshot=plan_snapshot(connection, tables, articles, wanted, schema_articles),
                 needs=read_type_needs(connection, articles),
             )
             unmade = tuple(kind.prepare(subscriber, new))
@@ -146,7 +134,10 @@ def add_subscription(
 
 @frozen
 class _Begun:
-    """What a subscription is added to. `start` is None where it is to be marked in the log."""
+    """What a subscription is added to. `start` is None where it is to be marked in the log.
+
+    `written`: up to there the server had written its log; `copied` are articles that were published before `start`.
+    """
 
     publication_id: int
     source: SourceDefinition
@@ -155,7 +146,34 @@ class _Begun:
     originators: Originators
     settings: SubscriptionSettings
     start: Position | None
+    written: int
     copied: Set[str]
+
+    def earliest(self, state: ManifestState) -> Position:
+        """Return the position from which the log store must keep changes for the subscription.
+
+        Raises `LsnNotKept` unless the log store has all changes of all articles from `start` on, or the server, which
+        has written its log up to `written`, still gives them.
+        """
+        if self.start is None:
+            return state.position
+        published = {article.article_id for article in self.known}
+        has_gap = any(gap.before > self.start for gap in state.gaps)
+        if (
+            state.position < self.start
+            and self.start.epoch == state.epoch
+            and self.start.log <= self.written
+            and not has_gap
+        ):
+            # What is read only later may be that an article was published behind the start.
+            if published <= {member.member_id for member in state.members} | self.copied:
+                return state.position
+        # Beyond what is written there may be nothing of that LSN: it was mistyped, or is another server's.
+        elif state.low <= self.start <= state.position and not has_gap:
+            events = events_between(state, self.start, state.position)
+            if not any(isinstance(event, Enabled) and event.member.member_id in published for event in events):
+                return self.start
+        raise LsnNotKept(str(CommitLsn(self.start.value)), str(state.low), str(state.position))
 
 
 def _begin(
@@ -193,6 +211,7 @@ def _begin(
         originators=originators,
         settings=settings,
         start=_find_start(manifest.state, wanted.lsn, promoted),
+        written=read_log_end(connection),
         copied=copied,
     )
 
@@ -236,30 +255,6 @@ def _find_start(state: ManifestState, lsn: CommitLsn | None, promoted: int | Non
     if promoted is not None:
         return Position.of(state.epoch, promoted)
     return None if lsn is None else Position(lsn.value)
-
-
-def _earliest(
-    state: ManifestState, articles: Sequence[Article], start: Position | None, written: int, copied: Set[str]
-) -> Position:
-    """Return the position from which the log store must keep changes for the subscription.
-
-    Raises `LsnNotKept` unless the log store has all changes of all articles from `start` on, or the server, which has
-    written its log up to `written`, still gives them. `copied` articles were published before `start`.
-    """
-    if start is None:
-        return state.position
-    published = {article.article_id for article in articles}
-    has_gap = any(gap.before > start for gap in state.gaps)
-    if state.position < start and start.epoch == state.epoch and start.log <= written and not has_gap:
-        # What is read only later may be that an article was published behind the start.
-        if published <= {member.member_id for member in state.members} | copied:
-            return state.position
-    # Beyond what is written there may be nothing of that LSN: it was mistyped, or is another server's.
-    elif state.low <= start <= state.position and not has_gap:
-        events = events_between(state, start, state.position)
-        if not any(isinstance(event, Enabled) and event.member.member_id in published for event in events):
-            return start
-    raise LsnNotKept(str(CommitLsn(start.value)), str(state.low), str(state.position))
 
 
 def plan_snapshot(
