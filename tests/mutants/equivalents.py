@@ -38,13 +38,31 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     ("replication/distribution/calls/encoding.py", "filtered", "0", "1"): "nothing is chosen: no rows from any place",
     ("replication/distribution/run_context.py", "BatchCounts.__init__", "1", "2"): "no LSN is negative",
     (
+        "replication/distribution/calls/from_log.py",
+        "LogCalls.read",
+        "0",
+        "1",
+    ): "the first row change of a transaction has the number 1",
+    (
+        "replication/distribution/reader_entry.py",
+        "ReaderEntry.is_due",
+        "time.monotonic() >= self._next_advance",
+        "time.monotonic() > self._next_advance",
+    ): "at the very tick of the clock; the next time it is due in any case",
+    (
+        "merge/session/upload_parts.py",
+        "_digests_of",
+        "versions[key] = shared",
+        "pass",
+    ): "what changes of a version share is put together again for each",
+    (
         "merge/session/record_groups.py",
         "_Groups.of",
         "self._above[each] = member",
         "pass",
     ): "the paths of disjoint sets are not shortened: the sets are the same",
     (
-        "merge/session/hub/receiving.py",
+        "merge/session/hub/hub_receiver.py",
         "HubReceiver._keep_lost",
         "self.cascades is None or not judged.lost",
         "(self.cascades is None and (not judged.lost))",
@@ -79,6 +97,12 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "number < oldest",
         "number <= oldest",
     ): "the entry of the oldest checkpoint is deleted next in any case",
+    (
+        "log/store/manifest.py",
+        "Manifest.follow",
+        "(state.version, known_at) > (self._version(), self._known_at)",
+        "(state.version, known_at) >= (self._version(), self._known_at)",
+    ): "the state of a version is the same whoever has read it",
     ("log/store/segments.py", "_encode", "1", "2"): "how hard zstd tries: the rows are the same",
 }
 """Path, outermost function, text, replaced text; and why it is the same."""

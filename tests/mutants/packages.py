@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-WITHOUT_SERVERS = "not live and not spark and not soak and not exhaustive"
-WITHOUT_SPARK = "not spark and not soak and not exhaustive"
+WITHOUT_SERVERS = "not live and not spark and not soak"
+WITHOUT_SPARK = "not spark and not soak"
 EVERY = "not soak"
 """What a survivor is tried by."""
 
@@ -23,7 +23,7 @@ class TriedPackage:
 PACKAGES = {
     "log-store": TriedPackage(
         ("log/store",),
-        ("unit/log/store", "integration/log", "properties/log/test_manifest.py"),
+        ("unit/log/store", "integration/log", "conformance/storage", "properties/log"),
         ("unit/log", "integration/log", "conformance/storage", "properties/log", "live/log", "scenarios/log"),
     ),
     "merge-session": TriedPackage(
@@ -33,8 +33,14 @@ PACKAGES = {
     ),
     "delivery": TriedPackage(
         ("replication/distribution", "replication/targets"),
-        ("unit/replication", "live/replication"),
-        ("unit/replication", "properties/replication", "live/replication", "scenarios/replication"),
+        ("unit/replication", "integration/replication", "live/replication"),
+        (
+            "unit/replication",
+            "integration/replication",
+            "properties/replication",
+            "live/replication",
+            "scenarios/replication",
+        ),
         WITHOUT_SPARK,
     ),
 }

@@ -19,10 +19,10 @@ import select
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import CodeType, FunctionType
 
@@ -65,6 +65,18 @@ class Trial:
     entered: dict[str, Entered] = field(default_factory=dict)
     """By the tests' names."""
 
+    sound: set[str] = field(default_factory=set)
+    """Tests that caught a fault, and pass without it."""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Keep the cases that `make test` runs, and one case of each test that it leaves to `make test-all`."""
+        quick = [item for item in items if not item.get_closest_marker("exhaustive")]
+        known = {_test_of(item) for item in quick}
+        left = {_test_of(item): item for item in reversed(items) if _test_of(item) not in known}
+        kept = {*quick, *left.values()}
+        items[:] = [item for item in items if item in kept]
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run every test once, then every mutant's."""
@@ -80,7 +92,7 @@ class Trial:
             if function is None or not chosen:
                 self._report(mutant, "unwatched")
                 continue
-            self._report(mutant, self._try(mutant, function, chosen, items[0]))
+            self._report(mutant, self._judge(mutant, function, chosen, items[0]))
         return True
 
     def list_modules(self, mutant: Mutant) -> list[str]:
@@ -150,14 +162,34 @@ class Trial:
             for test, seconds, functions in rows
         }
 
-    def _try(self, mutant: Mutant, function: FunctionType, chosen: Sequence[pytest.Item], other: pytest.Item) -> str:
-        """Return who noticed the mutant."""
+    def _judge(self, mutant: Mutant, function: FunctionType, chosen: Sequence[pytest.Item], other: pytest.Item) -> str:
+        """Return who noticed the mutant; a test that fails without it, too, since it was noted, is not believed."""
+        left = list(chosen)
+        while left:
+            verdict = self._try(partial(_set_fault, self.sources, mutant, function), left, other)
+            catcher = next((item for item in left if verdict == f"{CAUGHT_BY}{item.nodeid}"), None)
+            if catcher is None or self._is_sound(catcher, other):
+                return verdict
+            left.remove(catcher)
+        return "survives"
+
+    def _is_sound(self, test: pytest.Item, other: pytest.Item) -> bool:
+        """Return whether a test passes without any fault."""
+        if test.nodeid not in self.sound:
+            if self._try(lambda: None, [test], other) != "survives":
+                print(f"fails without any fault, is not believed: {test.nodeid}", flush=True)
+                return False
+            self.sound.add(test.nodeid)
+        return True
+
+    def _try(self, set_fault: Callable[[], None], chosen: Sequence[pytest.Item], other: pytest.Item) -> str:
+        """Return who noticed a fault."""
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
             os.setpgid(0, 0)
             os.close(reading)
-            _run_fault(self.sources, mutant, function, chosen, other, writing)
+            _run_fault(set_fault, chosen, other, writing)
         os.close(writing)
         text = _read_until(reading, time.monotonic() + self.limit_s)
         with suppress(ProcessLookupError):  # It may have ended by itself.
@@ -170,6 +202,11 @@ class Trial:
     def _report(self, mutant: Mutant, verdict: str) -> None:
         self.verdicts[mutant] = verdict
         print(f"{len(self.verdicts)}/{len(self.mutants)} {verdict}: {mutant}", flush=True)
+
+
+def _test_of(item: pytest.Item) -> str:
+    """Return the name of the test that a case is of."""
+    return item.nodeid.partition("[")[0]
 
 
 @cache
@@ -189,22 +226,19 @@ def _within(limit_s: float, items: Sequence[pytest.Item], entered: dict[str, Ent
         yield item
 
 
-def _run_fault(
-    sources: Path,
-    mutant: Mutant,
-    function: FunctionType,
-    chosen: Sequence[pytest.Item],
-    other: pytest.Item,
-    writing: int,
-) -> None:
+def _set_fault(sources: Path, mutant: Mutant, function: FunctionType) -> None:
+    path = sources / mutant.path
+    function.__code__ = _find_code(compile(mutant.apply_to(path.read_text()), str(path), "exec"), mutant.function)
+
+
+def _run_fault(set_fault: Callable[[], None], chosen: Sequence[pytest.Item], other: pytest.Item, writing: int) -> None:
     """Run tests with the fault in this process, say who noticed it, and end."""
     silence = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(silence, stream)
     verdict = "survives"
     try:
-        path = sources / mutant.path
-        function.__code__ = _find_code(compile(mutant.apply_to(path.read_text()), str(path), "exec"), mutant.function)
+        set_fault()
         for position, item in enumerate(chosen):
             following = chosen[position + 1] if position + 1 < len(chosen) else other
             if not all(report.passed or report.skipped for report in _run(item, following)):

@@ -88,6 +88,19 @@ def open_conflicts(merged: Merge) -> list[str]:
     return [one.conflict for one in listed if one.resolved_time is None]
 
 
+def test_a_device_gives_its_changes_no_weight(merged: Merge) -> None:
+    merged.begin(ITEM, "insert into item (id, name) values (1, 'first')", item={})
+    merged.sync()
+    merged.hub.execute("update item set name = 'hub' where id = 1")
+    merged.subscribers[0].execute("update item set name = 'device' where id = 1")
+
+    def weigh(batch: RowBatch) -> RowBatch:
+        return replace(batch, changes=[change._replace(priority=1000.0) for change in batch.changes])
+
+    sync(merged, bend=weigh)
+    assert merged.hub.rows("item", "name") == merged.subscribers[0].rows("item", "name") == [("hub",)]
+
+
 def test_a_device_settles_no_failure_of_another(merged: Merge) -> None:
     merged.begin(ITEM, "insert into item (id, name) values (1, 'first')", item={})
     merged.subscribers[1].execute("create unique index one_name on item (name)")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
-from contextlib import closing
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -17,12 +17,14 @@ from rowtide.merge.articles import DEFAULT_LIMITS, ExchangeType
 from rowtide.merge.catalogue import list_merged
 from rowtide.merge.errors.nodes import GenerationRefused, NodeRestored
 from rowtide.merge.errors.publishing import MergedTableAltered
-from rowtide.merge.errors.subscribing import MergeSubscriptionUnknown, UploadMalformed
+from rowtide.merge.errors.subscribing import MergeSubscriptionUnknown, UploadLost, UploadMalformed
 from rowtide.merge.nodes.connecting import address, open_node, open_synchronised
 from rowtide.merge.publishing.device_requests import synchronise_device
+from rowtide.merge.session import over_transport
 from rowtide.merge.session.history import Summary
-from rowtide.merge.session.messages import Acknowledgement, MembershipMoves
+from rowtide.merge.session.messages import Acknowledgement, MembershipMoves, RowBatch, SyncAnswer, SyncRequest
 from rowtide.merge.session.over_transport import RequestedExchange, find_device
+from rowtide.merge.session.upload_parts import PartSize
 
 ITEM = "create table item (id integer primary key, name varchar(40), qty integer)"
 NUMBERS = "with recursive s (n) as (select 1 union all select n + 1 from s where n < {rows})"
@@ -195,6 +197,78 @@ def test_a_download_that_is_lost_begins_again(merged: Merge) -> None:
         synchronise_device(loopback, node, PUBLICATION, address(device.url))
         assert loopback.requests == ["sync", "fetch", "sync", "fetch"]
     assert device.execute("select count(*) from item where id > 10000") == [(5000,)]
+
+
+@dataclass
+class Measuring(Loopback):
+    """Notes how many rows come with each request, and loses the first parts that it is sent."""
+
+    sizes: list[int] = field(default_factory=list)
+    lost: int = 0
+
+    def synchronise(
+        self, request: SyncRequest, batches: Callable[[], Iterator[RowBatch]]
+    ) -> tuple[SyncAnswer, Sequence[RowBatch]]:
+        sent = list(batches())
+        self.sizes.append(sum(len(batch.changes) for batch in sent))
+        if len(self.sizes) <= self.lost:
+            raise UploadLost(request.state.subid)
+        return super().synchronise(request, lambda: iter(sent))
+
+
+@contextmanager
+def measuring(merged: Merge, lost: int = 0) -> Iterator[tuple[Measuring, Callable[[], list[tuple[str, int, int]]]]]:
+    """Yield the requests of the first device, and a function that synchronises it and returns its progress."""
+    url = merged.subscribers[0].url
+    loopback = Measuring(partial(open_node, merged.hub.url), PUBLICATION, lost=lost)
+
+    def sync() -> list[tuple[str, int, int]]:
+        told: list[tuple[str, int, int]] = []
+        with open_synchronised(url, DEFAULT_LIMITS) as node:
+            synchronise_device(loopback, node, PUBLICATION, address(url), lambda *each: told.append(each))
+        return told
+
+    with closing(loopback):
+        yield loopback, sync
+
+
+def test_an_upload_in_parts_says_how_far_it_is(merged: Merge, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(merged)
+    ask(merged)
+    monkeypatch.setattr(over_transport, "PartSize", partial(PartSize, rows=2))
+    merged.subscribers[0].execute(insert(100, 8, "device"))
+    with measuring(merged) as (loopback, sync):
+        assert [each for each in sync() if each[0] == "upload"][:3] == [("upload", at, 8) for at in (2, 4, 6)]
+        assert loopback.sizes == [2, 2, 2, 2]
+    assert len(merged.hub.execute("select * from item where name = 'device'")) == 8
+
+
+@pytest.mark.parametrize("lost", [2, 3])
+def test_an_upload_that_a_gateway_has_lost_comes_again(merged: Merge, lost: int) -> None:
+    begin(merged)
+    merged.subscribers[0].execute("update item set name = 'device' where id = 1")
+    with measuring(merged, lost) as (loopback, sync):
+        if lost == 3:
+            with pytest.raises(UploadLost, match="RT-8187"):
+                sync()
+        sync()
+        assert loopback.sizes[:lost] == [1] * lost
+    assert merged.hub.execute("select id from item where name = 'device'") == [(1,)]
+
+
+def test_deferred_rows_come_in_parts_of_their_own(merged: Merge, monkeypatch: pytest.MonkeyPatch) -> None:
+    merged.begin("create table part (id integer primary key, name varchar(9) unique, qty integer)", part={})
+    device = merged.subscribers[0]
+    device.execute("insert into part (id, name) values " + ", ".join(f"({at}, 'n{at}')" for at in range(16)))
+    ask(merged)
+    # The first want values that others still have at the hub, which give them up in later parts than the first ones.
+    device.execute("update part set name = 'x' || id", "update part set name = 'n' || (id + 6) where id < 6")
+    monkeypatch.setattr(over_transport, "PartSize", partial(PartSize, rows=4))
+    with measuring(merged) as (loopback, sync):
+        sync()
+    assert max(loopback.sizes) == 4
+    assert merged.hub.rows("part", "id, name") == device.rows("part", "id, name")
+    assert not merged.merge.list_conflicts(PUBLICATION)
 
 
 def test_one_direction_leaves_the_other(merged: Merge) -> None:

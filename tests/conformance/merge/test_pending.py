@@ -8,7 +8,7 @@ from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Mer
 from rowtide.merge.articles import FilterType, Partition
 from rowtide.merge.errors.publishing import MergedTableAltered
 from rowtide.merge.nodes.connecting import address
-from rowtide.merge.session.pending import PendingChanges
+from rowtide.merge.session.pending_changes import PendingChanges
 
 ITEM = "create table item (id integer primary key, name varchar(20), qty integer)"
 ROWS = "insert into item (id, name) values (1, 'a'), (2, 'b'), (3, 'c')"
@@ -46,6 +46,8 @@ def test_pending_changes_are_counted_in_each_direction(merged: Merge) -> None:
     listed = list(merged.merge.list_pending(PUBLICATION, device.url))
 
     assert counts(listed) == [("upload", "item", 1, 1, None), ("download", "item", 2, 0, None)]
+    assert {(each.publication, each.subscriber) for each in listed} == {(PUBLICATION, address(device.url))}
+    assert {row.article for each in listed for row in each.rows} == {"item"}
     assert [metadata(member) for member in merged.members] == before
     summary = merged.sync(0)
     assert (summary.upload.total.moved, summary.download.total.moved) == (2, 2)
@@ -99,8 +101,12 @@ def test_a_dry_run_names_what_the_hub_would_refuse(merged: Merge) -> None:
     upload = merged.merge.list_pending(PUBLICATION, device.url, finds_conflicts=True)[0]
 
     assert (upload.pending_ins_and_upd, upload.conflicts, upload.refused) == (3, 1, 1)
-    assert sorted(row.conflict or "" for row in upload.rows) == ["", "", "insert-insert"]
-    assert [row.rowguid for row in upload.rows if row.refusal is not None] == [device.rowguid("item", 8)]
+    refused = {row.rowguid: row.refusal for row in upload.rows if row.refusal is not None}
+    assert refused.keys() == {device.rowguid("item", 8)}
+    assert {(row.article, row.rowguid): row.conflict for row in upload.rows if row.rowguid not in refused} == {
+        ("item", device.rowguid("item", 7)): "insert-insert",
+        ("item", device.rowguid("item", 9)): None,
+    }
     assert [metadata(member) for member in merged.members] == before
     assert merged.hub.rows("item") == rows
     total = merged.sync(0).upload.total

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from rowtide.log.store.location import LocalStore
 from rowtide.log.store.maintenance import (
     DELETE_GRACE,
     MANY_FILES,
+    MERGE_AGE,
+    MIN_MERGED_FILES,
     advance_placeholder,
     delete_orphans,
     ensure_placeholder,
@@ -115,6 +118,19 @@ def test_maintenance_with_nothing_to_do_writes_nothing(store: LocalStore) -> Non
     version = maintain(store, manifest, token).version
 
     assert maintain(store, manifest, token).version == version
+
+
+def test_maintenance_truncates_and_merges_what_is_left(store: LocalStore) -> None:
+    manifest, token = open_manifest(store)
+    old = datetime.now(UTC) - MERGE_AGE
+    for number in range(2 * MIN_MERGED_FILES):
+        written = replace(write_segment(store, records([(1, 200 + number, 1)])), created_at=old)
+        manifest.append(range_to(manifest.state, written.last.value + 1, [written]))
+    manifest.append(ReaderAdvanced("cdc", Position(200 + MIN_MERGED_FILES)))
+
+    [merged] = maintain(store, manifest, token).segments
+    assert (merged.first.value, merged.last.value) == (200 + MIN_MERGED_FILES, 200 + 2 * MIN_MERGED_FILES - 1)
+    assert read_segment(store, merged.path).num_rows == MIN_MERGED_FILES
 
 
 def test_a_deletion_that_was_cut_short_is_repeated(store: LocalStore) -> None:

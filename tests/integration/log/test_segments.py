@@ -135,15 +135,17 @@ def test_a_disk_that_cannot_be_read_damages_no_segment(store: LocalStore, tmp_pa
     segment.unlink()
     # It is opened, has a size, and each read of it is refused by the system.
     segment.symlink_to("/sys/class/net/lo/speed")
-    with pytest.raises(LogStoreReadFailed, match=r"RT-2204: .*Invalid argument. Check that the storage"):
+    with pytest.raises(
+        LogStoreReadFailed, match=rf'RT-2204: .* could not read "{store.url(path)}": Invalid argument. Check'
+    ):
         read_segment(store, path)
 
     segment.unlink()
     segment.mkdir()
-    with pytest.raises(LogStoreReadFailed, match="is a directory"):
+    with pytest.raises(LogStoreReadFailed, match=f'could not read ".*{path}": .*{segment} is a directory'):
         read_segment(store, path)
 
 
 def test_a_segment_that_is_gone_cannot_be_read(store: LocalStore) -> None:
-    with pytest.raises(LogStoreReadFailed, match="No such file"):
+    with pytest.raises(LogStoreReadFailed, match='could not read ".*/segments/a": No such file'):
         read_segment(store, "segments/a")

@@ -65,6 +65,16 @@ def test_a_column_is_retyped_and_the_rest_stays(file: sqlite3.Connection) -> Non
     require_the_rest(file)
 
 
+def test_a_strict_table_has_its_own_word_for_a_type(file: sqlite3.Connection) -> None:
+    file.execute("create table flags (id integer primary key, is_set text) strict")
+    file.execute("insert into flags values (1, '1')")
+    (column,) = article(source_table([("is_set", "boolean")], name="flags", key=("is_set",))).columns
+    alterations.retype(file, "flags", column)
+
+    assert file.execute("select type from pragma_table_info('flags')").fetchall() == [("INTEGER",), ("INTEGER",)]
+    assert file.execute("select is_set, typeof(is_set) from flags").fetchall() == [(1, "integer")]
+
+
 def test_a_column_takes_nulls_and_the_rest_stays(file: sqlite3.Connection) -> None:
     _, text = article(source_table([("u", "text"), ("V", "text")], name="codes", key=("u",))).columns
     alterations.allow_nulls(file, "codes", text)

@@ -44,7 +44,7 @@ from rowtide.merge.partitions.partition_membership import (
 )
 from rowtide.merge.publishing.vertical_partitions import restrict
 from rowtide.merge.row_hashes import BATCH_ROWS, HashBatch, drop_hashes
-from rowtide.merge.session.exchange import accepted
+from rowtide.merge.session.accepted_versions import accepted
 from rowtide.merge.versions.changes import Row, Write
 
 _NO_NODE = 0

@@ -61,7 +61,7 @@ def make_trigger(connection: psycopg.Connection[tuple[Any, ...]], article: Artic
     uniques = read_uniques(connection, article)
     require_evaluable(article, uniques)
     body, table, name = (
-        _released_body(article, uniques),
+        released_body(article, uniques),
         quote_qualified(article.schema, article.table),
         _released_function(article),
     )
@@ -120,7 +120,8 @@ def record_released(article: Article, index: UniqueIndex) -> str:
     )
 
 
-def _released_body(article: Article, uniques: Sequence[UniqueIndex]) -> str:
+def released_body(article: Article, uniques: Sequence[UniqueIndex]) -> str:
+    """Return the trigger function's body, which records the unique values that programs release."""
     recording = "\n".join(_recording(article, index) for index in uniques)
     return f"""
 declare

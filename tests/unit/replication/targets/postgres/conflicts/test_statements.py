@@ -63,6 +63,8 @@ CASES: dict[str, Callable[[], str]] = {
     "find released values": lambda: released_values.find_released(LINES, [CODE]),
     "find released values of a partial index": lambda: released_values.find_released(ODD, [FEW]),
     "record a value of a hidden row": lambda: released_values.record_released(ODD, NULLS),
+    "body of the trigger on released values": lambda: released_values.released_body(LINES, [CODE]),
+    "body of the trigger on odd values": lambda: released_values.released_body(ODD, [NULLS, FEW]),
     "record a value of a partial index": lambda: released_values.record_released(ODD, FEW),
 }
 

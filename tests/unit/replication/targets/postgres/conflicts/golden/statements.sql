@@ -100,5 +100,76 @@ select case when r.committed_us is null then (select array[(extract(epoch from o
 -- record a value of a hidden row
 insert into rowtide_subscriber."MSreleased_values" as r (table_name, columns, value) select 'Sales:eu."O''Brien"', '"100%"', array[($1::text[])[2]] where true on conflict (table_name, columns, value) do update set refreshed = r.refreshed + 1, committed_us = null, origin = null where coalesce((case when r.committed_us is null then (select array[(extract(epoch from o.timestamp) operator(pg_catalog.*) 1000000)::pg_catalog.int8, o.roident::pg_catalog.int8] from pg_catalog.pg_xact_commit_timestamp_origin(r.xmin) o) else array[r.committed_us, r.origin] end)[1], 0) <= ($1::text[])[3]::bigint
 
+-- body of the trigger on released values
+declare
+    had record;
+    gone text[];
+begin
+    if current_setting('rowtide.copying', true) = 'on' then
+        return null;
+    end if;
+    select (extract(epoch from o.timestamp) * 1000000)::bigint as committed_us, o.roident::bigint as origin
+    into had from pg_xact_commit_timestamp_origin(old.xmin) o;
+    
+    gone := null;
+    begin
+        if num_nulls(old."quantity") = 0 and (tg_op = 'DELETE' or old."quantity" is distinct from new."quantity") then
+            gone := array[case when old."quantity" is distinct from null then pg_catalog.format('%s', old."quantity") end];
+        end if;
+    exception when undefined_column then gone := null; end;
+    if gone is not null then
+        insert into rowtide_subscriber."MSreleased_values" as r (table_name, columns, value, committed_us, origin)
+        values (
+            'sales.lines', '"quantity"', gone, had.committed_us, had.origin)
+        on conflict (table_name, columns, value) do update
+        set refreshed = r.refreshed + 1, committed_us = excluded.committed_us, origin = excluded.origin
+        where excluded.committed_us is null or (case when r.committed_us is null then (select array[(extract(epoch from o.timestamp) operator(pg_catalog.*) 1000000)::pg_catalog.int8, o.roident::pg_catalog.int8] from pg_catalog.pg_xact_commit_timestamp_origin(r.xmin) o) else array[r.committed_us, r.origin] end)[1] <= excluded.committed_us;
+    end if;
+    return null;
+end
+
+-- body of the trigger on odd values
+declare
+    had record;
+    gone text[];
+begin
+    if current_setting('rowtide.copying', true) = 'on' then
+        return null;
+    end if;
+    select (extract(epoch from o.timestamp) * 1000000)::bigint as committed_us, o.roident::bigint as origin
+    into had from pg_xact_commit_timestamp_origin(old.xmin) o;
+    
+    gone := null;
+    begin
+        if true and (tg_op = 'DELETE' or row(old."100%")::record operator(pg_catalog.*<>) row(new."100%")::record) then
+            gone := array[case when old."100%" is distinct from null then pg_catalog.format('%s', old."100%") end];
+        end if;
+    exception when undefined_column then gone := null; end;
+    if gone is not null then
+        insert into rowtide_subscriber."MSreleased_values" as r (table_name, columns, value, committed_us, origin)
+        values (
+            'Sales:eu."O''Brien"', '"100%"', gone, had.committed_us, had.origin)
+        on conflict (table_name, columns, value) do update
+        set refreshed = r.refreshed + 1, committed_us = excluded.committed_us, origin = excluded.origin
+        where excluded.committed_us is null or (case when r.committed_us is null then (select array[(extract(epoch from o.timestamp) operator(pg_catalog.*) 1000000)::pg_catalog.int8, o.roident::pg_catalog.int8] from pg_catalog.pg_xact_commit_timestamp_origin(r.xmin) o) else array[r.committed_us, r.origin] end)[1] <= excluded.committed_us;
+    end if;
+
+    gone := null;
+    begin
+        if num_nulls((select lower("it's ""the"" $1") from (select (case when old."it's ""the"" $1" is distinct from null then pg_catalog.format('%s', old."it's ""the"" $1") end)::text collate pg_catalog."C" as "it's ""the"" $1", old."100%" as "100%") given), old."100%") = 0 and (select "100%" is not null from (select (case when old."it's ""the"" $1" is distinct from null then pg_catalog.format('%s', old."it's ""the"" $1") end)::text collate pg_catalog."C" as "it's ""the"" $1", old."100%" as "100%") given) and (tg_op = 'DELETE' or (select lower("it's ""the"" $1") from (select (case when old."it's ""the"" $1" is distinct from null then pg_catalog.format('%s', old."it's ""the"" $1") end)::text collate pg_catalog."C" as "it's ""the"" $1", old."100%" as "100%") given) is distinct from (select lower("it's ""the"" $1") from (select (case when new."it's ""the"" $1" is distinct from null then pg_catalog.format('%s', new."it's ""the"" $1") end)::text collate pg_catalog."C" as "it's ""the"" $1", new."100%" as "100%") given) or row(old."100%")::record operator(pg_catalog.*<>) row(new."100%")::record or (select "100%" is not null from (select (case when new."it's ""the"" $1" is distinct from null then pg_catalog.format('%s', new."it's ""the"" $1") end)::text collate pg_catalog."C" as "it's ""the"" $1", new."100%" as "100%") given) is not true) then
+            gone := array[(select lower("it's ""the"" $1") from (select (case when old."it's ""the"" $1" is distinct from null then pg_catalog.format('%s', old."it's ""the"" $1") end)::text collate pg_catalog."C" as "it's ""the"" $1", old."100%" as "100%") given)::text, case when old."100%" is distinct from null then pg_catalog.format('%s', old."100%") end];
+        end if;
+    exception when undefined_column then gone := null; end;
+    if gone is not null then
+        insert into rowtide_subscriber."MSreleased_values" as r (table_name, columns, value, committed_us, origin)
+        values (
+            'Sales:eu."O''Brien"', 'lower("it''s ""the"" $1"), "100%" where "100%" is not null', gone, had.committed_us, had.origin)
+        on conflict (table_name, columns, value) do update
+        set refreshed = r.refreshed + 1, committed_us = excluded.committed_us, origin = excluded.origin
+        where excluded.committed_us is null or (case when r.committed_us is null then (select array[(extract(epoch from o.timestamp) operator(pg_catalog.*) 1000000)::pg_catalog.int8, o.roident::pg_catalog.int8] from pg_catalog.pg_xact_commit_timestamp_origin(r.xmin) o) else array[r.committed_us, r.origin] end)[1] <= excluded.committed_us;
+    end if;
+    return null;
+end
+
 -- record a value of a partial index
 insert into rowtide_subscriber."MSreleased_values" as r (table_name, columns, value) select 'Sales:eu."O''Brien"', 'lower("it''s ""the"" $1"), "100%" where "100%" is not null', array[((select lower("it's ""the"" $1") from (select ($1::text[])[1]::text collate pg_catalog."C" as "it's ""the"" $1", (select r.v from pg_catalog.jsonb_to_record(pg_catalog.jsonb_build_object('v', ($1::text[])[2])) as r (v public."Größe")) as "100%") given))::text, ($1::text[])[2]] where num_nulls(variadic array[((select lower("it's ""the"" $1") from (select ($1::text[])[1]::text collate pg_catalog."C" as "it's ""the"" $1", (select r.v from pg_catalog.jsonb_to_record(pg_catalog.jsonb_build_object('v', ($1::text[])[2])) as r (v public."Größe")) as "100%") given))::text, ($1::text[])[2]]) = 0 and (select "100%" is not null from (select ($1::text[])[1]::text collate pg_catalog."C" as "it's ""the"" $1", (select r.v from pg_catalog.jsonb_to_record(pg_catalog.jsonb_build_object('v', ($1::text[])[2])) as r (v public."Größe")) as "100%") given) on conflict (table_name, columns, value) do update set refreshed = r.refreshed + 1, committed_us = null, origin = null where coalesce((case when r.committed_us is null then (select array[(extract(epoch from o.timestamp) operator(pg_catalog.*) 1000000)::pg_catalog.int8, o.roident::pg_catalog.int8] from pg_catalog.pg_xact_commit_timestamp_origin(r.xmin) o) else array[r.committed_us, r.origin] end)[1], 0) <= ($1::text[])[3]::bigint
