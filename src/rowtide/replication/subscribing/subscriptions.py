@@ -83,12 +83,19 @@ from rowtide.replication.targets.subscriber_kind import (
 
 
 def add_subscription(
-    engine: Engine, database: str, publication: str, subscriber: str, wanted: SubscriptionRequest
+    engine: Engine,
+    database: str,
+    publication: str,
+    subscriber: str,
+    wanted: SubscriptionRequest,
+    *,
+    replaced: Sequence[int] = (),
 ) -> tuple[str, ...]:
     """Subscribe a database to a publication: its rows, by sync type, and all changes that commit from now on.
 
     Returns the unique constraints that its tables do not get, because the subscriber would check them too early. The
     subscriber is prepared before the subscription is recorded: what an interrupted call leaves there has no effect.
+    Records that are `replaced`, by their agents, are removed with it or not at all.
     Raises `DatabaseKindUnknown`, `SkipErrorsInvalid`, `PublicationUnknown`, `PublicationBeingDropped`,
     `SubscriptionExists`, `NothingToSubscribe`, `LsnNotKept`, `NotAPromotedCopy`, and what `plan_originators`,
     `choose_resolver` and preparing such a subscriber raise.
@@ -100,6 +107,9 @@ def add_subscription(
     kind.require_streams(subscriber, guid, wanted.settings.streams)
     tables = PostgresCopySource(engine, database, CopyUnreadable)
     with translated(), engine.begin() as connection:
+        keep_publication(connection, publication)
+        for agent_id in replaced:
+            subscription_records.drop_subscription(connection, agent_id)
         begun = _begin(connection, database, publication, subscriber, wanted)
         with keeping(connection, begun.manifest, guid, begun.earliest):
             # What is marked only now lies behind all that was read when its keeping began.
@@ -320,28 +330,28 @@ def drop_subscription(
     subscriber: str,
     *,
     ignore_subscriber: bool,
-    is_added_again: bool = False,
 ) -> None:
     """End a subscription, and remove delivery's objects from the subscriber; its tables stay as they were.
 
-    With `ignore_subscriber`, the subscriber is not contacted. With `is_added_again`, its tables stay prepared for a
-    copy that was not finished. Raises `DatabaseKindUnknown`, `PublicationUnknown`,
+    With `ignore_subscriber`, the subscriber is not contacted. Raises `DatabaseKindUnknown`, `PublicationUnknown`,
     `SubscriptionUnknown`, `SubscriberNotCleared`. A repeat after a crash completes it.
     """
     with removing():
-        _drop(
-            engine,
-            database,
-            publication,
-            subscriber,
-            ignore_subscriber=ignore_subscriber,
-            is_added_again=is_added_again,
+        manifest, ended = _end(
+            engine, database, publication, subscriber, ignore_subscriber=ignore_subscriber, is_added_again=False
         )
+        for one in ended:
+            # Before the record, by which a repeat finds what is to be done: an entry without a record keeps the log
+            # until the next run of replication.
+            manifest.append(ReaderLeft(one.reader))
+            with translated(), engine.begin() as connection:
+                subscription_records.drop_subscription(connection, one.agent_id)
 
 
-def _drop(
+def _end(
     engine: Engine, database: str, publication: str, subscriber: str, *, ignore_subscriber: bool, is_added_again: bool
-) -> None:
+) -> tuple[Manifest, Sequence[Subscription]]:
+    """Deactivate a subscription, and those that join it, and remove what the subscriber has; their records stay."""
     kind = kind_of(subscriber)
     subscriber = kind.address(subscriber)
     with translated(), engine.begin() as connection:
@@ -364,12 +374,7 @@ def _drop(
                 kind.forget(subscriber, guid, articles, is_added_again=is_added_again)
         except RowtideError as error:
             raise SubscriberNotCleared(subscriber, publication, error.filled_fact) from error
-    for one in ended:
-        # Before the record, by which a repeat finds what is to be done: an entry without a record keeps the log until
-        # the next run of replication.
-        manifest.append(ReaderLeft(one.reader))
-        with translated(), engine.begin() as connection:
-            subscription_records.drop_subscription(connection, one.agent_id)
+    return manifest, ended
 
 
 def reinitialize(
@@ -377,9 +382,9 @@ def reinitialize(
 ) -> tuple[str, ...]:
     """Copy a publication's tables again to one subscriber or all; return which (SQL Server: sp_reinitsubscription).
 
-    Drops the subscription and adds it again, which resolves any error, including a schema change. `if_exists` None: the
-    tables are dropped, or emptied where the subscriber had them before. If a step fails, the subscription remains
-    dropped. Raises what dropping and adding raise.
+    Ends the subscription and adds it again, which resolves any error, including a schema change. `if_exists` None: the
+    tables are dropped, or emptied where the subscriber had them before. If adding is refused, the subscription remains,
+    paused, and a repeat completes it. Raises what dropping and adding raise.
     """
     with translated(), engine.connect() as connection:
         source = read_source(connection, database)
@@ -389,7 +394,7 @@ def reinitialize(
         if wanted is not None:
             subscription_records.get_subscription(connection, publication, wanted)
         _require_renewable(connection, publication_id)
-        # Raises before a subscription is dropped that could not be added again.
+        # Raises before a subscription is ended that could not be added again.
         open_own_manifest(source)
     chosen = [found for found in known if wanted in (None, found.subscriber) and found.joins is None]
     for found in chosen:
@@ -397,8 +402,16 @@ def reinitialize(
         again = SubscriptionRequest(
             if_exists=if_exists or usual, constraints=found.constraints, settings=found.settings, forward=found.forwards
         )
-        drop_subscription(engine, database, publication, found.subscriber, ignore_subscriber=False, is_added_again=True)
-        add_subscription(engine, database, publication, found.subscriber, again)
+        with removing():
+            manifest, ended = _end(
+                engine, database, publication, found.subscriber, ignore_subscriber=False, is_added_again=True
+            )
+        # A copy that was not finished stays prepared at the subscriber.
+        replaced = [one.agent_id for one in ended]
+        add_subscription(engine, database, publication, found.subscriber, again, replaced=replaced)
+        for one in ended:
+            # Without it, the next run of replication finds a reader that has no record.
+            manifest.append(ReaderLeft(one.reader))
     return tuple(found.subscriber for found in chosen)
 
 
