@@ -164,9 +164,11 @@ class Trial:
 
     def _judge(self, mutant: Mutant, function: FunctionType, chosen: Sequence[pytest.Item], other: pytest.Item) -> str:
         """Return who noticed the mutant; a test that fails without it, too, since it was noted, is not believed."""
+        path = self.sources / mutant.path
+        code = _find_code(compile(mutant.apply_to(path.read_text()), str(path), "exec"), mutant.function)
         left = list(chosen)
         while left:
-            verdict = self._try(partial(_set_fault, self.sources, mutant, function), left, other)
+            verdict = self._try(partial(_replace_code, function, code), left, other)
             catcher = next((item for item in left if verdict == f"{CAUGHT_BY}{item.nodeid}"), None)
             if catcher is None or self._is_sound(catcher, other):
                 return verdict
@@ -226,9 +228,8 @@ def _within(limit_s: float, items: Sequence[pytest.Item], entered: dict[str, Ent
         yield item
 
 
-def _set_fault(sources: Path, mutant: Mutant, function: FunctionType) -> None:
-    path = sources / mutant.path
-    function.__code__ = _find_code(compile(mutant.apply_to(path.read_text()), str(path), "exec"), mutant.function)
+def _replace_code(function: FunctionType, code: CodeType) -> None:
+    function.__code__ = code
 
 
 def _run_fault(set_fault: Callable[[], None], chosen: Sequence[pytest.Item], other: pytest.Item, writing: int) -> None:
