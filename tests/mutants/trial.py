@@ -85,7 +85,7 @@ class Trial:
             self.sources, {(one.path, one.function, one.function_line) for one in self.possible}
         )
         items = session.items
-        self.entered = self._try_sound_code(items, functions)
+        self.entered = self._try_sound_code(session, functions)
         for mutant in self.mutants:
             function = functions.get((mutant.path, mutant.function))
             chosen = list(_within(self.limit_s / 3, self._order(items, mutant), self.entered))
@@ -126,17 +126,14 @@ class Trial:
         words = {*WORD.findall(mutant.was)}
         return {word for word in words if sum(word in _words_of(item) for item in items) <= len(items) * RARE}
 
-    def _try_sound_code(
-        self, items: Sequence[pytest.Item], functions: dict[Function, FunctionType]
-    ) -> dict[str, Entered]:
+    def _try_sound_code(self, session: pytest.Session, functions: dict[Function, FunctionType]) -> dict[str, Entered]:
         entered = self._read_known()
         seen: set[Function] = set()
         _watch_calls(self.sources, functions, seen)
-        for position, item in enumerate(items):
-            if item.nodeid in entered:
-                continue
-            # Another test follows the last one, too: what lives as long as the session goes on.
-            following = items[position + 1] if position + 1 < len(items) else items[0]
+        left = [item for item in session.items if item.nodeid not in entered]
+        for position, item in enumerate(left):
+            # After the last one, too, the session goes on, with what lives as long; but no module or folder does.
+            following = left[position + 1] if position + 1 < len(left) else session
             began = time.monotonic()
             seen.clear()
             reports = _run(item, following)
@@ -251,8 +248,9 @@ def _run_fault(set_fault: Callable[[], None], chosen: Sequence[pytest.Item], oth
         os._exit(0)
 
 
-def _run(item: pytest.Item, following: pytest.Item) -> list[pytest.TestReport]:
-    return runtestprotocol(item, log=False, nextitem=following)
+def _run(item: pytest.Item, following: pytest.Item | pytest.Session) -> list[pytest.TestReport]:
+    # Of what follows, pytest only takes the nodes above it: what it needs of them stays set up.
+    return runtestprotocol(item, log=False, nextitem=following)  # type: ignore[arg-type]
 
 
 def _read_until(reading: int, end: float) -> str | None:
