@@ -163,6 +163,8 @@ class Trial:
         """Return who noticed the mutant; a test that fails without it, too, since it was noted, is not believed."""
         path = self.sources / mutant.path
         code = _find_code(compile(mutant.apply_to(path.read_text()), str(path), "exec"), mutant.function)
+        if code.co_freevars != function.__code__.co_freevars:
+            return "survives: no function that runs takes this code"
         left = list(chosen)
         while left:
             verdict = self._try(partial(_replace_code, function, code), left, other)
