@@ -45,7 +45,7 @@ def test_a_bounded_end_counts_from_its_position_on() -> None:
     assert bounded_end(state, Position(121), 10) == Position(131)
 
 
-def test_what_members_lack_is_listed_in_log_order_for_each_reader() -> None:
+def test_what_members_lack_is_in_log_order_for_each_reader() -> None:
     late, early = Incomplete("m1", CommitLsn(130), "too wide"), Incomplete("m2", CommitLsn(110), "unknown columns")
     omitted = [OmittedByReader(reader, "m1", CommitLsn(120), "too long") for reader in ("cdc", "queue")]
     state = replace(state_of(), incomplete=(early, late), omitted_by_readers=tuple(omitted))
