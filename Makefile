@@ -10,6 +10,7 @@ REST_SERVER := .venv/rest-server
 PROMTOOL := .venv/bin/promtool
 PGBOUNCER := .venv/pgbouncer/pgbouncer
 PROXIES := .venv/proxies/caddy
+SYSTEMD := .venv/systemd/systemd-analyze
 REWRITTEN := .venv/rewritten
 BENCH_LOCK := benchmarks/requirements.lock
 BENCH_INSTALLED := .venv/installed-bench
@@ -49,10 +50,10 @@ check: install lint $(PROXIES) ## Lint, check types, and run the tests that need
 	$(BIN)/pytest -q $(IN_PARALLEL) -m "$(WITHOUT_SERVERS)" $(wildcard tests/unit tests/properties tests/conformance tests/integration/tracking tests/integration/diagnosis)
 
 test: java go chromium ## Run the tests that a change is judged by
-	@$(MAKE) --no-print-directory --jobs=2 lint $(JARS) $(OBJECT_SERVER) $(REST_SERVER) $(PROMTOOL) $(PGBOUNCER) $(PROXIES) $(REWRITTEN)
+	@$(MAKE) --no-print-directory --jobs=2 lint $(JARS) $(OBJECT_SERVER) $(REST_SERVER) $(PROMTOOL) $(PGBOUNCER) $(PROXIES) $(SYSTEMD) $(REWRITTEN)
 	$(BIN)/pytest $(IN_PARALLEL) -m "not soak and not exhaustive" --durations=10
 
-test-all: java go chromium install lint $(JARS) $(OBJECT_SERVER) $(REST_SERVER) $(PROMTOOL) $(PGBOUNCER) $(PROXIES) ## Run those that take longer too: every test on every pair of databases
+test-all: java go chromium install lint $(JARS) $(OBJECT_SERVER) $(REST_SERVER) $(PROMTOOL) $(PGBOUNCER) $(PROXIES) $(SYSTEMD) ## Run those that take longer too: every test on every pair of databases
 	$(BIN)/pytest $(IN_PARALLEL) -m "not soak" --durations=10
 	$(BIN)/pytest $(IN_PARALLEL) --by-requests -m "not soak and not exhaustive" tests/conformance/merge tests/properties/merge tests/scenarios/merge
 
@@ -141,6 +142,12 @@ $(PGBOUNCER): $(BIN)/uv scripts/fetch-pgbouncer
 $(PROXIES): $(BIN)/uv scripts/fetch-proxies
 	@echo "Fetching nginx, Caddy, curl and sqlite3 for the tests ..."
 	@scripts/fetch-proxies $(@D)
+	@touch $@
+
+# Twenty megabytes, unpacked, with units that others depend on.
+$(SYSTEMD): $(BIN)/uv scripts/fetch-systemd
+	@echo "Fetching systemd-analyze for the tests ..."
+	@scripts/fetch-systemd $(@D)
 	@touch $@
 
 # The tests of a new clone are compiled here, beside the linters: else each of the workers would do it. The run itself

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.memory import peak_memory
 from benchmarks.stopwatch import Stopwatch
-from rowtide.agents.log_reader_child import SWITCH_INTERVAL_S
+from rowtide.agents.log_reading import SWITCH_INTERVAL_S
 from rowtide.core.lsn import CommitLsn, Position, parse_log_position
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect

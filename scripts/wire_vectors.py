@@ -23,8 +23,8 @@ import rowtide
 from rowtide.core.addresses import Address
 from rowtide.gateway.client import GatewayClient
 from rowtide.gateway.device import Device
+from rowtide.gateway.http_server import serving_gateway
 from rowtide.gateway.hubs import name_hubs
-from rowtide.gateway.serving import serving_gateway
 from rowtide.gateway.tls import TlsOptions
 
 _TABLE = "create table item (id integer primary key, name text, price numeric, picture blob, region text)"

@@ -18,7 +18,7 @@ from rowtide.events.event import scope
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rowtide.actions.performing import Actions
+    from rowtide.actions.database_actions import Actions
     from rowtide.catalogs.entries import CatalogueKind
     from rowtide.catalogs.registration import Registration
     from rowtide.cdc.api import ChangeDataCapture
@@ -108,7 +108,7 @@ class Database:
     def actions(self) -> Actions:
         """Actions that the audit records. Raises `ExtraMissing` if a driver is not installed."""
         with naming_extras():
-            from rowtide.actions.performing import Actions
+            from rowtide.actions.database_actions import Actions
         return Actions(self.url)
 
     def run_agent(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,12 @@ LOCAL_NAMES = frozenset({"localhost", "localhost.localdomain"})
 _ENDING_S = 1.0
 HEAD_S = 20.0
 """How long the head of a request may come in; uvicorn would wait for ever, until no connection is left for others."""
+_MOST_HEAD_BYTES = 64 * 1024
+"""Of a request, and of each line of a chunked body."""
+
+_MALFORMED = b"This is no request of HTTP/1.1.\n"
+_FOLDED_OR_BARE = re.compile(rb"\n[ \t]|\r(?!\n)|(?<!\r)\n")
+"""A continued header line, or a line that CR or LF alone ends: a proxy may see other lines there."""
 
 
 class ListeningFailed(RowtideError, number=1204):
@@ -65,12 +72,51 @@ def bound_to(listen: Address) -> Iterator[socket.socket]:
         yield bound
 
 
-def _make_protocol() -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol that closes connections whose request does not begin in time."""
+def _make_protocol(describe_malformed: Callable[[], tuple[bytes, str]]) -> type[asyncio.Protocol]:
+    """Return uvicorn's protocol that closes connections whose request does not begin in time, or is ambiguous."""
     import h11
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
+    class UnambiguousConnection(h11.Connection):
+        """Refuses what a proxy before this server may have read as another sequence of requests (RFC 9112, 6 and 11).
+
+        h11 refuses most of it: lengths that differ or are no digits, codings other than chunked, spaces before colons.
+        """
+
+        def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+            if self.their_state is not h11.IDLE:
+                return super().next_event()
+            before = self.trailing_data[0]
+            event = super().next_event()
+            if isinstance(event, h11.Request):
+                if _FOLDED_OR_BARE.search(before[: len(before) - len(self.trailing_data[0])]):
+                    raise h11.RemoteProtocolError("a line is folded, or ends with CR or LF alone")
+                self._require_framed(event)
+            return event
+
+        def _require_framed(self, request: h11.Request) -> None:
+            if request.http_version not in (b"1.0", b"1.1"):
+                raise h11.RemoteProtocolError("another version of HTTP")
+            names = {name for name, _ in request.headers}
+            if b"transfer-encoding" in names and (b"content-length" in names or request.http_version < b"1.1"):
+                raise h11.RemoteProtocolError("Transfer-Encoding beside Content-Length, or in HTTP/1.0")
+
     class HurriedProtocol(H11Protocol):
+        def __init__(self, *settings: Any, **named: Any) -> None:
+            super().__init__(*settings, **named)
+            self.conn = UnambiguousConnection(h11.SERVER, _MOST_HEAD_BYTES)
+
+        def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - as uvicorn has it
+            if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+                # The answer has begun, of a request whose body is malformed.
+                self.transport.close()
+                return
+            body, content_type = describe_malformed()
+            headers = [("content-type", content_type), ("content-length", str(len(body))), ("connection", "close")]
+            for event in (h11.Response(status_code=400, headers=headers), h11.Data(body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+            self.transport.close()
+
         _timer: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
@@ -105,8 +151,18 @@ def _make_protocol() -> type[asyncio.Protocol]:
 
 
 @contextmanager
-def serving_app(app: ASGIApp, bound: socket.socket, **settings: Any) -> Iterator[Address]:
-    """Serve an ASGI application in a thread during the block; yield its address. `settings` are uvicorn's."""
+def serving_app(
+    app: ASGIApp,
+    bound: socket.socket,
+    *,
+    describe_malformed: Callable[[], tuple[bytes, str]] = lambda: (_MALFORMED, "text/plain"),
+    **settings: Any,
+) -> Iterator[Address]:
+    """Serve an ASGI application in a thread during the block; yield its address.
+
+    `describe_malformed` returns the body and the content type of the answer to what is no request of HTTP/1.1.
+    `settings` are uvicorn's.
+    """
     import uvicorn
 
     server = uvicorn.Server(
@@ -118,7 +174,8 @@ def serving_app(app: ASGIApp, bound: socket.socket, **settings: Any) -> Iterator
             server_header=False,
             # Forwarding headers are evaluated by the application, which trusts only configured proxies.
             proxy_headers=False,
-            http=_make_protocol(),
+            http=_make_protocol(describe_malformed),
+            ws="none",
             timeout_graceful_shutdown=1,
             **settings,
         )

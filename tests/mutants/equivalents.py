@@ -16,8 +16,8 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "_later(entry.as_of, known.as_of)",
     ): "the later of two times, in either order",
     (
-        "log/store/manifest.py",
-        "Manifest._checkpoint",
+        "log/store/checkpoints.py",
+        "Checkpoints.write_due",
         "oldest + 1",
         "(oldest - 1)",
     ): "entries up to the oldest checkpoint are deleted already, and what is gone may be deleted again",
@@ -62,7 +62,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "pass",
     ): "the paths of disjoint sets are not shortened: the sets are the same",
     (
-        "merge/session/hub/receiving.py",
+        "merge/session/hub/hub_receiver.py",
         "HubReceiver._keep_lost",
         "self.cascades is None or not judged.lost",
         "(self.cascades is None and (not judged.lost))",
@@ -86,14 +86,14 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "pass",
     ): "looking for a checkpoint sets it",
     (
-        "log/store/manifest.py",
-        "Manifest._last_deletable",
+        "log/store/checkpoints.py",
+        "Checkpoints._last_deletable",
         "0",
         "1",
     ): "without a checkpoint of that age nothing is deleted, but for a first entry that is then written again",
     (
-        "log/store/manifest.py",
-        "Manifest._checkpoint",
+        "log/store/checkpoints.py",
+        "Checkpoints.write_due",
         "number < oldest",
         "number <= oldest",
     ): "the entry of the oldest checkpoint is deleted next in any case",

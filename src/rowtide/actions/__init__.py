@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from rowtide.core.exports import exporting
 
 if TYPE_CHECKING:
+    from rowtide.actions.database_actions import Actions
     from rowtide.actions.entries import ActionEntry, ActionKind, ActionOutcome, ActionRequest, Channel
-    from rowtide.actions.performing import Actions
 
 __all__ = ["ActionEntry", "ActionKind", "ActionOutcome", "ActionRequest", "Actions", "Channel"]
 
@@ -17,7 +17,7 @@ _HOMES = {
     "ActionKind": "rowtide.actions.entries",
     "ActionOutcome": "rowtide.actions.entries",
     "ActionRequest": "rowtide.actions.entries",
-    "Actions": "rowtide.actions.performing",
+    "Actions": "rowtide.actions.database_actions",
     "Channel": "rowtide.actions.entries",
 }
 

@@ -24,7 +24,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
 from types import TracebackType
 
-from rowtide.agents.runs import OnRetry, report_retry
+from rowtide.agents.loop import OnRetry, report_retry
 from rowtide.core.errors import Remedy, Retryable
 from rowtide.databases.passwords import list_accesses
 from rowtide.events.catalogue import LogReaderKilled
@@ -125,7 +125,7 @@ def begin_reading(url: str) -> None:
     """
     if not can_fork():
         return
-    from rowtide.agents.log_reader_child import read_log
+    from rowtide.agents.log_reading import read_log
 
     ours, theirs = Pipe()
 

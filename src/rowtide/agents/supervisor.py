@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection, Pipe
 from types import FrameType
 
 from rowtide.agents.log_reader_process import module_search_path
-from rowtide.agents.runs import ignore
+from rowtide.agents.loop import ignore
 from rowtide.agents.signals import receiving_signals
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rowtide.core.exports import exporting
 
 if TYPE_CHECKING:
-    from rowtide.agents.runs import RunOutcome
+    from rowtide.agents.loop import RunOutcome
     from rowtide.cdc.api import CaptureRehearsal, ChangeDataCapture
     from rowtide.cdc.capture.capture import CycleReport
     from rowtide.cdc.capture.change_files import InstanceChanges
@@ -175,7 +175,7 @@ _HOMES = {
     "RecordedInstance": "rowtide.cdc.published",
     "RepeatedSnapshot": "rowtide.cdc.requests",
     "RuledTable": "rowtide.cdc.enabling.table_rules",
-    "RunOutcome": "rowtide.agents.runs",
+    "RunOutcome": "rowtide.agents.loop",
     "ScanError": "rowtide.cdc.scans.metrics",
     "ScanFigures": "rowtide.cdc.scans.metrics",
     "ScanSession": "rowtide.cdc.scans.metrics",

@@ -365,7 +365,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         Raises `TransactionReadable` if it can, `TransactionUnreadable` for an earlier one, `LeaseHeld` while a process
         reads the log.
         """
-        from rowtide.cdc.gaps.reinitialize import find_unreadable
+        from rowtide.cdc.gaps.unreadable import find_unreadable
 
         return find_unreadable(self._engine, self._url, lsn)
 
@@ -374,7 +374,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
 
         Raises as `find_unreadable`.
         """
-        from rowtide.cdc.gaps.reinitialize import skip_transaction
+        from rowtide.cdc.gaps.unreadable import skip_transaction
 
         return skip_transaction(self._engine, self._url, lsn)
 

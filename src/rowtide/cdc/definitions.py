@@ -17,20 +17,20 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import has_table, is_begun
 from rowtide.databases.postgres.query_memo import make_once
 from rowtide.databases.urls import name_of
-from rowtide.log import catalogue
+from rowtide.log import catalogue, features
 from rowtide.log.catalogue import members_table, present_name, present_schema
 from rowtide.log.errors import DatabaseNotEnabled
 from rowtide.log.source_definition import SourceDefinition
 
-FEATURE = "cdc"
+FEATURE = features.CAPTURE
 READER = "cdc"
 """The name of capture's reader of the log store, which keeps what capture has not published."""
-SCHEMA = "cdc"
+SCHEMA = features.CHANGE_TABLES.schema
 metadata = sa.MetaData(schema=SCHEMA)
 
 
 change_tables = sa.Table(
-    "change_tables",
+    features.CHANGE_TABLES.name,
     metadata,
     sa.Column("object_id", sa.BigInteger, sa.Identity(), primary_key=True),
     sa.Column("version", sa.Integer, nullable=False, server_default="0"),

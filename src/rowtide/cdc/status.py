@@ -12,11 +12,11 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import JSON, Connection, Engine, cast, func, select
 
-from rowtide.agents.runs import PastError
+from rowtide.agents.loop import PastError, RunOutcome
 from rowtide.cdc import definitions
 from rowtide.cdc.consumers.consumers import Consumer, ListedConsumer, list_consumers
 from rowtide.cdc.errors.capturing import RequestPricesInvalid
-from rowtide.cdc.jobs.definitions import JobType, find_failure, read_jobs
+from rowtide.cdc.jobs.definitions import Job, JobType, find_failure, find_last_run, read_jobs
 from rowtide.cdc.jobs.requests import AGENT
 from rowtide.cdc.scans.metrics import log_scan_errors, log_scan_sessions
 from rowtide.cdc.scans.pace import saving_period_s
@@ -42,7 +42,7 @@ class CaptureStatus:
     `capture` is the process that captures, if any; `last_error` the newest of a scan or of the capture job;
     `failed_snapshots` are the instances whose last snapshot failed, with the errors. `rest_s` is how long it may rest
     between two cycles: as its job says, or to save requests to a bucket. `awaits_start`: an agent runs whose job has
-    failed; it begins again when it is started.
+    failed or was stopped; it begins again when it is started.
     """
 
     now: datetime
@@ -63,6 +63,7 @@ def read_capture_status(
     """Return how far capture is. Raises `DefinitionsIncomplete`."""
     reader = state.readers.get(definitions.READER)
     position = reader.position if reader is not None else state.low
+    job = read_jobs(connection).get(JobType.CAPTURE)
     return CaptureStatus(
         now=read_server_time(connection),
         capture=find_holder(connection, "lake"),
@@ -72,14 +73,18 @@ def read_capture_status(
         gaps=describe_gaps(state),
         last_error=_find_last_error(connection),
         failed_snapshots=find_failed(list_visible(connection)),
-        rest_s=_find_rest(connection, source, instances),
-        awaits_start=find_failure(connection, JobType.CAPTURE) is not None
-        and find_holder(connection, AGENT) is not None,
+        rest_s=_find_rest(job, source, instances),
+        awaits_start=job is not None and _has_ended(connection) and find_holder(connection, AGENT) is not None,
     )
 
 
-def _find_rest(connection: Connection, source: SourceDefinition, instances: int) -> float:
-    job = read_jobs(connection).get(JobType.CAPTURE)
+def _has_ended(connection: Connection) -> bool:
+    """Return whether an agent leaves capture alone until it is started."""
+    run = find_last_run(connection, JobType.CAPTURE)
+    return run is not None and run.outcome in {RunOutcome.FAILED, RunOutcome.STOPPED}
+
+
+def _find_rest(job: Job | None, source: SourceDefinition, instances: int) -> float:
     if job is not None and job.parameters.pollinginterval is not None:
         return job.parameters.pollinginterval
     is_at_bucket = any(map(is_object_url, filter(None, (source.lake, source.log_store))))

@@ -169,7 +169,7 @@ def run(
         run_list = read.databases[names[0]].run if names else DEFAULT_JOBS
         if list(group_jobs(run_list)) == [""]:
             with measuring(metrics, label_of(db), "agent"):
-                run_jobs(AgentWork(db, run_list, (), options))
+                run_database_jobs(AgentWork(db, run_list, (), options))
             return
     _supervise(read, names if db is not None else None, replace(options, measures=metrics.is_asked), metrics)
 
@@ -217,7 +217,7 @@ def _publishing_all(supervisor: Supervisor, metrics: MetricsOptions) -> Iterator
         yield
 
 
-def run_jobs(work: AgentWork) -> None:
+def run_database_jobs(work: AgentWork) -> None:
     """Run capture, cleanup and targets of a database until it is stopped."""
     beginning, log, at_hangup = "Starting the log reader ...", work.options.log, has_terminal()
     manager = ServiceManager.from_environment(os.environ, os.getpid())

@@ -15,7 +15,7 @@ from click.exceptions import Exit
 
 from rowtide.agents.hangs import HangWatch, noting_events
 from rowtide.agents.supervisor import receive_task
-from rowtide.cli.agent import AgentWork, deliver_subscriptions, run_jobs, synchronise_subscribers
+from rowtide.cli.agent import AgentWork, deliver_subscriptions, run_database_jobs, synchronise_subscribers
 from rowtide.cli.exit_codes import FAILED
 from rowtide.cli.main import begin_logging, end_at_signals, run_reporting, start_process, telling
 from rowtide.cli.output.metrics import sending
@@ -48,7 +48,7 @@ def _say(text: str) -> None:
 
 
 def _run(work: AgentWork, supervisor: Connection) -> None:
-    run, job = _WORK.get(work.jobs[0], (run_jobs, "agent"))
+    run, job = _WORK.get(work.jobs[0], (run_database_jobs, "agent"))
     with sending(supervisor.send, work.database, job) if work.options.measures else nullcontext():
         try:
             run(work)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING, Annotated
 
 from rowtide.cli.active_configuration import database_url
@@ -19,7 +20,7 @@ from rowtide.gateway.tls import TlsOptions
 from rowtide.systemd import ServiceManager
 
 if TYPE_CHECKING:
-    from rowtide.gateway.answering import AuditedStep
+    from rowtide.gateway.hub_requests import AuditedStep
 
 app = CommandTable()
 _BEAT_S = 1.0
@@ -40,8 +41,8 @@ def record_step(done: AuditedStep) -> None:
     """Write an action of a gateway for a device to the audit of the hub. Raises as `recording`."""
     from uuid import NAMESPACE_URL, uuid5
 
+    from rowtide.actions.database_actions import recording
     from rowtide.actions.entries import ActionRequest, Channel, DeviceAction
-    from rowtide.actions.performing import recording
 
     request = ActionRequest.make(
         DeviceAction(f"gateway {done.step}"),
@@ -79,9 +80,9 @@ def serve(
     with naming_extras():
         import rowtide.errors  # noqa: F401 - devices get any error
         from rowtide.core.addresses import Address
+        from rowtide.gateway.http_server import serving_gateway
         from rowtide.gateway.hubs import name_hubs
         from rowtide.gateway.jwt_identity import make_issuer
-        from rowtide.gateway.serving import serving_gateway
 
     given = db or [url for url in (os.environ.get("ROWTIDE_DB", ""),) if url]
     hubs = name_hubs(given, database_url)
@@ -102,8 +103,12 @@ def serve(
         ) as bound,
     ):
         scheme = "http" if tls.certificate is None else "https"
-        status = f"Serving {', '.join(f'{scheme}://{bound}/{name}' for name in hubs)}"
-        notes.print(status, soft_wrap=True)
-        manager.report_status(status)
-        while not stop.wait(_BEAT_S):
-            manager.beat()
+        _beat_until(stop, manager, f"Serving {', '.join(f'{scheme}://{bound}/{name}' for name in hubs)}")
+
+
+def _beat_until(stop: threading.Event, manager: ServiceManager, status: str) -> None:
+    """Tell people and the service manager the status, and the manager then that this process works, until stopped."""
+    notes.print(status, soft_wrap=True)
+    manager.report_status(status)
+    while not stop.wait(_BEAT_S):
+        manager.beat()

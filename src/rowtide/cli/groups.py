@@ -51,8 +51,8 @@ def auditing(context: click.Context) -> Iterator[None]:
         # A device with a gateway's --url does not reach the hub's database.
         yield
         return
+    from rowtide.actions.database_actions import recording
     from rowtide.actions.entries import ActionKind, ActionRequest, Channel, DeviceAction
-    from rowtide.actions.performing import recording
 
     given = {name: value for name, value in context.params.items() if _is_argument(context, name)}
     kind = DeviceAction(named) if named in _OF_DEVICES else ActionKind(named)

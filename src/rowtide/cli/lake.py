@@ -12,8 +12,8 @@ import click
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db
 from rowtide.cli.output.event_lines import describe_mended, name_of
+from rowtide.cli.output.progress import progress
 from rowtide.cli.output.rows import notes, printed
-from rowtide.cli.output.watching import progress
 from rowtide.core.options import Argument, ForGroup, Option
 from rowtide.core.values import frozen
 from rowtide.diagnosis.result import format_bytes, format_duration

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Annotated
 
 from rowtide.cli.active_configuration import ChangingFile, configuration, database_url
@@ -54,14 +55,27 @@ def serve(
     """
     with naming_extras():
         # Pages say what any error means, also one that nothing here raises.
-        import rowtide.errors  # noqa: F401
-        from rowtide.monitor.databases import OperatorUrls, find_audit_days, find_operator_urls, name_databases
-        from rowtide.monitor.ring import Ring, state_folder
-        from rowtide.monitor.serving import serving
-        from rowtide.monitor.web.access import Operating, make_access
-
+        import rowtide.errors
+        import rowtide.monitor.serving  # noqa: F401
     read = configuration()
     given = db or [url for url in (os.environ.get("ROWTIDE_DB", ""),) if url] or [*read.databases]
+    _serve(given, read, Address.parse(listen or read.monitor.listen), access, log, device_series=device_series)
+
+
+def _serve(
+    given: Sequence[str],
+    read: Configuration,
+    address: Address,
+    access: AccessOptions,
+    log: LogOptions,
+    *,
+    device_series: bool,
+) -> None:
+    from rowtide.monitor.databases import OperatorUrls, find_audit_days, find_operator_urls, name_databases
+    from rowtide.monitor.ring import Ring, state_folder
+    from rowtide.monitor.serving import serving
+    from rowtide.monitor.web.access import Operating, make_access
+
     databases = name_databases(given, database_url)
     changing = ChangingFile()
     operator_urls = OperatorUrls(find_operator_urls(databases, read.databases))
@@ -79,7 +93,7 @@ def serve(
         serving(
             databases,
             ring,
-            Address.parse(listen or read.monitor.listen),
+            address,
             device_series=device_series,
             access=make_access(access, read.monitor.auth),
             operating=operating,

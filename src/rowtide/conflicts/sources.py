@@ -135,7 +135,6 @@ def _hold_merged(
 ) -> DecidableConflict:
     """`is_publishers`: the version that lost is the publisher's."""
     decision = next((note for note in reversed(noted) if note.winner is not None), None)
-    rows = (kept.losing_row, kept.winning_row) if is_publishers else (kept.winning_row, kept.losing_row)
     # A refused row that is accepted later was settled by nobody: an earlier decision was not about that.
     decided = decision if kept.resolved_time is not None else None
 
@@ -154,33 +153,32 @@ def _hold_merged(
         nodes = found.nodes + 1 if changed else 0
         return DecisionPreview(kept.conflict_id, side, changed, nodes, is_exact=found.is_exact)
 
-    return DecidableConflict(
-        _with_cause(
-            InboxConflict(
-                conflict_id=kept.conflict_id,
-                cause="",
-                source=ConflictSource.MERGE,
-                publication=kept.publication,
-                table=kept.article,
-                key=kept.rowguid,
-                kind=kept.conflict,
-                state=InboxState.OPEN if kept.resolved_time is None else InboxState.SETTLED,
-                won="subscriber" if is_publishers else "publisher",
-                reason=kept.reason_text,
-                node=kept.origin_datasource,
-                created=kept.create_time,
-                publisher_row=rows[0],
-                subscriber_row=rows[1],
-                base_row=_unchanged_columns(kept),
-                publisher_time=None,
-                differing_columns=", ".join(differing(*rows)),
-                settled_by=decided.noted_by if decided is not None else None,
-                settled_at=kept.resolved_time,
-                decided=decided.winner if decided is not None else None,
-            )
-        ),
-        settle,
-        preview,
+    return DecidableConflict(_with_cause(_describe_merged(kept, decided, is_publishers=is_publishers)), settle, preview)
+
+
+def _describe_merged(kept: MergeConflict, decided: MergeNote | None, *, is_publishers: bool) -> InboxConflict:
+    rows = (kept.losing_row, kept.winning_row) if is_publishers else (kept.winning_row, kept.losing_row)
+    return InboxConflict(
+        conflict_id=kept.conflict_id,
+        cause="",
+        source=ConflictSource.MERGE,
+        publication=kept.publication,
+        table=kept.article,
+        key=kept.rowguid,
+        kind=kept.conflict,
+        state=InboxState.OPEN if kept.resolved_time is None else InboxState.SETTLED,
+        won="subscriber" if is_publishers else "publisher",
+        reason=kept.reason_text,
+        node=kept.origin_datasource,
+        created=kept.create_time,
+        publisher_row=rows[0],
+        subscriber_row=rows[1],
+        base_row=_unchanged_columns(kept),
+        publisher_time=None,
+        differing_columns=", ".join(differing(*rows)),
+        settled_by=decided.noted_by if decided is not None else None,
+        settled_at=kept.resolved_time,
+        decided=decided.winner if decided is not None else None,
     )
 
 

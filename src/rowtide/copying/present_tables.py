@@ -129,6 +129,8 @@ def find_reader(connection: psycopg.Connection[Any], source_id: int) -> str | No
         if called is None:
             return None
         raise CopiedTableNotOwned(name, quote(owner.name), called, author, quote(connection.info.user))
+    # Its code could give a prepared statement's name to another one.
+    connection.prepare_threshold = None
     if owner.is_ready:
         return owner.reading
     with connection.transaction():

@@ -12,10 +12,10 @@ from rowtide.declared.values import split_table
 from rowtide.handle import Database
 from rowtide.merge.articles import Article, Partition, Publication
 from rowtide.merge.catalogue import list_articles, list_publications, read_nickname
+from rowtide.merge.exchange_state import list_subscriptions
 from rowtide.merge.nodes.connecting import open_node
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.partition_membership import list_explicit
-from rowtide.merge.progress import list_subscriptions
 
 
 def read(database: Database) -> Iterator[DeclaredObject]:

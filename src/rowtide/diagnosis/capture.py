@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from rowtide.agents.runs import PastError
+from rowtide.agents.loop import PastError
 from rowtide.agents.schedule import Schedule
 from rowtide.cdc.status import CaptureStatus, CleanupStatus
 from rowtide.core.lsn import CommitLsn
@@ -64,7 +64,7 @@ def _describe_reading(facts: ReadingFacts, run: ShellCommand, blockers: Collecti
     behind = _describe_unread(status)
     runs = f"it runs ({status.reader})" if status.reader is not None else "it does not run"
     if blockers:
-        first = f"Mend {' and '.join(sorted(set(blockers)))} first."
+        first = f"Repair {' and '.join(sorted(set(blockers)))} first."
         return failing(Code.LOG_READER_BLOCKED, subject, f"{runs} and cannot continue; {behind}", first)
     if status.reader is None and facts.last_error is not None and _has_failed(facts.last_error, status):
         advice = f"Do what the error asks for, then run `{run}`."

@@ -1,12 +1,13 @@
 """The gateway's ASGI application: routes, authentication, limits, and errors as problem documents.
 
-What a request does is in `answering`; this module knows nothing of synchronisations and databases.
+What a request does is in `hub_requests`; this module knows nothing of synchronisations and databases.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
@@ -26,7 +27,6 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
 from rowtide.events.catalogue import GatewayAnswered, GatewayBroken
 from rowtide.events.event import emit, format_places
-from rowtide.gateway.answering import STEPS_OF_STRANGERS, Answering, DeviceRequest
 from rowtide.gateway.errors import (
     BodyTooLarge,
     GatewayAddressUnknown,
@@ -35,9 +35,11 @@ from rowtide.gateway.errors import (
     MessageMalformed,
     MethodNotThere,
     OriginNotListed,
+    RangeNotThere,
     SenderTooSlow,
     TooManyRequests,
 )
+from rowtide.gateway.hub_requests import STEPS_OF_STRANGERS, Answering, DeviceRequest
 from rowtide.gateway.hubs import Hub
 from rowtide.gateway.limits import (
     BUSY_S,
@@ -60,6 +62,7 @@ _MOST_BYTES_WITHOUT_TOKEN = 65_536
 """Limit of a body whose token is not known to be valid. A registration, which has no token, is smaller."""
 REST_S = 10.0
 """How long the rest of a refused request's body is received."""
+_RANGE = re.compile(r"bytes=([0-9]{1,18})-([0-9]{0,18})")
 _GONE = 499
 """Status of a request whose client disconnected, as in nginx; it is only logged."""
 _PUBLIC = ("/healthz", "/readyz")
@@ -76,6 +79,8 @@ class ServedHubs:
 
     hubs: Mapping[str, Hub]
     answering: Answering
+    refusals: Refusals
+    """Of tokens; `answering` notes in it which ones are valid."""
     limits: GatewayLimits
     origins: frozenset[str] = frozenset()
     is_proxied: bool = False
@@ -89,8 +94,7 @@ class GatewayApp:
         """`waiting` counts the devices with a long poll, for metrics."""
         self._served = served
         self._meter = RequestMeter(served.limits.requests_per_minute)
-        self._refusals = Refusals(RequestMeter(served.limits.refusals_per_minute, "refused tokens of its address"))
-        served.answering.note_known = self._refusals.note_known
+        self._refusals = served.refusals
         self._device_places = DevicePlaces(served.limits.device_requests)
         # For each thread one request that runs and three that wait; further ones get `GatewayBusy`, so that the queue
         # is bounded.
@@ -119,6 +123,8 @@ class GatewayApp:
                 Exception: _as_fault,
             },
         )
+        # A redirection would name the address as the proxy has it, without TLS: devices would send their token there.
+        app.router.redirect_slashes = False
         return EdgeMiddleware(app, self._served.origins)
 
     def _healthz(self, _request: Request) -> Response:
@@ -135,6 +141,7 @@ class GatewayApp:
         asked = self._begin(request, "files")
         with self._admitted(request, asked), self._places.place():
             path = await self._served.answering.find_file(asked, request.path_params["name"])
+        _require_range(request, path.stat().st_size)
         return FileResponse(path, media_type="application/octet-stream")
 
     async def _wait(self, request: Request) -> Response:
@@ -168,7 +175,8 @@ class GatewayApp:
     def _admitted(self, request: Request, asked: DeviceRequest) -> Iterator[None]:
         """Count a request, and a refusal of it. Raises `TooManyRequests`."""
         peer = "" if request.client is None else request.client.host
-        forwarded = request.headers.get("x-forwarded-for", "")
+        # Some proxies append a line of their own to one that the client has made up.
+        forwarded = ",".join(request.headers.getlist("x-forwarded-for"))
         address, now_s = address_of(peer, forwarded, is_proxied=self._served.is_proxied), time.monotonic()
         with self._refusals.counted(address, asked.token, now_s), ExitStack() as held:
             if asked.who:
@@ -333,6 +341,8 @@ def problem_response(error: RowtideError) -> Response:
     if (after_s := problems.retry_after_s(error)) is not None:
         # Retry-After has whole seconds; after 0 a client uses its own pauses.
         headers["retry-after"] = str(round(after_s))
+    if isinstance(error, RangeNotThere):
+        headers["content-range"] = f"bytes */{error.size}"
     if isinstance(error, TooManyRequests) and headers.get("retry-after") == "0":
         headers["retry-after"] = "1"
     body = json.dumps(problems.describe(error)).encode()
@@ -346,6 +356,22 @@ def _respond(request: Request, envelope: Envelope) -> Response:
         if is_packed:
             headers["content-encoding"] = "gzip"
     return Response(body, 200, headers, CONTENT_TYPE)
+
+
+def describe_malformed() -> tuple[bytes, str]:
+    """Return the body and the content type of the answer to what is no request."""
+    error = MessageMalformed("/", "it is no request of HTTP/1.1, or an ambiguous one", str(VERSION))
+    return json.dumps(problems.describe(error)).encode(), problems.CONTENT_TYPE
+
+
+def _require_range(request: Request, size: int) -> None:
+    """Let a request have one range at most: as RFC 9110 allows, others are ignored. Raises `RangeNotThere`."""
+    listed = request.headers.getlist("range")
+    found = _RANGE.fullmatch(listed[0]) if len(listed) == 1 else None
+    if found is None or (found[2] and int(found[2]) < int(found[1])):
+        request.scope["headers"] = [one for one in request.scope["headers"] if one[0] != b"range"]
+    elif int(found[1]) >= size:
+        raise RangeNotThere(size)
 
 
 def _asked(request: Request, hub: Hub) -> DeviceRequest:

@@ -36,6 +36,7 @@ from rowtide.gateway.wire.typed_json import Misfit
 from rowtide.merge.errors.subscribing import DownloadLost, UploadLost
 
 Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 CONNECT_S = 10.0
 ANSWER_S = 330.0
 """Longer than a gateway's timeout for a request, and than the longest long poll."""
@@ -103,7 +104,7 @@ class GatewayClient:
         body = write(envelope)
         for attempt in range(self.attempts):
             try:
-                return read(self._exchange_renewing(step, body, key), kind)
+                return read(self._renewing(lambda: self.exchange(step, body, key)), kind)
             except Retryable as error:
                 # A proxy may forward the second attempt to the gateway that has the lost state; else the
                 # synchronisation starts over.
@@ -119,18 +120,8 @@ class GatewayClient:
         """Yield a file of the gateway from an offset on. Raises as `ask`, without retries: the caller resumes at its
         offset.
         """
-        parts = self._parts = self._parts or read_gateway_url(self.url)
-        self.requests += 1
-        headers = {
-            "Authorization": f"Bearer {self.token}",
-            "Accept-Encoding": "identity",
-            **({"Range": f"bytes={begin}-"} if begin else {}),
-        }
         try:
-            connection = self._connected()
-            connection.request("GET", f"{parts.path.rstrip('/')}/{path}", headers=headers)
-            answer = connection.getresponse()
-            self._require_part(answer, begin)
+            answer = self._renewing(lambda: self._begin_file(path, begin))
             while piece := answer.read1(_PIECE):
                 self.received_bytes += len(piece)
                 yield piece
@@ -141,6 +132,20 @@ class GatewayClient:
         except BaseException:
             self.close()
             raise
+
+    def _begin_file(self, path: str, begin: int) -> http.client.HTTPResponse:
+        parts = self._parts = self._parts or read_gateway_url(self.url)
+        self.requests += 1
+        headers = {
+            **self._credentials(),
+            "Accept-Encoding": "identity",
+            **({"Range": f"bytes={begin}-"} if begin else {}),
+        }
+        connection = self._connected()
+        connection.request("GET", f"{parts.path.rstrip('/')}/{path}", headers=headers)
+        answer = connection.getresponse()
+        self._require_part(answer, begin)
+        return answer
 
     def _require_part(self, answer: http.client.HTTPResponse, begin: int) -> None:
         is_sent = answer.status == (HTTPStatus.PARTIAL_CONTENT if begin else HTTPStatus.OK)
@@ -178,31 +183,36 @@ class GatewayClient:
             self._connection.close()
             self._connection = None
 
-    def _exchange_renewing(self, step: str, body: bytes, key: str) -> bytes:
+    def _renewing(self, send: Callable[[], Result]) -> Result:
         """Return the answer to a request; a token of the user that has expired is renewed once."""
         try:
-            return self.exchange(step, body, key)
+            return send()
         except JwtRefused:
             if self.claims is None:
                 raise
             self._claims = self.claims()
-            return self.exchange(step, body, key)
+            return send()
+
+    def _credentials(self) -> Mapping[str, str]:
+        if self.claims is not None and self._claims is None:
+            self._claims = self.claims()
+        return {
+            **({"Authorization": f"Bearer {self.token}"} if self.token else {}),
+            **({CLAIMS_HEADER: self._claims} if self._claims is not None else {}),
+        }
 
     def exchange(self, step: str, body: bytes, key: str) -> bytes:
         """Send one request, once, and return the body of its answer."""
         parts = self._parts = self._parts or read_gateway_url(self.url)
         packed, is_packed = pack(body)
-        if self.claims is not None and self._claims is None:
-            self._claims = self.claims()
         headers = {
             "Content-Type": CONTENT_TYPE,
             "Accept": f"{CONTENT_TYPE}, {problems.CONTENT_TYPE}",
             "Accept-Encoding": "gzip",
             CLIENT_HEADER: _client_version(),
             **({"Content-Encoding": "gzip"} if is_packed else {}),
-            **({"Authorization": f"Bearer {self.token}"} if self.token else {}),
+            **self._credentials(),
             **({KEY_HEADER: key} if key else {}),
-            **({CLAIMS_HEADER: self._claims} if self._claims is not None else {}),
         }
         answer, content = self._send(f"{parts.path.rstrip('/')}/{step}", packed, headers)
         self.requests += 1

@@ -42,11 +42,11 @@ from rowtide.merge.catalogue import get_publication, list_publications, read_nic
 from rowtide.merge.errors.devices import TokenRefused
 from rowtide.merge.errors.nodes import NodeRestored
 from rowtide.merge.errors.subscribing import PublicationsShared
+from rowtide.merge.exchange_state import list_subscriptions
 from rowtide.merge.inspection.device_validation import ValidateAnswer, ValidateRequest, validate_device
 from rowtide.merge.inspection.validating import ArticleValidation
 from rowtide.merge.nodes.connecting import open_synchronised
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.progress import list_subscriptions
 from rowtide.merge.publishing.device_requests import fill_again, follow_hub, recover_device, synchronise_device
 from rowtide.merge.publishing.exchange_requests import Recovered
 from rowtide.merge.publishing.rows_at_hub import RowsAnswer, RowsRequest
@@ -55,7 +55,7 @@ from rowtide.merge.publishing.snapshots import SnapshotProgress
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncAnswer, SyncRequest
 from rowtide.merge.session.over_transport import RequestedExchange, find_device
-from rowtide.merge.session.pending import PendingAtHub, PendingChanges, list_pending_of_device
+from rowtide.merge.session.pending_changes import PendingAtHub, PendingChanges, list_pending_of_device
 
 
 @dataclass(slots=True)

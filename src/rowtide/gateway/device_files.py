@@ -20,7 +20,7 @@ import shutil
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -38,7 +38,7 @@ from rowtide.merge.catalogue import renew_nickname
 from rowtide.merge.definitions import subscriptions
 from rowtide.merge.devices.credentials import BEHIND_GATEWAY
 from rowtide.merge.devices.registered import KnownDevice, replace_subscription
-from rowtide.merge.errors.rows import UploadTooLarge
+from rowtide.merge.errors.rows import LogicalRecordsTooLarge
 from rowtide.merge.errors.subscribing import UploadLost
 from rowtide.merge.nodes.connecting import open_subscriber
 from rowtide.merge.nodes.node import Node
@@ -103,14 +103,20 @@ class DeviceFiles:
     def find(self, device_id: str, name: str) -> Path:
         """Return the path of a device's own file. Raises `GatewayAddressUnknown`."""
         path = self.folder / name
-        if _NAME.fullmatch(name) is None or not name.startswith(f"{device_id}-") or not path.is_file():
+        is_own = _NAME.fullmatch(name) is not None and name.startswith(f"{device_id}-")
+        if not is_own or path.is_symlink() or not path.is_file():
             raise GatewayAddressUnknown(f"files/{name[:80]}")
         return path
+
+    def discard(self, device_id: str) -> None:
+        """Remove the files of a device that has moved to another partition."""
+        for path in self.folder.glob(f"{device_id}-*.db.gz*"):
+            path.unlink(missing_ok=True)
 
     def keep_parts(self, hub_name: str, device: KnownDevice) -> KeptUpload:
         """Return the store for parts of a device's upload."""
         of_hub = hashlib.sha256(hub_name.encode()).hexdigest()[:8]
-        return KeptUpload(self.folder / f"{device.device_id}-{of_hub}.parts", device.name)
+        return KeptUpload(self.folder / f"{device.device_id}-{of_hub}.parts", device.name, device.publication)
 
     def _make(self, hub: Node, device: KnownDevice, name: str, number: int | None) -> DeviceFile:
         plain = self.folder / name.removesuffix(".gz")
@@ -151,8 +157,9 @@ class DeviceFiles:
     def _forget_old(self) -> None:
         before = time.time() - KEPT_S
         for path in chain(self.folder.glob("*.db*"), self.folder.glob("*.parts")):
-            if path.stat().st_mtime < before:
-                path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # another gateway has removed it meanwhile
+                if path.lstat().st_mtime < before:
+                    path.unlink()
 
     @contextmanager
     def _alone(self, device_id: str) -> Iterator[None]:
@@ -187,6 +194,7 @@ class KeptUpload:
 
     path: Path
     device: str
+    publication: str
 
     def add(self, before: str, batches: Sequence[RowBatch]) -> str:
         unpacked = json.dumps([encode_batch(one) for one in batches]).encode()
@@ -196,7 +204,7 @@ class KeptUpload:
             with self._opened() as file:
                 end, size = self._find_end(file, before)
                 if size + len(unpacked) > MOST_KEPT_BYTES:
-                    raise UploadTooLarge(f"{MOST_KEPT_BYTES:,} bytes of logical records")
+                    raise LogicalRecordsTooLarge(self.device, self.publication, f"{MOST_KEPT_BYTES:,} bytes")
                 file.truncate(end)
                 file.seek(end)
                 file.write(name + _LENGTHS.pack(len(packed), len(unpacked)) + packed)

@@ -75,6 +75,14 @@ class GatewayAddressUnknown(NotFound, number=8417):
     path: str
 
 
+class RangeNotThere(Invalid, number=8445):
+    """A range of a file begins behind the file's end."""
+
+    fact = "the file has {size} bytes; the range begins behind them"
+    hint = "Remove what was fetched of the file, and fetch it from its beginning."
+    size: int
+
+
 class PublicationNotServed(Denied, number=8444):
     """The gateway serves some publications of a hub, and not that of the device."""
 
@@ -92,7 +100,7 @@ class OriginNotListed(Denied, number=8418):
 
 
 class GatewayFailed(Retryable, number=8419):
-    """The gateway met an error that it does not tell devices about."""
+    """The gateway failed with an error that is not disclosed to devices."""
 
     fact = "the gateway failed: it has logged the reason as {incident}"
     hint = "It is tried again; tell the gateway's operator if that does not help."

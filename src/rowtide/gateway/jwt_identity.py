@@ -65,6 +65,7 @@ class SigningKeys:
         self._clock = clock
         self._keys: Mapping[str | None, jwt.PyJWK] = {}
         self._read_at: float | None = None
+        self._failed: tuple[float, KeySetNotRead] | None = None
         self._lock = threading.Lock()
 
     def find(self, key_id: str | None) -> jwt.PyJWK | None:
@@ -73,10 +74,20 @@ class SigningKeys:
             age_s = None if self._read_at is None else self._clock() - self._read_at
             is_due = age_s is None or age_s > _OLDEST_S or (key_id not in self._keys and age_s > _READ_AGAIN_S)
             if is_due:
-                self._keys, self._read_at = self._read(), self._clock()
+                self._read_again()
             if key_id is None and len(self._keys) == 1:
                 return next(iter(self._keys.values()))
             return self._keys.get(key_id)
+
+    def _read_again(self) -> None:
+        """Read the key set, unless that has just failed: each attempt may take seconds, of all threads that wait."""
+        if self._failed is not None and self._clock() - self._failed[0] <= _READ_AGAIN_S:
+            raise self._failed[1]
+        try:
+            self._keys, self._read_at, self._failed = self._read(), self._clock(), None
+        except KeySetNotRead as error:
+            self._failed = self._clock(), error
+            raise
 
     def _read(self) -> Mapping[str | None, jwt.PyJWK]:
         try:

@@ -23,11 +23,11 @@ from rowtide.gateway.requests import LONGEST_WAIT_S
 from rowtide.merge.articles import Article, Partition, Subscription
 from rowtide.merge.catalogue import list_articles, list_publications
 from rowtide.merge.definitions import change_log, genhistory, partition_mappings, replinfo, subscriptions
+from rowtide.merge.exchange_state import list_subscriptions
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.sending import Enumeration
 from rowtide.merge.partitions.expressions import columns_of, functions_of
 from rowtide.merge.partitions.filters import RowFilter, bind_articles, fits, read_filter
-from rowtide.merge.progress import list_subscriptions
 
 _EVERY_S = 0.5
 """Interval of the query, and so the delay of a change to a waiting device."""

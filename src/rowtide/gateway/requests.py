@@ -36,7 +36,7 @@ class Done:
 
 @frozen
 class Wait:
-    """A device asks whether its hub has changes above a generation, and waits for them so long."""
+    """A long poll: it is answered once the hub has changes above a generation, or after a timeout."""
 
     generation: int
     wait_s: float = 0.0

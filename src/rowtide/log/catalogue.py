@@ -27,6 +27,7 @@ from rowtide.databases.postgres.catalogue import has_table, running_through
 from rowtide.databases.urls import name_of
 from rowtide.log import membership, source_definition
 from rowtide.log.errors import DatabaseNotEnabled
+from rowtide.log.features import CAPTURE
 from rowtide.log.source_definition import SourceDefinition
 
 SCHEMA = membership.SCHEMA
@@ -113,10 +114,6 @@ features_table = Table(
 )
 LOG = "log"
 """The value of `feature` in the row of `members` for the table of announcements, which belongs to no feature."""
-FEATURE_TABLES = {"cdc": "change_tables", "distribution": "MSpublications"}
-"""The schemas that features create, each with a table that distinguishes it from a user's schema of that name."""
-_FIRST_FEATURE = "cdc"
-"""The feature of sources from before formats had numbers: they may lack its table, and can only be removed."""
 
 
 def find_source(connection: Connection, require: Requirement = StoreFormat.require_writable) -> SourceDefinition | None:
@@ -170,7 +167,8 @@ def forget_features(connection: Connection) -> None:
 def list_features(connection: Connection) -> frozenset[str]:
     """Return the features that read the log."""
     if not has_table(connection, SCHEMA, features_table.name):
-        return frozenset({_FIRST_FEATURE})
+        # A source from before formats had numbers, which can only be removed: capture was the first feature.
+        return frozenset({CAPTURE})
     return frozenset(connection.execute(select(features_table.c.feature)).scalars())
 
 

@@ -15,6 +15,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import LoggedTable
 from rowtide.core.values import frozen
 from rowtide.log.batches import Messages
+from rowtide.log.errors import StreamEnded
 from rowtide.log.membership import ControlRow, Event
 
 if TYPE_CHECKING:
@@ -65,20 +66,28 @@ class Decoded:
     unverified: tuple[CommitLsn, ...] = ()
 
 
-class ChangeNotReceivable(Exception):
+@frozen
+class StreamLost:
+    """The connection ended; reading begins again with another one."""
+
+    error: StreamEnded
+
+
+@frozen
+class ChangeNotReceivable:
     """A change cannot be received; a retry fails too."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    reason: str
 
 
-class TransactionReceived(Exception):
+@frozen
+class TransactionReceived:
     """The transaction for which the source was opened has arrived completely; `end` is a log position after it."""
 
-    def __init__(self, end: int) -> None:
-        super().__init__(end)
-        self.end = end
+    end: int
+
+
+EndOfStream = StreamLost | ChangeNotReceivable | TransactionReceived
 
 
 class Undecodable(Exception):
@@ -94,16 +103,18 @@ class Undecodable(Exception):
 
 
 class LogSource(Protocol):
-    """An open stream of a database's log.
+    """An open stream of a database's log: what a kind of database implements to have its log read.
 
     `receive` and `confirm` are called by one thread; the other methods by a second thread, for which the first waits.
     """
 
-    def receive(self, received: ReceivedMessages, *, max_size: int, max_messages: int, until: float) -> None:
+    def receive(
+        self, received: ReceivedMessages, *, max_size: int, max_messages: int, until: float
+    ) -> EndOfStream | None:
         """Add messages as they arrive, up to a limit, a time (`time.monotonic`), a mark at the end of the stream, or a
-        keepalive that requests a reply.
+        keepalive that requests a reply. Return how the stream ended, None while it goes on.
 
-        Raises `StreamEnded`, `ChangeNotReceivable` and `TransactionReceived`; what arrived before is in `received`.
+        What arrived before the end is in `received`.
         """
 
     def confirm(self, position: int) -> None:

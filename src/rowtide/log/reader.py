@@ -11,6 +11,7 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
 from types import TracebackType
+from typing import assert_never
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
@@ -33,13 +34,14 @@ from rowtide.log.batches import (
     Whole,
     cut_batch,
 )
-from rowtide.log.errors import StreamEnded
 from rowtide.log.log_source import (
     ChangeNotReceivable,
     Decoded,
+    EndOfStream,
     Keepalive,
     LogSource,
     ReceivedMessages,
+    StreamLost,
     TransactionReceived,
     Undecodable,
 )
@@ -250,22 +252,9 @@ class LogReader:
         """
         received = ReceivedMessages(messages=self._kept.copy(), size=self._kept.size)
         before = len(received.messages)
-        try:
-            self._receive(received)
-        except StreamEnded:
-            self._finish(received)
-            raise
-        except ChangeNotReceivable as refused:
-            self._finish(received)
-            # In the decoder's thread, which alone uses the source's SQL session.
-            self._begin(self._decoding.submit(self._source.without_refused, self._kept, refused).result())
-            # The transaction's parts that are stored already. In this thread, because the queues are empty: `_finish`
-            # has waited for the writer, which otherwise is the only user of the manifest.
-            delete_orphans(self._store, self._manifest, self._token)
-            return True
-        except TransactionReceived as passed:
-            self._end_reread(received, passed)
-            self._begin(self._decoding.submit(self._source.reopen).result())
+        end = self._receive(received)
+        if end is not None:
+            self._continue_after(end, received)
             return True
         has_arrived = len(received.messages) > before
         self._keepalive = received.keepalive if has_arrived else received.keepalive or self._keepalive
@@ -278,6 +267,7 @@ class LogReader:
         self._confirm_durable(most=0 if is_large or received.is_marked else _MAX_QUEUED)
         self._advance_when_idle()
         if received.reply_requested:
+            # A sign of life is enough: the server needs no newer position, so nothing that is queued is waited for.
             self._confirm(self._confirmed)
         self._show_life()
         self._maintain_now_and_then()
@@ -314,6 +304,25 @@ class LogReader:
         self._in_parts = False
         self._keepalive = None
 
+    def _continue_after(self, end: EndOfStream, received: ReceivedMessages) -> None:
+        """Make durable what came before the stream's end, and continue with another stream if this step can."""
+        match end:
+            case StreamLost(error):
+                self._finish(received)
+                raise error
+            case ChangeNotReceivable():
+                self._finish(received)
+                # In the decoder's thread, which alone uses the source's SQL session.
+                self._begin(self._decoding.submit(self._source.without_refused, self._kept, end).result())
+                # The transaction's parts that are stored already. In this thread, because the queues are empty:
+                # `_finish` has waited for the writer, which otherwise is the only user of the manifest.
+                delete_orphans(self._store, self._manifest, self._token)
+            case TransactionReceived():
+                self._end_reread(received, end)
+                self._begin(self._decoding.submit(self._source.reopen).result())
+            case _:
+                assert_never(end)
+
     def _end_reread(self, received: ReceivedMessages, passed: TransactionReceived) -> None:
         """Make the transaction durable without the changes that are omitted, which may be all of it."""
         self._hand_on(received)
@@ -322,11 +331,11 @@ class LogReader:
         self._queue(Whole((), passed.end))
         self._confirm_durable(most=0)
 
-    def _receive(self, received: ReceivedMessages) -> None:
+    def _receive(self, received: ReceivedMessages) -> EndOfStream | None:
         """Receive until a batch is full or old, has many whole transactions, the stream pauses, or a process waits for
-        a mark.
+        a mark. Return how the stream ended, None while it goes on.
 
-        Keeps segments few, without delaying any.
+        So there are few segments, and no commit is delayed for that.
         """
         begun = time.monotonic()
         look_at = len(received.messages) + WHOLE_BATCH_MESSAGES
@@ -334,25 +343,29 @@ class LogReader:
             before = len(received.messages)
             deadline = begun + (self._small_age_s if before < SMALL_BATCH_MESSAGES else MAX_BATCH_AGE_S)
             if time.monotonic() >= deadline:
-                return
-            self._source.receive(
+                return None
+            end = self._source.receive(
                 received,
                 max_size=MAX_BATCH_BYTES,
                 max_messages=min(look_at, MAX_BATCH_MESSAGES),
                 until=min(deadline, time.monotonic() + QUIET_S),
             )
+            if end is not None:
+                return end
             # The stream pauses, so some process may wait for this commit: a small segment now costs less than that
             # wait, and small segments are merged later.
             if received.is_marked or len(received.messages) == before:
-                return
+                return None
             if len(received.messages) >= look_at:
-                # Only now and then in a large transaction, since this examines all messages.
+                # Once for each `WHOLE_BATCH_MESSAGES`, since all messages are examined, be they of one transaction.
                 if self._writes_little() and self._source.find_commits(received.messages) is not None:
-                    return
+                    return None
                 look_at += WHOLE_BATCH_MESSAGES
+        return None
 
     def _is_deferred(self, received: ReceivedMessages) -> bool:
         """Return whether nobody needs what was received yet."""
+        # A transaction in parts is never deferred: its readers have begun with the parts that are stored.
         is_needed = received.is_marked or received.reply_requested or _is_full(received) or self._in_parts
         return bool(received.messages) and not is_needed and self._pace.holds(self._manifest.state.readers)
 

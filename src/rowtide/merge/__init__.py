@@ -70,10 +70,10 @@ if TYPE_CHECKING:
     )
     from rowtide.merge.publishing.schema_changes import SchemaChange, SchemaStatus
     from rowtide.merge.publishing.snapshots import FileKind, PartitionSnapshot, SnapshotFile, SnapshotProgress
-    from rowtide.merge.session.exchange import Refused
     from rowtide.merge.session.history import Phase, Summary
     from rowtide.merge.session.messages import Counts
-    from rowtide.merge.session.pending import PendingChanges, PendingRow, Unsent
+    from rowtide.merge.session.pending_changes import PendingChanges, PendingRow, Unsent
+    from rowtide.merge.session.receiver import Refused
     from rowtide.merge.status import MergeStatus
     from rowtide.merge.versions.changes import Row, RowChange, TombstoneType
 
@@ -205,14 +205,14 @@ _HOMES = {
     "PartitionChange": "rowtide.merge.publishing.exchange_requests",
     "PartitionOptions": "rowtide.merge.articles",
     "PartitionSnapshot": "rowtide.merge.publishing.snapshots",
-    "PendingChanges": "rowtide.merge.session.pending",
-    "PendingRow": "rowtide.merge.session.pending",
+    "PendingChanges": "rowtide.merge.session.pending_changes",
+    "PendingRow": "rowtide.merge.session.pending_changes",
     "Phase": "rowtide.merge.session.history",
     "Progress": "rowtide.merge.articles",
     "Publication": "rowtide.merge.articles",
     "Recovered": "rowtide.merge.publishing.exchange_requests",
     "Refusal": "rowtide.merge.nodes.rows",
-    "Refused": "rowtide.merge.session.exchange",
+    "Refused": "rowtide.merge.session.receiver",
     "Reinitialization": "rowtide.merge.publishing.exchange_requests",
     "RepeatedDownload": "rowtide.merge.publishing.exchange_requests",
     "ResolutionPreview": "rowtide.merge.conflicts.outcome_changes",
@@ -236,7 +236,7 @@ _HOMES = {
     "TombstoneType": "rowtide.merge.versions.changes",
     "Unreachable": "rowtide.merge.fan_out",
     "UnseenChildren": "rowtide.merge.articles",
-    "Unsent": "rowtide.merge.session.pending",
+    "Unsent": "rowtide.merge.session.pending_changes",
     "UnsentColumn": "rowtide.merge.nodes.node_tables",
     "UploadOptions": "rowtide.merge.articles",
     "Waiting": "rowtide.merge.articles",

@@ -10,7 +10,7 @@ from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from rowtide.agents.runs import run_agent
+from rowtide.agents.loop import run_agent
 from rowtide.core.formats import removing
 from rowtide.core.options import member_of, takes
 from rowtide.core.redaction import hiding
@@ -30,6 +30,7 @@ from rowtide.merge.devices.handle import MergeDevices
 from rowtide.merge.errors.publishing import ArticleTableNotFound
 from rowtide.merge.errors.rows import ConflictUnknown, NeverValidated
 from rowtide.merge.errors.subscribing import ChangesNotUploaded
+from rowtide.merge.exchange_state import generation_at, read_last_validation
 from rowtide.merge.fan_out import (
     DEFAULT_WORKERS,
     SyncAllProgress,
@@ -46,7 +47,6 @@ from rowtide.merge.inspection.handle import MergeInspection
 from rowtide.merge.inspection.validating import ArticleValidation, record_validation, validate
 from rowtide.merge.nodes.connecting import address, knows, open_node, open_subscriber, open_synchronised
 from rowtide.merge.nodes.node import Node, transact_at
-from rowtide.merge.progress import generation_at, read_last_validation
 from rowtide.merge.publishing.exchange_requests import (
     DroppedSubscription,
     MergeValidation,
@@ -86,7 +86,7 @@ from rowtide.merge.publishing.subscriptions import (
 )
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.pairing import pair
-from rowtide.merge.session.pending import PendingChanges, Unsent, list_unsent
+from rowtide.merge.session.pending_changes import PendingChanges, Unsent, list_unsent
 from rowtide.merge.session.purge import purge
 from rowtide.merge.session.synchronisation import synchronise
 

@@ -429,7 +429,10 @@ class Publication:
 
 @frozen
 class Waiting:
-    """The last generations that a synchronisation exchanged: this node's own, and the other node's."""
+    """The last generations that a synchronisation exchanged: this node's own, and the other node's.
+
+    Once the other node has purged `other`, all its subscribers have got `own`: it is settled.
+    """
 
     own: int
     other: int

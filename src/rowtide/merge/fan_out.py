@@ -24,13 +24,13 @@ from rowtide.merge.articles import DEFAULT_LIMITS, DeviceLimits, ExchangeType, P
 from rowtide.merge.catalogue import get_publication, list_publications, read_nickname
 from rowtide.merge.devices.credentials import is_behind_gateway
 from rowtide.merge.errors.nodes import NodeBusy
+from rowtide.merge.exchange_state import list_subscriptions
 from rowtide.merge.nodes.connecting import address, open_node, open_synchronised
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.progress import list_subscriptions
 from rowtide.merge.publishing.schema_following import synchronise_following
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.pairing import pair
-from rowtide.merge.session.pending import PendingChanges, list_downloads, list_pending
+from rowtide.merge.session.pending_changes import PendingChanges, list_downloads, list_pending
 
 DEFAULT_WORKERS = 4
 """Synchronisations at a time, by default."""

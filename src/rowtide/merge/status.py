@@ -14,8 +14,8 @@ from rowtide.merge.articles import Article, Publication, SubscriberType
 from rowtide.merge.catalogue import get_publication, has_devices, list_articles, list_publications, read_nickname
 from rowtide.merge.definitions import articles, conflicts_info, devices, retries, subscriptions
 from rowtide.merge.errors.nodes import reading
+from rowtide.merge.exchange_state import as_utc, read_subscription, select_subscriptions
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.progress import as_utc, read_subscription, select_subscriptions
 from rowtide.merge.session.purge import expiry
 
 SYNC_STATES = {0: "waiting", 2: "succeeded", 3: "running", 6: "failed"}

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
-from rowtide.agents.runs import RunOutcome
+from rowtide.agents.loop import RunOutcome
 from rowtide.cdc.scans.metrics import ScanPhase
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen

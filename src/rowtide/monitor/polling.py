@@ -23,9 +23,9 @@ from rowtide.monitor.counters import CountedEvent, DatabaseCounters, Durations, 
 from rowtide.monitor.databases import NamedUrl
 from rowtide.monitor.errors import PollFailed
 from rowtide.monitor.exposition import Polled
+from rowtide.monitor.gauge_series import TABLE_CHANGES, GaugeSeries
 from rowtide.monitor.labels import without_users
 from rowtide.monitor.ring import CHANGES_KEPT, Ring, Values
-from rowtide.monitor.series import TABLE_CHANGES, GaugeSeries
 from rowtide.monitor.snapshot import (
     DIRECTIONS,
     Cycle,

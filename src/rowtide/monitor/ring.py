@@ -27,7 +27,7 @@ from rowtide.events.catalogue import CountersReset, SampleNotKept, SamplesReplac
 from rowtide.events.event import emit, scope
 from rowtide.monitor.counters import DatabaseCounters
 from rowtide.monitor.errors import MonitorRuns, SamplesForeign, SamplesNewer, StateFolderUnknown
-from rowtide.monitor.series import GaugeSeries, Point
+from rowtide.monitor.gauge_series import GaugeSeries, Point
 from rowtide.monitor.views import StateChange
 
 KEPT = timedelta(hours=24)

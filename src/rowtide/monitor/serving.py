@@ -62,7 +62,7 @@ def make_app(
     def healthz(_request: Request) -> Response:
         if polling.is_alive:
             return PlainTextResponse("ok\n")
-        return PlainTextResponse("a database is polled no more\n", status_code=503)
+        return PlainTextResponse("a database is no longer polled\n", status_code=503)
 
     def readyz(_request: Request) -> Response:
         found = polling.list_readiness()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from datetime import datetime
 
-from rowtide.agents.runs import RunOutcome
+from rowtide.agents.loop import RunOutcome
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen

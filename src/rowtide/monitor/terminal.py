@@ -16,7 +16,7 @@ from rowtide.core.values import frozen
 from rowtide.diagnosis import State
 from rowtide.diagnosis.result import format_duration
 from rowtide.monitor.views import DatabaseSummary, Overview, StateChange, make_overview
-from rowtide.monitor.views.judgements import WORST_FIRST
+from rowtide.monitor.views.states import WORST_FIRST
 
 if TYPE_CHECKING:
     from rowtide.monitor.web.pages import Polls

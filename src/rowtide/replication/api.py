@@ -23,7 +23,7 @@ from rowtide.events.event import scope
 from rowtide.replication.articles.articles import ArticleType
 from rowtide.replication.articles.requests import ArticleChange, NewPublication, PublicationThresholds, RowRepair
 from rowtide.replication.conflict_decisions import ConflictWinner
-from rowtide.replication.distribution.calls.skipping import SkipErrors
+from rowtide.replication.distribution.calls.skipped_commands import SkipErrors
 from rowtide.replication.distributor import publication_records, retention, tracers
 from rowtide.replication.distributor.claims import APPLICATION_NAME
 from rowtide.replication.distributor.publication_records import Thresholds

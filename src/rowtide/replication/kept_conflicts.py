@@ -72,7 +72,9 @@ def read_conflicts(
     unread: list[UnreadSubscriber] = []
     for one in chosen:
         try:
-            listed[one.guid] = kind_of(one.subscriber).list_conflicts(one, known.listed.get(one.guid))
+            server = kind_of(one.subscriber).server
+            found = ListedConflicts() if server is None else server.list_conflicts(one, known.listed.get(one.guid))
+            listed[one.guid] = found
         except RowtideError as error:
             since = reached.get(one.agent_id)
             unread.append(UnreadSubscriber(one.publication, redact(one.subscriber), since, str(error)))
@@ -95,12 +97,16 @@ def resolve(
 ) -> ConflictOutcome:
     """Decide about a conflict that a subscriber keeps.
 
-    Raises `PublicationUnknown`, `SubscriptionUnknown`, and as `SubscriberKind.settle_conflict`.
+    Raises `PublicationUnknown`, `SubscriptionUnknown`, and as `ServerSubscribers.settle_conflict`.
     """
     unknown: DeliveryConflictUnknown | None = None
     for one in _choose(engine, url, publication, subscriber):
+        server = kind_of(one.subscriber).server
+        if server is None:
+            unknown = DeliveryConflictUnknown(one.subscriber, decision.conflict_id)
+            continue
         try:
-            return kind_of(one.subscriber).settle_conflict(one, _list_articles(engine, one), decision)
+            return server.settle_conflict(one, _list_articles(engine, one), decision)
         except DeliveryConflictUnknown as error:
             unknown = error
     assert unknown is not None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from rowtide.agents.runs import JobRun, OnRetry, RunOutcome, ignore, run_agent
+from rowtide.agents.loop import JobRun, OnRetry, RunOutcome, ignore, run_agent
 from rowtide.agents.schedule import Schedule
 from rowtide.cdc.access import own_source, read_role_access
 from rowtide.cdc.consumers import consumers

@@ -30,8 +30,8 @@ from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.location import open_store, require_own
 from rowtide.log.store.manifest import LOG_STORE, Manifest
 from rowtide.merge import definitions as merge_definitions
+from rowtide.merge.exchange_state import SELECT_SUBSCRIBERS
 from rowtide.merge.nodes.postgres.metadata import node_form as merge
-from rowtide.merge.progress import SELECT_SUBSCRIBERS
 from rowtide.replication.distributor import definitions as distribution
 from rowtide.replication.distributor.location import SCHEMA as DISTRIBUTION_SCHEMA, distributor, find_place
 from rowtide.replication.targets.postgres import progress as delivery

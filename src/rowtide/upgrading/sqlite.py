@@ -12,8 +12,8 @@ from rowtide.actions.sqlite import audit
 from rowtide.core.formats import PresentStore
 from rowtide.databases.sqlite.connect import open_url
 from rowtide.databases.sqlite.guarding import find_store, migrating_alone
+from rowtide.merge.exchange_state import SELECT_SUBSCRIBERS
 from rowtide.merge.nodes.sqlite.metadata import node_form as merge
-from rowtide.merge.progress import SELECT_SUBSCRIBERS
 from rowtide.replication.targets.sqlite import progress as delivery
 from rowtide.tracking.sqlite import system_tables as tracking
 from rowtide.upgrading.upgrade import FoundStores

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
 from builders.threads import in_thread
-from rowtide.agents.runs import RunOutcome
+from rowtide.agents.loop import RunOutcome
 from rowtide.cdc.jobs.definitions import HistoricRun
 from rowtide.cdc.jobs.requests import AGENT, take_requests
 from rowtide.databases.postgres.connect import open_engine

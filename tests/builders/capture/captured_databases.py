@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from rowtide.agents.runs import ignore
+from rowtide.agents.loop import ignore
 from rowtide.cdc.api import ChangeDataCapture
 from rowtide.cdc.capture.appends import Widening
 from rowtide.cdc.capture.capture import Capture, CycleOptions
@@ -30,7 +30,7 @@ from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.databases.postgres.kept_sessions import keeping_sessions
+from rowtide.databases.postgres.session_pool import keeping_sessions
 from rowtide.delta.writing.commits import Committer
 from rowtide.handle import connect
 from rowtide.log.catalogue import read_source

@@ -15,7 +15,7 @@ _IMPORTED = [
     "sqlalchemy.dialects.postgresql",
     "rowtide.merge.api",
     "rowtide.tracking",
-    "rowtide.gateway.serving",
+    "rowtide.gateway.http_server",
 ]
 FORKS.set_forkserver_preload(_IMPORTED)
 

@@ -14,10 +14,10 @@ from typing import Any
 from builders.faults.killed_programs import FORKS, KILLED
 from builders.gateway.served_hubs import HUB
 from rowtide.core.addresses import Address
-from rowtide.gateway import synchronising
+from rowtide.gateway import device_sessions
+from rowtide.gateway.http_server import serving_gateway
 from rowtide.gateway.hubs import Hub
 from rowtide.gateway.limits import GatewayLimits
-from rowtide.gateway.serving import serving_gateway
 from rowtide.gateway.tls import TlsOptions
 
 _LIMITS = GatewayLimits(requests_per_minute=1_000_000, sessions=2)
@@ -70,7 +70,7 @@ def _serve(hub_url: str, files: str, failpoint: str, pipe: Connection) -> None:
     import rowtide.errors  # noqa: F401 - devices are told any error
 
     os.environ["ROWTIDE_FAILPOINT"] = failpoint
-    synchronising.ROWS_EACH = 1
+    device_sessions.ROWS_EACH = 1
     with serving_gateway(
         {HUB: Hub(HUB, hub_url)}, Address("127.0.0.1", 0), TlsOptions(files=files), limits=_LIMITS
     ) as at:

@@ -14,11 +14,11 @@ from typing import Any
 from builders.merge.merged_databases import PUBLICATION, FileMember, Merge
 from rowtide.core.addresses import Address
 from rowtide.gateway.client import GatewayClient, make_request_key, send_plain
+from rowtide.gateway.http_server import serving_gateway
 from rowtide.gateway.hubs import Hub
 from rowtide.gateway.jwt_identity import Issuer
 from rowtide.gateway.limits import DEFAULT_GATEWAY_LIMITS, GatewayLimits
 from rowtide.gateway.requests import DeviceRegistration, RegisteredDevice
-from rowtide.gateway.serving import serving_gateway
 from rowtide.gateway.tls import TlsOptions
 
 HUB = "hub"

@@ -159,7 +159,7 @@ class SourceShadow:
         columns = [name for name in state.columns if name in found.schema.names and name not in state.gone]
         for name in sorted(state.gone & set(found.schema.names)):
             assert found.column(name).null_count == found.num_rows, f"{name} was dropped"
-        texts = [self._canonical(table, name, arrow_texts(found.column(name))) for name in columns]
+        texts = [self._canonical(table, name, arrow_texts(_as_double(found.column(name)))) for name in columns]
         rows = list(zip(*texts, strict=True)) if found.num_rows else []
         places = [state.columns.index(name) for name in columns]
         wanted = [tuple(row[place] for place in places) for row in state.rows]
@@ -200,7 +200,7 @@ class SourceShadow:
     def _record(self, tables: Sequence[ShadowedTable], above: int) -> None:
         for table in tables:
             columns = tuple(table.types)
-            printed = ", ".join(f"case when num_nonnulls({name}) = 1 then format('%s', {name}) end" for name in columns)
+            printed = ", ".join(f"case when num_nonnulls({name}) = 1 then {_printed(name)} end" for name in columns)
             rows = self.session.execute(f"select {printed} from public.{table.name}".encode()).fetchall()
             table.states.append(State(above, columns, tuple(rows), frozenset(table.gone)))
 
@@ -267,6 +267,15 @@ class SourceShadow:
 
     def _execute(self, statement: str) -> None:
         self.session.execute(statement.encode())
+
+
+def _printed(column: str) -> str:
+    """Return the text of a column's value; of a real the double that it becomes in the lake once it is widened."""
+    return f"format('%s', {column}{'::double precision' if column == 'ratio' else ''})"
+
+
+def _as_double(column: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
+    return column.cast(pa.float64()) if pa.types.is_float32(column.type) else column
 
 
 def _literal(text: str) -> str:

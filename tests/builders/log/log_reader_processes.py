@@ -13,7 +13,7 @@ from builders.capture.captured_databases import LoggedDatabase
 READ = """
 import sys, threading
 from rowtide.log.opening import open_log_reader
-from rowtide.agents.runs import run_agent
+from rowtide.agents.loop import run_agent
 from rowtide.log import reader
 reader.MAX_BATCH_MESSAGES = 1000
 reader._HEARTBEAT_INTERVAL_S = 0.5

@@ -27,7 +27,7 @@ from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncAnswer, SyncRequest
 from rowtide.merge.session.over_transport import RequestedExchange
-from rowtide.merge.session.serving import SessionAnswer, UploadedBatches, acknowledge
+from rowtide.merge.session.served_requests import SessionAnswer, UploadedBatches, acknowledge
 
 FIRST_BATCHES = 1
 """That come with an answer."""

@@ -40,7 +40,7 @@ from rowtide.merge.conflicts.resolvers import (
     resolve,
     winner_of,
 )
-from rowtide.merge.session.exchange import accepted
+from rowtide.merge.session.accepted_versions import accepted
 from rowtide.merge.session.hub.decisions import instead
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
 from rowtide.merge.versions.comparison import (

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from builders.merge.small_models import PRIORITY, Model, place
 from builders.merge.small_oracles import is_kept, is_quiet, unknown_to
 from builders.merge.small_worlds import HUB, PLACES, SUBSCRIBERS, History, Told, World
-from rowtide.merge.session.exchange import accepted
+from rowtide.merge.session.accepted_versions import accepted
 from rowtide.merge.session.hub.decisions import uploaded
 from rowtide.merge.versions.changes import KnownVersion, RowChange
 from rowtide.merge.versions.comparison import Comparison, Conflict, Nothing

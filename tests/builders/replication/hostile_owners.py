@@ -23,6 +23,7 @@ _TRIED = (
     "prepare begin_batch (text, text, text) as select {owner}.take()",
     "prepare call_1 (text, text) as select {owner}.take()",
     "prepare _pg3_0 as select {owner}.take()",
+    "declare held cursor with hold for select {owner}.take()",
     "alter function rowtide_owners.execute_{oid}(text, text[]) security invoker",
     "alter role {owner} superuser",
 )

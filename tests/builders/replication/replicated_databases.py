@@ -13,7 +13,7 @@ import psycopg
 
 from builders.capture.captured_databases import LoggedDatabase
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.databases.postgres.kept_sessions import keeping_sessions
+from rowtide.databases.postgres.session_pool import keeping_sessions
 from rowtide.handle import connect
 from rowtide.log.store.maintenance import truncate
 from rowtide.log.store.manifest import Manifest

@@ -13,8 +13,8 @@ from builders.replication.replicated_databases import PUBLICATION, Publishing
 from builders.values.typed_tables import pinned_session
 from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.databases.postgres.session_pool import keeping_sessions
 from rowtide.databases.source_table import SourceColumn, SourceTable
 from rowtide.databases.sqlite.sql_text import quote
 from rowtide.databases.sqlite.values import stored_type

@@ -18,9 +18,9 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
 from rowtide.rights.facts import read_facts
-from rowtide.rights.granting import GrantPlan, plan
 from rowtide.rights.grants import Grant, describe
 from rowtide.rights.purpose import Purpose
+from rowtide.rights.purpose_plans import GrantPlan, plan_grants
 
 ROLE = "Watch \"er's"
 
@@ -48,7 +48,7 @@ class MonitoredDatabase:
     def plan(self) -> GrantPlan:
         """Return what a monitor needs here."""
         with open_engine(self.publisher.url).connect() as connection:
-            return plan(read_facts(connection, ROLE), Purpose.MONITOR)
+            return plan_grants(read_facts(connection, ROLE), Purpose.MONITOR)
 
 
 def as_role(url: str, role: str) -> str:

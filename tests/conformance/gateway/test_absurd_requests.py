@@ -13,7 +13,7 @@ import pytest
 
 from builders.gateway.served_hubs import HUB, Gateway, run_at, serving_hub
 from builders.merge.merged_databases import PUBLICATION, Merge
-from rowtide.gateway import synchronising
+from rowtide.gateway import device_sessions
 from rowtide.gateway.client import GatewayClient
 from rowtide.gateway.device import Device
 from rowtide.gateway.limits import GatewayLimits
@@ -169,7 +169,7 @@ def test_the_rest_of_a_download_has_no_other_batches(
     token, requests = begin(gateway, tmp_path / "field.db")
     rows = ", ".join(f"({number}, 'more', 'north')" for number in range(100, 4500))
     gateway.merged.hub.execute(f"insert into item (id, name, region) values {rows}")
-    monkeypatch.setattr(synchronising, "ROWS_EACH", 1)
+    monkeypatch.setattr(device_sessions, "ROWS_EACH", 1)
     headers = {"Authorization": f"Bearer {token}"}
     body = json.dumps(requests["sync"]).encode()
     answer = json.loads(gateway.send("POST", f"/{HUB}/sync", body, headers)[2])

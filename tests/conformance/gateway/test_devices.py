@@ -18,10 +18,10 @@ from rowtide.core.addresses import Address
 from rowtide.gateway import app
 from rowtide.gateway.client import GatewayClient, make_request_key, send_plain
 from rowtide.gateway.errors import PublicationNotServed
+from rowtide.gateway.http_server import serving_gateway
 from rowtide.gateway.hubs import Hub
 from rowtide.gateway.limits import GatewayLimits
 from rowtide.gateway.requests import DeviceRegistration, Done, More, MoreRequest, RegisteredDevice, Wait
-from rowtide.gateway.serving import serving_gateway
 from rowtide.gateway.tls import TlsOptions
 from rowtide.gateway.wire.envelopes import Envelope, write
 from rowtide.merge.definitions import devices

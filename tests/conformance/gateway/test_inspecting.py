@@ -12,8 +12,8 @@ from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.gateway.device import Device
 from rowtide.merge.catalogue import get_publication
 from rowtide.merge.errors.publishing import DefinitionsDiffer
+from rowtide.merge.exchange_state import list_subscriptions, read_last_validation
 from rowtide.merge.nodes.connecting import open_node
-from rowtide.merge.progress import list_subscriptions, read_last_validation
 
 TABLE = "create table item (id integer primary key, name varchar(20), price numeric(10, 2), region varchar(10))"
 ROWS = (

@@ -10,9 +10,9 @@ import pytest
 from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.gateway.long_polling import HeadWatch, find_concerned, read_head
 from rowtide.merge.catalogue import get_publication
+from rowtide.merge.exchange_state import list_subscriptions
 from rowtide.merge.nodes.connecting import open_node
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.progress import list_subscriptions
 
 VISIT = "create table visit (id integer primary key, technician varchar(20), note varchar(40))"
 STEP = "create table step (id integer primary key, visit_id integer references visit, body varchar(40))"

@@ -17,9 +17,11 @@ from sqlalchemy import update
 from builders.commands.checks import run_mend
 from builders.gateway.served_hubs import HUB, Gateway, serving_hub
 from builders.merge.merged_databases import PUBLICATION, Merge
+from rowtide.gateway.client import make_request_key, send_plain
 from rowtide.gateway.device import Device
 from rowtide.gateway.errors import DeviceHasFile, DeviceNotRegistered
 from rowtide.gateway.limits import GatewayLimits
+from rowtide.gateway.requests import DeviceFile, FileRequest
 from rowtide.gateway.wire.envelopes import pack
 from rowtide.handle import connect
 from rowtide.merge.definitions import devices
@@ -33,12 +35,16 @@ COLUMNS = "id, name, region"
 STRANGE = ("", "-0.0", "9223372036854775807", "0044-03-15 BC", "é😀", '"\\', "it's", "x" * 100_000)
 
 
-@pytest.fixture
-def gateway(merged: Merge) -> Iterator[Gateway]:
-    """A gateway, with one publication that is filtered."""
+def publish(merged: Merge) -> None:
     merged.hub.execute(TABLE, ROWS)
     merged.merge.add_publication(PUBLICATION)
     merged.merge.add_article(PUBLICATION, "item", where="region = host_name()")
+
+
+@pytest.fixture
+def gateway(merged: Merge) -> Iterator[Gateway]:
+    """A gateway, with one publication that is filtered."""
+    publish(merged)
     with serving_hub(merged, limits=GatewayLimits(requests_per_minute=10_000)) as served:
         yield served
 
@@ -277,6 +283,36 @@ def test_files_of_devices_are_readable_by_their_device_alone(gateway: Gateway, t
         assert status == 404
     status, _, _ = gateway.send("GET", f"/{HUB}/files/{name}")
     assert status == 401
+
+
+def test_ranges_of_a_file_are_those_that_devices_ask_for(merged: Merge, tmp_path: Path) -> None:
+    """Others are ignored, as a list of ranges, or refused: each answer but a success is a problem document."""
+    publish(merged)
+    folder = tmp_path / "files"
+    with serving_hub(merged, files=str(folder)) as gateway:
+        client = gateway.add("tablet", host_name="north")
+        said = send_plain(client, "file", FileRequest(), DeviceFile, key=make_request_key())
+        whole = (folder / said.name).read_bytes()
+
+        def get(name: str, **headers: str) -> tuple[int, str | None, bytes]:
+            headers = {"Authorization": f"Bearer {client.token}", **headers}
+            status, had, body = gateway.send("GET", f"/{HUB}/files/{name}", headers=headers)
+            return status, had["content-range"], body
+
+        size = len(whole)
+        assert get(said.name, Range="bytes=100-") == (206, f"bytes 100-{size - 1}/{size}", whole[100:])
+        assert get(said.name, Range="bytes=5-9") == (206, f"bytes 5-9/{size}", whole[5:10])
+        assert get(said.name, Range=f"bytes=5-{size * 9}") == (206, f"bytes 5-{size - 1}/{size}", whole[5:])
+        for ignored in ("bytes=0-1,3-4", "bytes=5-2", "bytes=-5", "bytes=x", "rows=1-2", "bytes=" + "9" * 30 + "-"):
+            assert get(said.name, Range=ignored) == (200, None, whole), ignored
+        status, ranged, body = get(said.name, Range=f"bytes={size}-")
+        assert (status, ranged, json.loads(body)["code"]) == (416, f"bytes */{size}", "RT-8445")
+        link = folder / f"{client.token[4:14]}-{'0' * 24}.db.gz"
+        link.symlink_to(folder / said.name)
+        (folder / "gone.db.gz").symlink_to(tmp_path / "nothing")
+        assert get(link.name)[0] == 404
+        other = gateway.add("other", host_name="north")
+        assert send_plain(other, "file", FileRequest(), DeviceFile, key=make_request_key()).size > 0
 
 
 def test_a_device_follows_a_changed_schema_with_its_rows(gateway: Gateway, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from builders.commands.hints import run_printed
 from builders.gateway.served_hubs import Gateway, run_at, serving_hub
 from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.gateway import device_files
@@ -17,7 +18,7 @@ from rowtide.gateway.device import Device
 from rowtide.gateway.errors import BodyTooLarge, GatewayNotReached
 from rowtide.gateway.limits import GatewayLimits
 from rowtide.merge.articles import FilterType
-from rowtide.merge.errors.rows import UploadTooLarge
+from rowtide.merge.errors.rows import LogicalRecordsTooLarge
 
 TABLES = (
     "create table part (id integer primary key, name text not null unique, above integer references part (id))",
@@ -260,9 +261,14 @@ def test_kept_parts_are_counted_as_they_are_unpacked(
 ) -> None:
     """Whoever sends one letter again and again keeps little on the disk, and would take all memory at the end."""
     path = tmp_path / "field.db"
-    monkeypatch.setattr(device_files, "MOST_KEPT_BYTES", 200_000)
+    monkeypatch.setattr(device_files, "MOST_KEPT_BYTES", 50_000)
+    note = "x" * 20
     with device_of(ordered, path) as tablet:
-        run_at(path, *(f"insert into orders (id, note) values ({key}, '{'x' * 10_000}')" for key in range(100)))
-        with pytest.raises(UploadTooLarge, match="200,000 bytes of logical records"):
+        run_at(path, *(f"insert into orders (id, note) values ({key}, '{note}')" for key in range(2000)))
+        with pytest.raises(LogicalRecordsTooLarge, match="50,000 bytes") as refused:
             tablet.sync()
-    assert orders_at_hub(ordered) == ([], [])
+        assert orders_at_hub(ordered) == ([], [])
+        url = ordered.merged.hub.url
+        run_printed(refused.value, url, FILE=f"sqlite:///{path}", URL=url)
+        assert len(orders_at_hub(ordered)[0]) == 2000
+        tablet.sync()

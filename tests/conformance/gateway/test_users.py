@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -12,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from builders.gateway.served_hubs import Gateway, run_at, serving_hub
+from builders.gateway.served_hubs import HUB, Gateway, run_at, serving_hub
 from builders.gateway.signed_tokens import TokenIssuer
 from builders.merge.merged_databases import PUBLICATION, Merge
+from rowtide.gateway import device_sessions
 from rowtide.gateway.client import make_request_key, send_plain
-from rowtide.gateway.device import Device
+from rowtide.gateway.device import Device, fetch_first_file
 from rowtide.gateway.errors import ClaimMissing, ClaimsOlder, DeviceHasFile, JwtRefused, RegistrationNeedsCode
 from rowtide.gateway.jwt_identity import make_issuer
-from rowtide.gateway.requests import DeviceRegistration, RegisteredDevice
+from rowtide.gateway.requests import DeviceFile, DeviceRegistration, FileRequest, RegisteredDevice
 from rowtide.merge.articles import ExchangeType
 from rowtide.merge.errors.devices import DeviceExists, DeviceRevoked
 from rowtide.merge.errors.nodes import NodeRestored
@@ -194,6 +196,13 @@ def test_a_device_sees_its_own_conflicts(plain: Gateway, tmp_path: Path) -> None
         assert conflict.article == "item"
         assert '"second"' in str(conflict.losing_row)
         assert not conflict.is_resolved
+        loser.reinitialize()
+        loser.sync()
+        assert loser.list_conflicts() == (conflict,)
+        other.unlink()
+        loser.sync(replace=True)
+        assert loser.list_conflicts() == (conflict,)
+        assert winner.list_conflicts() == ()
 
 
 def signed_in(gateway: Gateway, path: Path, tokens: list[str]) -> Device:
@@ -298,3 +307,42 @@ def test_a_subscription_is_taken_by_its_mark_alone(plain: Gateway, tmp_path: Pat
         thief.sync()
     with tablet:
         assert tablet.sync().is_quiet
+
+
+def test_a_file_is_of_the_user_that_it_was_made_for(gateway: Gateway, signing: TokenIssuer, tmp_path: Path) -> None:
+    """Who has the device's token, and knows the file's name, needs the token of its user too."""
+    with tablet_of(gateway, tmp_path / "field.db", [signing.sign("north")]) as tablet:
+        said = send_plain(tablet.client, "file", FileRequest(), DeviceFile, key="k" * 16)
+        path = f"/{HUB}/files/{said.name}"
+        later = signing.sign("south", iat=int(time.time()) + 5)
+        north, south = (
+            {"Authorization": f"Bearer {tablet.client.token}", "Rowtide-Claims": claims}
+            for claims in (signing.sign("north"), later)
+        )
+        unsigned = {"Authorization": f"Bearer {tablet.client.token}"}
+        assert [gateway.send("GET", path, headers=one)[0] for one in (unsigned, south, north)] == [401, 404, 200]
+
+
+def test_the_next_user_gets_a_file_of_its_own(gateway: Gateway, signing: TokenIssuer, tmp_path: Path) -> None:
+    """One signs in after the file was made, and before it was fetched."""
+    tokens = [signing.sign("north")]
+    with tablet_of(gateway, tmp_path / "field.db", tokens) as tablet:
+        key = make_request_key()
+        send_plain(tablet.client, "file", FileRequest(), DeviceFile, key=key)
+        tokens.append(signing.sign("south", iat=int(time.time()) + 5))
+        tablet.sign_in()
+        fetch_first_file(tablet.client, tablet.path, key)
+        assert {region for _, _, region in rows(tablet.path)} == {"south"}
+
+
+def test_the_rest_of_a_download_is_of_its_user(
+    gateway: Gateway, signing: TokenIssuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_sessions, "ROWS_EACH", 1)
+    with tablet_of(gateway, tmp_path / "field.db", [signing.sign("north")]) as tablet:
+        tablet.sync()
+        headers = {"Authorization": f"Bearer {tablet.client.token}"}
+        for claims, code in (({}, "RT-8426"), ({"Rowtide-Claims": signing.sign("north")}, "RT-8181")):
+            said = {"session": 1, "generation": 1, "first": 0}
+            document = {"protocol": 1, "message": said, "batches": [], "is_last": True}
+            assert gateway.problem("more", document, **headers, **claims)[1] == code

@@ -22,8 +22,8 @@ from rowtide.merge.definitions import article_history, genhistory, sessions, sub
 from rowtide.merge.errors.nodes import NodeRestored
 from rowtide.merge.errors.rows import ConflictOfSubscriber, ConflictUnknown, RowsRefused
 from rowtide.merge.errors.subscribing import ChangesNotUploaded, SubscriptionExpired, UploadNotComparable
+from rowtide.merge.exchange_state import list_retries, put_retry
 from rowtide.merge.nodes.connecting import address, open_node
-from rowtide.merge.progress import list_retries, put_retry
 from rowtide.merge.session.messages import UploadResult
 from rowtide.merge.session.over_transport import find_device
 

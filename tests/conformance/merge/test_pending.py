@@ -11,7 +11,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.merge.articles import FilterType, Partition
 from rowtide.merge.errors.publishing import MergedTableAltered
 from rowtide.merge.nodes.connecting import address
-from rowtide.merge.session.pending import PendingChanges
+from rowtide.merge.session.pending_changes import PendingChanges
 
 ITEM = "create table item (id integer primary key, name varchar(20), qty integer)"
 ROWS = "insert into item (id, name) values (1, 'a'), (2, 'b'), (3, 'c')"

@@ -12,9 +12,9 @@ import pytest
 from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge, ServerMember
 from rowtide.merge.articles import FilterType, PartitionOptions
 from rowtide.merge.errors.publishing import RecordLinkRefused, RecordOptionsRefused
+from rowtide.merge.exchange_state import list_retries
 from rowtide.merge.nodes.connecting import open_node
 from rowtide.merge.nodes.node import transact_at
-from rowtide.merge.progress import list_retries
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.hub.records import HubRecords
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from builders.commands.running_agents import is_running
-from rowtide.agents.runs import ignore
+from rowtide.agents.loop import ignore
 from rowtide.agents.supervisor import AllNeedPerson, Supervisor, Task, Tasks
 from rowtide.core.errors import FileNotReadable
 

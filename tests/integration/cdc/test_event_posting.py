@@ -9,7 +9,7 @@ import pytest
 
 from builders.capture.event_rows import event_rows, lsn
 from builders.capture.following import FakeReceiver, receiving
-from rowtide.agents import runs
+from rowtide.agents import loop
 from rowtide.cdc.errors.jobs import EventsRefused
 from rowtide.cdc.following import sinks
 from rowtide.cdc.following.row_events import EventFormat
@@ -19,7 +19,7 @@ from rowtide.core.errors import RowtideError
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(loop, "FIRST_PAUSE_S", 0.01)
 
 
 class Posted:

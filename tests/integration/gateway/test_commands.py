@@ -13,9 +13,9 @@ import rowtide
 from builders.commands.command_lines import Ended, rowtide as run_command
 from rowtide.cli.gateway import record_step
 from rowtide.core.addresses import Address
-from rowtide.gateway.answering import AuditedStep
+from rowtide.gateway.http_server import serving_gateway
+from rowtide.gateway.hub_requests import AuditedStep
 from rowtide.gateway.hubs import Hub, name_hubs
-from rowtide.gateway.serving import serving_gateway
 from rowtide.gateway.tls import TlsOptions
 
 Run = Callable[..., Ended]

@@ -5,14 +5,18 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from jwt.algorithms import ECAlgorithm
 
 from builders.gateway.signed_tokens import AUDIENCE, ISSUER, TokenIssuer
+from rowtide.gateway import jwt_identity
 from rowtide.gateway.errors import (
     AlgorithmRefused,
     ClaimMissing,
@@ -147,3 +151,97 @@ def test_an_issuer_needs_all_that_tokens_are_judged_by() -> None:
         make_issuer(IssuerOptions(issuer=ISSUER, audience=AUDIENCE))
     with pytest.raises(AlgorithmRefused):
         make_issuer(IssuerOptions(issuer=ISSUER, audience=AUDIENCE, jwks="x", algorithms=("HS256",)))
+
+
+def test_an_issuer_that_does_not_answer_is_asked_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each attempt takes seconds, in which threads wait that other devices need."""
+    monkeypatch.setattr(jwt_identity, "_TIMEOUT_S", 0.05)
+    now, attempts = [0.0], []
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(0)
+        keys = SigningKeys(f"http://127.0.0.1:{silent.getsockname()[1]}/jwks", lambda: now[0])
+        for now[0] in (0.0, 1.0, 9.0, 11.0, 12.0):
+            with pytest.raises(KeySetNotRead, match="timed out"):
+                keys.find("first")
+            with suppress(BlockingIOError):
+                silent.accept()[0].close()
+                attempts.append(now[0])
+    assert attempts == [0.0, 11.0]
+    path = tmp_path / "keys.json"
+    late = SigningKeys(str(path), lambda: now[0])
+    with pytest.raises(KeySetNotRead):
+        late.find("first")
+    TokenIssuer(path)
+    now[0] += 11
+    assert late.find("first") is not None
+
+
+_NOW = int(time.time())
+_GOOD: dict[str, object] = {
+    "iss": ISSUER,
+    "aud": AUDIENCE,
+    "sub": "ann",
+    "iat": _NOW,
+    "exp": _NOW + 3600,
+    "region": "north",
+}
+_HEAD: dict[str, object] = {"alg": "ES256", "typ": "JWT", "kid": "first"}
+
+
+def signed(signing: TokenIssuer, head: object, body: object) -> str:
+    """Return a token of any head and body, as texts or as documents, that the issuer's key has signed."""
+    parts = (part.encode() if isinstance(part, str) else json.dumps(part).encode() for part in (head, body))
+    whole = b".".join(base64.urlsafe_b64encode(part).rstrip(b"=") for part in parts)
+    algorithm = ECAlgorithm(ECAlgorithm.SHA256)
+    signature = algorithm.sign(whole, signing.keys["first"])
+    return f"{whole.decode()}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
+
+
+def with_time(claim: str, written: str) -> str:
+    """Return claims with a time that Python's JSON would not write."""
+    return json.dumps(_GOOD | {claim: "TIME"}).replace('"TIME"', written)
+
+
+def test_what_a_signed_token_says_besides_opens_nothing(signing: TokenIssuer) -> None:
+    """Addresses of keys are not asked, nor keys taken out of a token; what a head calls critical is not known."""
+    issuer = judge(signing)
+    others: tuple[dict[str, object], ...] = (
+        {"jku": "https://evil.example/keys"},
+        {"x5u": "https://evil.example/certificate"},
+        {"jwk": {"kty": "oct", "k": "c2VjcmV0"}},
+    )
+    for other in others:
+        assert issuer.read(signed(signing, _HEAD | other, _GOOD)).subject == "ann"
+    refused: list[object] = [
+        _HEAD | {"crit": ["b64"], "b64": False},
+        _HEAD | {"crit": ["made-up"], "made-up": 1},
+        _HEAD | {"crit": []},
+        *(_HEAD | {"kid": key} for key in ("../../../../dev/null", "first' or '1'='1", ["first"], 5)),
+        *(_HEAD | {"alg": other} for other in (None, "nOnE", "RS256", "HS256", ["ES256"], {"x": 1})),
+        "[]",
+        "[" * 6000,
+    ]
+    for head in refused:
+        with pytest.raises(JwtRefused, match="malformed|no such key|algorithm"):
+            issuer.read(signed(signing, head, _GOOD))
+
+
+def test_claims_that_are_no_claims_are_refused(signing: TokenIssuer) -> None:
+    issuer = judge(signing)
+    refused: list[object] = [
+        *(with_time("exp", written) for written in ("1e999", "NaN", "-1e999", '"x"', "null", "[1]", "true")),
+        *(with_time("iat", written) for written in ("1e999", "NaN", "-99999999999999", "9" * 5000, "[]", "1e30")),
+        *(with_time("nbf", written) for written in ("1e999", "NaN", "[]", "{}", str(_NOW + 600))),
+        *(_GOOD | {"aud": audience} for audience in (["other"], [1], {AUDIENCE: 1}, [], "")),
+        *(_GOOD | {"iss": other} for other in ([ISSUER], None, f"{ISSUER}/", 5)),
+        *(_GOOD | {"sub": other} for other in (5, None, ["ann"])),
+        "[]",
+        '"text"',
+        "[" * 6000,
+    ]
+    for body in refused:
+        with pytest.raises(JwtRefused, match="the JSON Web Token is refused"):
+            issuer.read(signed(signing, _HEAD, body))
+    assert issuer.read(signed(signing, _HEAD, _GOOD | {"aud": ["other", AUDIENCE]})).subject == "ann"
+    assert issuer.read(signed(signing, _HEAD, with_time("exp", "1" + "0" * 30))).subject == "ann"
+    assert issuer.read(signed(signing, _HEAD, _GOOD | {"nbf": _NOW + 50})).subject == "ann"

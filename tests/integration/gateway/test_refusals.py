@@ -16,10 +16,10 @@ from rowtide.core.addresses import Address
 from rowtide.core.formats import FormatNewer, FormatUnnumbered, StoredFormat, format_row
 from rowtide.gateway.client import GatewayClient, make_request_key, send_plain
 from rowtide.gateway.errors import HubNotReached
+from rowtide.gateway.http_server import serving_gateway
 from rowtide.gateway.hubs import Hub
 from rowtide.gateway.limits import GatewayLimits
 from rowtide.gateway.requests import DeviceRegistration, RegisteredDevice
-from rowtide.gateway.serving import serving_gateway
 from rowtide.gateway.tls import TlsOptions
 
 CODE = "00000-00000-00000-00000-00000"

@@ -19,9 +19,10 @@ from rowtide.log.errors import (
     ManifestCorrupt,
     ManifestMissing,
 )
+from rowtide.log.store.checkpoints import ENTRIES_KEPT_FOR, ENTRIES_PER_CHECKPOINT
 from rowtide.log.store.entries import EntryExchange, EntryWritten, ReaderAdvanced, TableGiven
 from rowtide.log.store.location import LocalStore, find_oldest_waiting
-from rowtide.log.store.manifest import ENTRIES_KEPT_FOR, ENTRIES_PER_CHECKPOINT, Manifest
+from rowtide.log.store.manifest import Manifest
 
 
 @pytest.fixture

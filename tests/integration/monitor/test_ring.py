@@ -15,8 +15,8 @@ from rowtide.diagnosis import State
 from rowtide.monitor import ring as rings
 from rowtide.monitor.counters import DatabaseCounters, Total
 from rowtide.monitor.errors import MonitorRuns, SamplesForeign, SamplesNewer, StateFolderUnknown
+from rowtide.monitor.gauge_series import GaugeSeries
 from rowtide.monitor.ring import Ring, state_folder
-from rowtide.monitor.series import GaugeSeries
 from rowtide.monitor.views import StateChange
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)

@@ -15,13 +15,16 @@ from builders.capture.capture_processes import AGENT, CaptureProcess
 from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
 from builders.commands.command_lines import rowtide
 from builders.threads import in_thread
-from rowtide.agents.runs import RunOutcome
+from rowtide.agents.loop import RunOutcome
 from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.cdc.errors.capturing import CleanupImplausible
 from rowtide.cdc.errors.jobs import AgentNotRunning, JobMissing, JobNotRunning
+from rowtide.cdc.jobs.definitions import JobType, record_end, record_start
 from rowtide.cdc.running import job_agent, job_agent as agent_module
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.diagnosis import capture as diagnosis
+from rowtide.handle import connect
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.postgres.lease import AdvisoryLease
 
@@ -155,6 +158,29 @@ def test_server_restart_is_waited_out_and_its_errors_recorded(
         assert agent.wait_outcome("capture", RunOutcome.RUNNING)
     assert [row["id"] for row in captured.changes("public_item")] == [1]
     assert 1101 in {error.error_number for error in captured.cdc.list_scan_errors()}
+
+
+@pytest.mark.parametrize("outcome", [RunOutcome.STOPPED, RunOutcome.FAILED])
+def test_capture_that_an_agent_ended_is_to_be_started(
+    logged: LoggedDatabase, monkeypatch: pytest.MonkeyPatch, outcome: RunOutcome
+) -> None:
+    """`cdc run` would take the lake from the agent; a job that was dropped is started by nothing."""
+    monkeypatch.setattr(diagnosis, "LATE_S", 0.0)
+    enable(logged)
+    logged.execute("insert into item default values")
+    logged.read_log()
+    with open_engine(logged.url).begin() as connection:
+        record_end(connection, record_start(connection, JobType.CAPTURE, "an agent"), outcome, 0, "")
+
+    def ends(remedy: str) -> bool:
+        (said,) = (str(one.remediation) for one in connect(logged.url).health() if one.subject == "capture")
+        return said.removesuffix("`.").endswith(remedy)
+
+    assert ends("rowtide cdc run")
+    with idle_agent(logged):
+        assert ends("rowtide cdc start-job capture")
+        logged.cdc.drop_job("capture")
+        assert ends("rowtide cdc run")
 
 
 def test_without_an_agent_no_job_is_started_or_stopped(logged: LoggedDatabase) -> None:

@@ -14,7 +14,7 @@ import pytest
 from builders.capture.captured_databases import LoggedDatabase
 from builders.capture.following import FakeReceiver, capture, follow, following, no_spark, receiving
 from builders.commands.command_lines import rowtide
-from rowtide.agents import runs
+from rowtide.agents import loop
 from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.cdc.cleanup.cleanup import Cleanup
 from rowtide.cdc.consumers.consumers import list_consumers
@@ -133,7 +133,7 @@ def test_a_kill_before_the_acknowledgement_repeats_events(followed: LoggedDataba
 def test_a_refused_event_is_named_and_not_acknowledged(
     followed: LoggedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(loop, "FIRST_PAUSE_S", 0.01)
     monkeypatch.setenv("RECEIVER_KEY", "Bearer hidden")
     insert(followed, 1)
     before = follow(followed, "public_item", "--from", "0")
@@ -215,7 +215,7 @@ def test_a_cleanup_that_overtakes_is_named(followed: LoggedDatabase, monkeypatch
 
 
 def test_a_database_that_is_not_there_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(loop, "FIRST_PAUSE_S", 0.01)
     ended = rowtide("cdc", "follow", "public_item", "--db", "postgresql://postgres@127.0.0.1:1/nowhere")
     assert (ended.code, ended.output) == (69, "")
     assert ended.errors.splitlines()[-1].startswith("RT-1101: ")

@@ -16,7 +16,7 @@ from builders.capture.captured_databases import LoggedDatabase
 from builders.capture.following import FakeReceiver, capture, follow, receiving
 from builders.commands.command_lines import rowtide
 from builders.servers.object_servers import Bucket
-from rowtide.agents import runs
+from rowtide.agents import loop
 from rowtide.cdc.following import follower
 from rowtide.cdc.following.row_events import read_transactions
 from rowtide.databases.postgres.embedded import EmbeddedServer
@@ -26,7 +26,7 @@ from rowtide.handle import connect
 @pytest.fixture
 def followed(logged: LoggedDatabase, monkeypatch: pytest.MonkeyPatch) -> LoggedDatabase:
     """Table item is captured, and consumer `feed` reads it."""
-    monkeypatch.setattr(runs, "FIRST_PAUSE_S", 0.1)
+    monkeypatch.setattr(loop, "FIRST_PAUSE_S", 0.1)
     logged.execute("create table item (id int primary key)")
     logged.enable("item")
     logged.cdc.add_consumer("feed", ["public_item"])

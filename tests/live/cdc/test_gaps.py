@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from builders.capture.captured_databases import DEADLINE_S, CapturedDatabase, LoggedDatabase
-from rowtide.agents.runs import Agent
+from rowtide.agents.loop import Agent
 from rowtide.cdc.errors.querying import LsnOutOfRange
 from rowtide.core.errors import RowtideError
 from rowtide.log.errors import PublicationAltered, SlotAdvanced, SlotMissing, StreamEnded

@@ -11,7 +11,7 @@ import pytest
 
 from builders.capture.captured_databases import LoggedDatabase
 from builders.commands.command_lines import Ended, rowtide
-from rowtide.agents.runs import RunOutcome
+from rowtide.agents.loop import RunOutcome
 from rowtide.cdc.errors.capturing import DefinitionsIncomplete
 from rowtide.cdc.errors.enabling import NotOwner
 from rowtide.cdc.errors.jobs import JobExists, JobMissing

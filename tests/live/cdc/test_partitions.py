@@ -168,7 +168,7 @@ def test_attaching_a_captured_table_to_another_stops_reading(logged: LoggedDatab
     logged.enable("measure", "west")
     logged.read_log()
     logged.execute("alter table measure attach partition west for values from (30) to (40)")
-    with pytest.raises(PublicationAltered, match=r"public\.west, attached to a captured table"):
+    with pytest.raises(PublicationAltered, match=r"publishes public\.west as the table that it was attached to"):
         logged.read_log()
 
 

@@ -29,7 +29,7 @@ from rowtide.databases.postgres.errors import (
     UnexpectedSqlError,
     translated,
 )
-from rowtide.databases.postgres.kept_sessions import keeping_sessions
+from rowtide.databases.postgres.session_pool import keeping_sessions
 from rowtide.databases.postgres.session_settings import WHOLE_TABLES
 from rowtide.databases.urls import PostgresNeeded, UrlNotRead, parse_url
 from rowtide.log.errors import DatabaseNotEnabled

@@ -13,9 +13,9 @@ from builders.capture.captured_databases import LoggedDatabase
 from rowtide.databases.postgres import repeated_reading
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.postgres.query_memo import made_once, make_once
 from rowtide.databases.postgres.repeated_reading import RepeatedReading
+from rowtide.databases.postgres.session_pool import keeping_sessions
 
 TYPES = text(
     "select null::int as a, 7::int8 as b, 'x''y\\ %(z)s'::text as c, '2026-11-30T12:00+01'::timestamptz as d, "

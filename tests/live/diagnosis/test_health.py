@@ -339,7 +339,7 @@ def test_what_a_refusing_store_would_say_is_not_known(
     reader = health["log reader"]
     assert reader.state is State.FAILING
     assert "how far the log is read is not known" in reader.message
-    assert str(reader.remediation) == "Mend log store first."
+    assert str(reader.remediation) == "Repair log store first."
     assert "the credentials have expired" in health["log store"].message
     assert health["snapshots"].state is State.UNKNOWN
     well = {subject.split()[0] for subject, judgement in health.items() if judgement.state is State.HEALTHY}

@@ -63,7 +63,12 @@ READ = {
     *("sysmerge_stored_subscriptions", "__sysOCSTrackedObjects", "__sysOCSDeletedRows"),
 }
 """Tables without which something is not known; `make test` tries some of these."""
-REFERRING = ("First do what is said of the log store", "Mend log store", "Mend schema cdc", "may not read the schema")
+REFERRING = (
+    "First do what is said of the log store",
+    "Repair log store",
+    "Repair schema cdc",
+    "may not read the schema",
+)
 """Sentences that leave it to another to name what failed."""
 ADMITTED = {"control": "event triggers", "rowtide_format": "before formats had numbers"}
 """Tables that are not known to have been dropped: what is said then."""
@@ -362,8 +367,8 @@ def compare(before: dict[str, Stated], now: dict[str, Stated], source: str, word
 def names_failure(said: str, words: tuple[str, ...]) -> bool:
     also = (
         "First do what is said of the log store",
-        "Mend log store first",
+        "Repair log store first",
         "may not read the schema",
-        "Mend schema cdc",
+        "Repair schema cdc",
     )
     return any(word in said for word in (*words, *also))

@@ -13,7 +13,7 @@ import pytest
 
 from builders.capture.captured_databases import LoggedDatabase, wait_until
 from fixtures.servers import fresh_database
-from rowtide.agents.runs import Agent
+from rowtide.agents.loop import Agent
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log import reader
 from rowtide.log.membership import Heartbeat

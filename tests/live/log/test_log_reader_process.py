@@ -107,6 +107,17 @@ def test_arguments_that_ps_shows_have_no_url(logged: LoggedDatabase) -> None:
     assert "postgresql" not in shown
 
 
+def test_the_log_reader_does_not_import_pandas(logged: LoggedDatabase) -> None:
+    """Arrow would where it is installed: that takes a third of the start, and fifty megabytes."""
+    logged.enable()
+    with LogReaderProcess(logged.url, no_retry, has_run=False) as reader:
+        wait_until(lambda: is_streaming(logged), what="the log reader reads")
+        mapped = Path(f"/proc/{reader._process.pid}/maps").read_text()
+
+    assert "/pyarrow/" in mapped
+    assert "/pandas/" not in mapped
+
+
 def test_the_log_reader_ends_with_a_parent_whose_fork_lives_on(logged: LoggedDatabase) -> None:
     logged.enable()
     parent = subprocess.Popen([sys.executable, "-c", LEAVES_A_FORK, logged.url], stdout=subprocess.PIPE, text=True)

@@ -80,6 +80,9 @@ def trap(settings: Sequence[str], role: str) -> str:
         insert into app.trap values (current_user);
         if current_setting('application_name') like 'rowtide%' then {left}; end if;
         begin
+            execute 'declare held_' || txid_current() || ' cursor with hold for select app.value()';
+        exception when others then null; end;
+        begin
             create temporary table item (x int); create temporary table "MSmerge_log" (x int);
         exception when others then null; end
     """
@@ -228,19 +231,44 @@ DEFERRED = (
 )
 
 
-def test_a_deferred_trigger_is_refused_up_to_17(owned: Owned, device: FileMember) -> None:
-    """From PostgreSQL 18 on it runs as its table's owner, and nothing is refused."""
-    owned.as_owner(ITEM, DEFERRED.format(table="item"))
-    if owned.session.info.server_version < 180000:
-        with pytest.raises(DeferredCodeOfOwner, match="RT-8152.*trigger later"):
-            publish(owned, device)
-        columns = "select attname from pg_attribute where attrelid = 'app.item'::regclass and attnum > 0"
-        assert owned.run(columns) == [("id",), ("v",), ("n",)]
-        return
-    work(device, publish(owned, device))
+@pytest.mark.parametrize("rights", ["invoker", "definer"])
+def test_a_deferred_trigger_is_refused(owned: Owned, device: FileMember, rights: str) -> None:
+    """Also one that runs as its owner: a cursor with hold that it declares is read as the session."""
+    owned.as_owner(ITEM, f"alter function app.spring() security {rights}", DEFERRED.format(table="item"))
+    with pytest.raises(DeferredCodeOfOwner, match="RT-8152.*trigger later"):
+        publish(owned, device)
+    columns = "select attname from pg_attribute where attrelid = 'app.item'::regclass and attnum > 0"
+    assert owned.run(columns) == [("id",), ("v",), ("n",)]
 
-    assert owned.rights_gained() == []
-    assert owned.count_calls()
+
+def test_a_deferred_trigger_of_a_trusted_author_fires(owned: Owned, device: FileMember) -> None:
+    owned.as_owner(ITEM)
+    owned.run(
+        "create table public.seen (id integer)",
+        "create function public.see() returns trigger language plpgsql security definer set search_path = pg_catalog "
+        "as $$begin insert into public.seen values (new.id); return new; end$$",
+        "create constraint trigger later after insert on app.item deferrable initially deferred "
+        "for each row execute function public.see()",
+    )
+    merge = publish(owned, device)
+    device.execute("insert into item (id, v) values (1, 'x')")
+    merge.sync(PUBLICATION, device.url)
+
+    assert owned.run("select id from public.seen") == [(1,)]
+
+
+def test_a_deferred_key_with_a_cast_of_an_owner_is_refused(owned: Owned, device: FileMember) -> None:
+    """Its check calls the cast, at the commit."""
+    owned.as_owner(
+        "create type app.kind as enum ('a', 'b')",
+        "create function app.number(app.kind) returns integer language sql immutable as 'select 1'",
+        "create cast (app.kind as integer) with function app.number(app.kind) as implicit",
+        ITEM,
+        "create table app.line (id integer primary key, item app.kind, "
+        "foreign key (item) references app.item deferrable initially deferred)",
+    )
+    with pytest.raises(DeferredCodeOfOwner, match="constraint line_item_fkey of app"):
+        publish(owned, device)
 
 
 def test_check_lists_tables_of_other_owners(owned: Owned, device: FileMember) -> None:
@@ -249,9 +277,8 @@ def test_check_lists_tables_of_other_owners(owned: Owned, device: FileMember) ->
     (found,) = said(owned)
     assert (found.state, "rights" in found.message, owned.role in found.message) == (State.HEALTHY, True, True)
     owned.as_owner("create table app.fed (id integer)", DEFERRED.format(table="fed"))
-    if owned.session.info.server_version < 180000:
-        (found,) = said(owned)
-        assert (found.state, "RT-8152" in found.message) == (State.FAILING, True)
+    (found,) = said(owned)
+    assert (found.state, "RT-8152" in found.message) == (State.FAILING, True)
     MergeReplication(owned.url).change_publication(PUBLICATION, run_as=RunAs.AGENT)
     assert [each.message for each in said(owned)] == [
         f'belongs to "{owned.role}": its code runs with the rights of "postgres"'
@@ -273,14 +300,10 @@ def test_a_deferred_trigger_that_comes_later_stops_all(owned: Owned, device: Fil
     merge = publish(owned, device)
     owned.as_owner("create trigger feed after insert on app.item for each row execute function app.feed()")
     device.execute("insert into item (id, v) values (1, 'x')")
-    if owned.session.info.server_version < 180000:
-        with pytest.raises(DeferredCodeOfOwner):
-            merge.sync(PUBLICATION, device.url)
-        assert owned.run("select count(*) from app.item") == [(0,)]
-    else:
+    with pytest.raises(DeferredCodeOfOwner):
         merge.sync(PUBLICATION, device.url)
-        assert owned.count_calls()
 
+    assert owned.run("select count(*) from app.item") == [(0,)]
     assert owned.rights_gained() == []
 
 
@@ -497,14 +520,17 @@ def test_a_procedure_has_its_authors_rights(owned: Owned, device: FileMember) ->
     assert owned.rights_gained() == []
 
 
-def test_a_procedure_of_another_role_has_to_be_a_definer(owned: Owned) -> None:
+def test_a_procedure_of_a_third_role_is_refused(owned: Owned) -> None:
+    """Also one that runs as its author: what it declares is read with the rights of the session."""
     owned.run("create table item (id integer primary key, v text)")
     owned.as_owner(RESOLVE.replace("app.item", "public.item"))
     merge = MergeReplication(owned.url)
     merge.add_publication(PUBLICATION)
-    with pytest.raises(ResolverRefused, match="security definer"):
-        merge.add_article(PUBLICATION, "item", resolver="procedure:app.resolve")
-    owned.as_owner("alter function app.resolve security definer")
+    for rights in ("invoker", "definer"):
+        owned.as_owner(f"alter function app.resolve security {rights}")
+        with pytest.raises(ResolverRefused, match=f"belongs to {owned.role}"):
+            merge.add_article(PUBLICATION, "item", resolver="procedure:app.resolve")
+    owned.run("alter function app.resolve owner to postgres")
 
     merge.add_article(PUBLICATION, "item", resolver="procedure:app.resolve")
 
@@ -619,3 +645,37 @@ def test_casts_of_an_owner_run_with_its_rights(owned: Owned, device: FileMember)
     assert device.rows("item", "m, v, n") == [("a", "y", 2)]
     assert owned.run("select m::app.mood, v, n from only app.item") == [("a", "y", 2)]
     assert owned.rights_gained() == []
+
+
+REPLACING = """
+declare one record;
+begin
+    for one in select name from pg_catalog.pg_prepared_statements loop
+        insert into app.prepared values (one.name);
+        execute pg_catalog.format('deallocate %I', one.name);
+        execute pg_catalog.format('prepare %I as select app.value()', one.name);
+    end loop;
+    return new;
+end
+"""
+
+
+def test_prepared_statements_are_not_replaced_by_an_owner(owned: Owned, device: FileMember) -> None:
+    """The driver prepares what it has executed several times, under names that everybody knows."""
+    owned.as_owner(
+        ITEM,
+        "create table app.prepared (name text)",
+        f"create function app.replace() returns trigger language plpgsql as $${REPLACING}$$",
+        "create trigger a before insert or update on app.item for each row execute function app.replace()",
+    )
+    merge = publish(owned, device)
+    device.execute(
+        "insert into item (id, v, n) with recursive s (i) as (select 1 union all select i + 1 from s where i < 20000) "
+        "select i, 'x', i from s"
+    )
+    merge.sync(PUBLICATION, device.url)
+    device.execute("update item set n = 1")
+    merge.sync(PUBLICATION, device.url)
+
+    assert owned.rights_gained() == []
+    assert owned.run("select distinct name from app.prepared") == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from builders.capture.captured_databases import wait_until
 from builders.replication.replicated_databases import ReplicatedDatabase
-from rowtide.agents.runs import run_agent
+from rowtide.agents.loop import run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.handle import connect
 

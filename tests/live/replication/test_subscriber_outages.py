@@ -10,7 +10,7 @@ import pytest
 from builders.capture.captured_databases import wait_until
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from builders.replication.replication_runs import running, wait_rows
-from rowtide.agents.runs import FIRST_PAUSE_S
+from rowtide.agents.loop import FIRST_PAUSE_S
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import (
     ServerOutOfResources,

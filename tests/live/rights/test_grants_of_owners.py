@@ -63,7 +63,7 @@ def require_done(owned: OwnedDatabase) -> None:
     """As a member, no command is refused for its rights; those that destroy come last."""
     owned.session.execute(JOIN.encode())
     lacking: dict[str, Ended] = {}
-    ending = [command for command in OWNED if command.name != RUNS_ON]
+    ending = [command for command in OWNED if command.name not in {RUNS_ON, *STARTS_SPARK}]
     for command in sorted(ending, key=lambda one: any(word in one.words[-1] for word in LAST)):
         ended = owned.run(command)
         if any(number in ended.errors for number in REFUSALS):
@@ -127,6 +127,18 @@ def test_an_agent_reports_the_attribute_of_its_job(owned: OwnedDatabase) -> None
             agent.send_signal(signal.SIGTERM)
             agent.stderr.read()
         assert agent.returncode == ExitCode.STOPPED
+    finally:
+        owned.session.execute(f'revoke "{OWNER}" from "{ROLE}"'.encode())
+
+
+@pytest.mark.usefixtures("spark")
+def test_members_may_start_spark_for_it(owned: OwnedDatabase) -> None:
+    """In a process that has a session: one more would take longer than all other commands."""
+    owned.session.execute(JOIN.encode())
+    try:
+        for name in STARTS_SPARK:
+            ended = owned.run(BY_NAME[name])
+            assert ended.code == 0, (name, ended)
     finally:
         owned.session.execute(f'revoke "{OWNER}" from "{ROLE}"'.encode())
 

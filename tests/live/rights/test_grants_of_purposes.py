@@ -23,15 +23,15 @@ from rowtide.databases.postgres.connect import libpq_url, open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import GrantMissing
 from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.gateway.http_server import serving_gateway
 from rowtide.gateway.hubs import Hub
-from rowtide.gateway.serving import serving_gateway
 from rowtide.gateway.tls import TlsOptions
 from rowtide.handle import connect
 from rowtide.rights.commands import AT_SUBSCRIBERS, COMMANDS
 from rowtide.rights.facts import read_facts
-from rowtide.rights.granting import plan
 from rowtide.rights.grants import Grant, ObjectGrant, RoleMembership, describe
 from rowtide.rights.purpose import Purpose
+from rowtide.rights.purpose_plans import plan_grants
 
 MakeRole = Callable[[str], str]
 NAMED = quote_qualified("The shop", "Odd \"one's")
@@ -92,7 +92,7 @@ def prepare(make_role: MakeRole, logged: LoggedDatabase) -> tuple[str, str]:
 
 def grants_of(logged: LoggedDatabase, role: str, purpose: Purpose) -> dict[str, Grant]:
     with open_engine(logged.url).connect() as connection:
-        return {describe(one): one for one in plan(read_facts(connection, role, [NAMED]), purpose).needed}
+        return {describe(one): one for one in plan_grants(read_facts(connection, role, [NAMED]), purpose).needed}
 
 
 def require_each(

@@ -53,6 +53,11 @@ begin
         execute format('copy (select 1) to %L', pg_catalog.current_setting('config_file') || current_database());
     exception when others then null;
     end;
+    begin
+        -- It is read at the commit, by the session.
+        execute 'declare held cursor with hold for select app.gain()';
+    exception when others then null;
+    end;
     perform pg_catalog.set_config('search_path', 'app', false);
 end $$;
 create function app.text_of(oid, bigint) returns boolean language plpgsql as $$

@@ -20,8 +20,8 @@ import pytest
 
 from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
 from builders.log.log_reader_processes import is_streaming, log_reader
-from rowtide.agents.log_reader_child import open_reading
-from rowtide.agents.runs import run_agent
+from rowtide.agents.log_reading import open_reading
+from rowtide.agents.loop import run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine, open_replication_connection
 from rowtide.databases.postgres.embedded import EmbeddedServer

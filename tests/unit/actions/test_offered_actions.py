@@ -7,8 +7,8 @@ import shlex
 import click
 import pytest
 
+from rowtide.actions.database_actions import prepare
 from rowtide.actions.entries import SUBJECTS, ActionKind, ActionRequest, Channel, DeviceAction
-from rowtide.actions.performing import prepare
 from rowtide.cli.commands import app
 from rowtide.cli.groups import _AUDITED, _OF_DEVICES
 from rowtide.monitor.web.offered_actions import OFFERED, accepted, command_of, kind_of, path_of

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rowtide.agents.hangs import HangWatch, noting_events, running_step
-from rowtide.agents.runs import run_agent
+from rowtide.agents.loop import run_agent
 from rowtide.events.catalogue import JobStarted, WorkerHangs
 from rowtide.events.event import Emitted, emit, listening, scope
 

@@ -123,7 +123,7 @@ def test_messages_to_a_file_need_no_rich() -> None:
     program = """
 import sys
 from rowtide.cli.output.rows import notes
-from rowtide.cli.output.watching import progress
+from rowtide.cli.output.progress import progress
 def describe(reports):
     return [f"{report} postgresql://me:secret@host/shop \\r" for report in reports]
 with progress("Beginning ...", describe) as report:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rowtide.agents.runs import PastError
+from rowtide.agents.loop import PastError
 from rowtide.cdc.published import ListedChange
 from rowtide.cdc.status import CaptureStatus, CleanupStatus
 from rowtide.core.lsn import CommitLsn

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rowtide.agents.runs import PastError
+from rowtide.agents.loop import PastError
 from rowtide.diagnosis import CheckResult, State
 from rowtide.diagnosis.capture import ReadingFacts, check_reading
 from rowtide.diagnosis.result import shell
@@ -57,7 +57,7 @@ def test_a_reader_that_stopped_is_started_by_a_command() -> None:
 def test_a_log_that_cannot_be_read_fails_however_new() -> None:
     assert check(ago_s=0, blockers=["slot s"]).state is State.FAILING
     assert check(reader="h", blockers=["slot s"]).message.startswith("it runs (h) and cannot continue")
-    assert str(check(blockers=["slot s", "publication p"]).remediation) == "Mend publication p and slot s first."
+    assert str(check(blockers=["slot s", "publication p"]).remediation) == "Repair publication p and slot s first."
 
 
 def test_what_an_unreadable_log_store_would_say_is_not_known() -> None:

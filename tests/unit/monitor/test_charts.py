@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from builders.monitor.made_views import make_capture, make_consumer, make_database, make_instance
 from rowtide.diagnosis.result import format_duration
-from rowtide.monitor.series import Point
+from rowtide.monitor.gauge_series import Point
 from rowtide.monitor.views import CleanupView
 from rowtide.monitor.web.charts import HEIGHT, WIDTH, draw_interval, draw_line, state_of_instance
 

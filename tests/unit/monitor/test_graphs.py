@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from builders.monitor.made_views import LARGE, make_database, make_merge, make_subscription
 from rowtide.diagnosis import State
-from rowtide.monitor.series import Point
+from rowtide.monitor.gauge_series import Point
 from rowtide.monitor.web.graphs import CELLS, draw_heat, draw_topology, format_rate, list_deliveries
 
 BEGIN = datetime(2026, 11, 30, tzinfo=UTC)

@@ -10,8 +10,8 @@ import pytest
 from rowtide.core.lsn import CommitLsn
 from rowtide.diagnosis import Code, State
 from rowtide.diagnosis.result import failing, shell, warning
+from rowtide.monitor.gauge_series import GaugeSeries, Point, split_at_gaps
 from rowtide.monitor.labels import without_row_values
-from rowtide.monitor.series import GaugeSeries, Point, split_at_gaps
 from rowtide.monitor.snapshot import NumberedError, PolledFigures, PolledSnapshot
 from rowtide.monitor.views import (
     DatabaseView,

@@ -25,7 +25,7 @@ from rowtide.databases.postgres.alterations import Alterations, Committing, Rehe
 from rowtide.databases.postgres.catalogue import ImageCost, find_table, read_image_cost
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.functions import view_schema
-from rowtide.databases.postgres.kept_sessions import keeping_sessions
+from rowtide.databases.postgres.session_pool import keeping_sessions
 from rowtide.databases.urls import name_of
 from rowtide.lake import tables
 from rowtide.lake.small_tables import SmallTable

@@ -25,8 +25,8 @@ from rowtide.cdc.published import read_instances, read_publication
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import IS_NOT_NULL, list_tables
 from rowtide.databases.postgres.errors import TableHeld, translated
-from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.postgres.quoting import quote_literal
+from rowtide.databases.postgres.session_pool import keeping_sessions
 from rowtide.databases.source_table import SourceTable
 from rowtide.events.catalogue import JoiningFailed, TableJoined, TableNotJoined
 from rowtide.events.event import emit, inheriting

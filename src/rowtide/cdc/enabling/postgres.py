@@ -21,19 +21,20 @@ from rowtide.databases.postgres.functions import close_function
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.postgres import membership, partition_truncates
+from rowtide.log.postgres.partition_truncates import TRUNCATE_REFUSED
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
 
 # Truncates that are refused, on PostgreSQL: those that an instance does not want (SQL Server: 4711), and those of a
 # partition by itself, which the server does not publish for a partitioned table.
 
-REFUSE = statement("""
+REFUSE = statement(f"""
 create or replace function cdc.refuse_truncate() returns trigger language plpgsql
 set search_path = pg_catalog, pg_temp as $$
 begin
     raise exception using
         errcode = 'feature_not_supported',
-        message = format('RT-4711: table %I.%I is enabled for change data capture and cannot be truncated',
+        message = format('{TRUNCATE_REFUSED}: table %I.%I is enabled for change data capture and cannot be truncated',
             tg_table_schema, tg_table_name),
         hint = format('Delete its rows, or disable capture instance %s first.', tg_argv[0]);
 end $$

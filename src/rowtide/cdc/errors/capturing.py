@@ -29,8 +29,8 @@ class ChangeRowsMiscounted(RowtideError, number=4112):
     """The rows written for a cycle are not those that the log has; nothing of the cycle is committed to that table."""
 
     fact = "cycle {cycle} wrote {written:,} rows for {table}, but the log has {expected:,}"
-    hint = """Start capture again: the cycle is redone. If it says the same, the log store or rowtide is at fault: run
-        `rowtide check`, and report it."""
+    hint = """Start capture again: the cycle is repeated. If the error recurs, the log store is damaged or rowtide has a
+        defect: run `rowtide check`, and report it."""
     cycle: int
     written: int
     table: str
@@ -49,7 +49,7 @@ class ChangeTableLost(Retryable, number=4115):
     """A change table was removed, or some of its log: capture stops before the next cycle with rows of it."""
 
     fact = "the change table of {instance} cannot be appended to: {reason}"
-    hint = """Put {path} back from a copy, or mount it: capture tries again. If it is lost, remove what is left of the
+    hint = """Restore {path} from a backup, or mount it: capture retries. If it is lost, remove what is left of the
         folder, run `rowtide cdc disable-table TABLE --capture-instance {instance}`, and enable it again."""
     instance: str
     path: str

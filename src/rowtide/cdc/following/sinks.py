@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pyarrow as pa
 
-from rowtide.agents.runs import OnRetry, pauses_s
+from rowtide.agents.loop import OnRetry, pauses_s
 from rowtide.cdc.errors.jobs import EventsNotWritten, EventsRefused, ReceiverFails, ReceiverUntrusted
 from rowtide.cdc.following.row_events import EVENT, EVENT_ID, EventFormat
 from rowtide.cdc.lake_readers.bits import kernels

@@ -1,16 +1,11 @@
-"""Continues after changes that cannot be read: after a gap, in the log's next epoch, or after one transaction that is
-skipped.
-"""
+"""Continue after a gap: the log is read from now on, in its next epoch, and each instance is announced again."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
 
 from sqlalchemy import Connection, Engine, Executable, select, update
 
-from rowtide.agents.runs import Agent, run_agent
 from rowtide.cdc.definitions import (
     FEATURE,
     EnabledTable,
@@ -27,22 +22,17 @@ from rowtide.cdc.enabling.administration import register_reader, require_alone
 from rowtide.cdc.enabling.table_rules import reconsider_steps
 from rowtide.cdc.jobs import definitions as job_definitions
 from rowtide.cdc.published import read_publication
-from rowtide.core.lsn import CommitLsn, Position, format_log_position
+from rowtide.core.lsn import Position, format_log_position
 from rowtide.core.values import frozen
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.errors import translated
-from rowtide.log import catalogue
-from rowtide.log.errors import TransactionReadable, TransactionUnreadable
-from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres import slot
-from rowtide.log.postgres.control_table import mark_log
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.log_restart import restart_log
 from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.rebinding import NOWHERE, Rebound
-from rowtide.log.reader import LogReader
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.location import find_own_manifest, open_own_manifest, require_timeline
 
@@ -158,72 +148,3 @@ def _rebind(connection: Connection, member: Rebound) -> Iterator[Executable]:
             name = member.column_names.get(row.column_id, row.column_name)
             place = (table.c.object_id == row.object_id, table.c[ordinal] == getattr(row, ordinal))
             yield update(table).where(*place).values(column_id=numbers.get(name, NOWHERE))
-
-
-Act = Callable[[LogReader, TransactionUnreadable], None]
-
-
-def find_unreadable(engine: Engine, url: str, lsn: CommitLsn) -> TransactionUnreadable:
-    """Read the log up to the transaction that commits at an LSN, and return why it cannot be read.
-
-    Raises `TransactionReadable` if it can, `TransactionUnreadable` for an earlier one, `LeaseHeld` while a process
-    reads the log.
-    """
-    return _at_unreadable(engine, url, lsn, lambda _reader, _error: None)
-
-
-def skip_transaction(engine: Engine, url: str, lsn: CommitLsn) -> TransactionUnreadable:
-    """Continue after the transaction that commits at an LSN; return why it cannot be read.
-
-    Everything committed before it is durable first; the gap is recorded, and ranges that contain it are refused. Raises
-    as `find_unreadable`.
-    """
-
-    def skip(reader: LogReader, error: TransactionUnreadable) -> None:
-        reader.skip(lsn, f"{error.subject}: {error.reason}")
-
-    return _at_unreadable(engine, url, lsn, skip)
-
-
-def _at_unreadable(engine: Engine, url: str, lsn: CommitLsn, act: Act) -> TransactionUnreadable:
-    with translated(), engine.begin() as connection:
-        catalogue.read_source(connection, url)  # also of a database whose log is read for publications alone
-        # The search ends at this mark, because everything that is committed now lies below it.
-        target = mark_log(connection)
-    stop = threading.Event()
-    found: list[TransactionUnreadable] = []
-
-    def act_and_stop(reader: LogReader, error: TransactionUnreadable) -> None:
-        act(reader, error)
-        found.append(error)
-        stop.set()
-
-    @contextmanager
-    def open_search() -> Iterator[Agent]:
-        with open_log_reader(url) as reader:
-            yield _UnreadableChangeSearch(reader, lsn, target, act_and_stop)
-
-    # Several connections may be needed: the first may find only the transaction, and the second its table.
-    run_agent(open_search, stop=stop, idle_s=0)
-    return found[0]
-
-
-class _UnreadableChangeSearch:
-    """Reads until a change cannot be read, at most to a log position after everything committed so far."""
-
-    def __init__(self, reader: LogReader, lsn: CommitLsn, target: int, act: Act) -> None:
-        self._reader = reader
-        self._lsn = lsn
-        self._target = target
-        self._act = act
-
-    def step(self) -> bool:
-        if self._reader.position.log > self._target:
-            raise TransactionReadable(str(self._lsn), str(self._reader.position))
-        try:
-            return self._reader.step()
-        except TransactionUnreadable as error:
-            if error.lsn != str(self._lsn):
-                raise
-            self._act(self._reader, error)
-            return True

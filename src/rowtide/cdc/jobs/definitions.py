@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from rowtide.agents.runs import PastError, RunOutcome
+from rowtide.agents.loop import PastError, RunOutcome
 from rowtide.agents.schedule import Schedule
 from rowtide.cdc.access import READER_GRANTS
 from rowtide.cdc.definitions import change_tables, find_missing, metadata, table_rules

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection, Engine, delete, insert, select
 
-from rowtide.agents.runs import JobAction, RunOutcome
+from rowtide.agents.loop import JobAction, RunOutcome
 from rowtide.cdc.access import own_source
 from rowtide.cdc.definitions import require_complete
 from rowtide.cdc.errors.jobs import AgentNotRunning, JobNotRunning, JobRunning

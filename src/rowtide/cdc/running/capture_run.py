@@ -13,7 +13,7 @@ from functools import partial
 from sqlalchemy import Connection
 
 from rowtide.agents.log_reader_process import LogReaderProcess
-from rowtide.agents.runs import Agent, run_agent
+from rowtide.agents.loop import Agent, run_agent
 from rowtide.cdc.capture.appends import Widening
 from rowtide.cdc.capture.capture import Capture, CycleOptions, CycleReport
 from rowtide.cdc.cleanup.housekeeping import Housekeeping
@@ -38,7 +38,7 @@ from rowtide.core.tables import Widened
 from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.kept_sessions import keeping_sessions
+from rowtide.databases.postgres.session_pool import keeping_sessions
 from rowtide.delta.writing.commits import Committer
 from rowtide.lake.session import require_reachable, spark_loss_named
 from rowtide.log.errors import LeaseHeld

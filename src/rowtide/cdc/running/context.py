@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from rowtide.agents.runs import OnRetry, ignore
+from rowtide.agents.loop import OnRetry, ignore
 from rowtide.cdc.capture.capture import CycleReport
 from rowtide.cdc.ddl.retyping import WidenedTable
 from rowtide.cdc.scans.pace import USUAL, CaptureOptions

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine
 
-from rowtide.agents.runs import JobAction, JobRun, OnRetry, RunOutcome, decide, ignore, run_agent
+from rowtide.agents.loop import JobAction, JobRun, OnRetry, RunOutcome, decide, ignore, run_agent
 from rowtide.agents.schedule import Schedule
 from rowtide.cdc.access import own_source
 from rowtide.cdc.capture.capture import CycleReport
@@ -269,7 +269,7 @@ class JobAgent:
         self._on_event(f"{job_type}: started")
 
     def _record(self, connection: Connection, job_type: JobType) -> None:
-        """Record what has become of a run."""
+        """Record the outcome of a run."""
         state = self._jobs[job_type]
         run = state.run
         if run is None:

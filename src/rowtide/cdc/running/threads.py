@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 
-from rowtide.agents.runs import pauses_s
+from rowtide.agents.loop import pauses_s
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.snapshots.runner import POLL_S, SnapshotRunner
 from rowtide.core.errors import Remedy, RowtideError

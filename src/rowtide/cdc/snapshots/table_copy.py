@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from rowtide.agents.runs import pauses_s
+from rowtide.agents.loop import pauses_s
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.recorded_snapshots import RecordedSnapshot
 from rowtide.cdc.snapshot_requests import SnapshotRequest

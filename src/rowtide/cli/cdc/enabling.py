@@ -13,8 +13,8 @@ import click
 from rowtide.cdc.requests import DatabaseToEnable, InstanceRequest, NewInstance
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.options import Db, DryRun, ListingFormat, Wide, Yes, confirm_loss
+from rowtide.cli.output.progress import progress
 from rowtide.cli.output.rows import OutputFormat, notes, print_child_tables, print_listed, print_wait, printed
-from rowtide.cli.output.watching import progress
 from rowtide.core.errors import FileNotReadable
 from rowtide.core.options import Argument, Option, TableName
 from rowtide.core.tables import BeforeImages

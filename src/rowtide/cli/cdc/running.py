@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import threading
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -71,15 +72,20 @@ def run(
         connect(db).cdc.run(once=once, options=capture, stop=stop)
 
 
+@frozen(kw_only=True)
+class ScanOptions:
+    """How much one poll captures."""
+
+    maxtrans: Annotated[int | None, Option(help="Transactions per scan; default: no limit.", max=MOST_ROWS)] = None
+    maxscans: Annotated[int | None, Option(help="Scans at most; default: until all is captured.", max=MOST_ROWS)] = None
+
+
 @app.command(epilog="Example: rowtide cdc scan --maxtrans 500 --maxscans 10 --db postgresql://localhost/shop")
 def scan(
     db: options.Db,
-    maxtrans: Annotated[int | None, Option(help="Transactions per scan; default: no limit.", max=MOST_ROWS)] = None,
-    maxscans: Annotated[
-        int | None, Option(help="Scans at most; default: until all is captured.", max=MOST_ROWS)
-    ] = None,
-    engine: EngineOption = EngineSetting.AUTO,
     *,
+    limits: ScanOptions,
+    engine: EngineOption = EngineSetting.AUTO,
     rewrite_widened: RewritesWidened = False,
     spark: options.ClusterOptions,
     _hide_keys: options.HideKeys = False,
@@ -96,8 +102,8 @@ def scan(
         watching("Starting the log reader ...", log, db, "capture", once=True) as stop,
     ):
         connect(db).cdc.scan(
-            maxtrans=maxtrans,
-            maxscans=maxscans,
+            maxtrans=limits.maxtrans,
+            maxscans=limits.maxscans,
             options=CaptureOptions(engine, rewrite_widened),
             stop=stop,
         )
@@ -260,6 +266,36 @@ class EventOutput:
         return Printing(sys.stdout)
 
 
+@frozen(kw_only=True)
+class FollowedStream:
+    """Where a stream of events begins, and what its events look like."""
+
+    consumer: Annotated[
+        str | None, Option(metavar="NAME", help="Resume after what this consumer acknowledged, and acknowledge.")
+    ] = None
+    form: Annotated[FollowFormat, Option("--format", help="What an event looks like.")] = FollowFormat.JSONL
+    start: Annotated[
+        str | None,
+        Option("--from", metavar="LSN|TIME", help="First LSN, or a time to begin after; default: now."),
+    ] = None
+
+    def require_one_start(self, instances: Sequence[str]) -> None:
+        """Refuse a stream of nothing, and one that is to begin at two places."""
+        if not instances and self.consumer is None:
+            raise click.BadParameter("name instances, or a consumer", param_hint="INSTANCE...")
+        if self.consumer is not None and self.start is not None:
+            raise click.BadParameter("a consumer begins at what it acknowledged", param_hint="--from")
+
+    def open_position(self, db: str, instances: Sequence[str]) -> StreamPosition:
+        """Return the position at which it begins."""
+        from rowtide.cdc.following.follower import ConsumerPosition, OwnPosition
+        from rowtide.databases.postgres.connect import open_engine
+
+        if self.consumer is not None:
+            return ConsumerPosition(open_engine(db), self.consumer, instances)
+        return OwnPosition(instances, parse_bound(self.start) if self.start is not None else None)
+
+
 @app.command(
     epilog="Example: rowtide cdc follow public_orders public_items --format debezium --db postgresql://localhost/shop"
 )
@@ -268,15 +304,8 @@ def follow(
     instances: Annotated[
         list[str] | None, Argument(metavar="INSTANCE", help="capture instances; default: all of the consumer")
     ] = None,
-    consumer: Annotated[
-        str | None, Option(metavar="NAME", help="Resume after what this consumer acknowledged, and acknowledge.")
-    ] = None,
-    form: Annotated[FollowFormat, Option("--format", help="What an event looks like.")] = FollowFormat.JSONL,
-    start: Annotated[
-        str | None,
-        Option("--from", metavar="LSN|TIME", help="First LSN, or a time to begin after; default: now."),
-    ] = None,
     *,
+    stream: FollowedStream,
     output: EventOutput,
     idle_timeout: Annotated[
         float | None, Option(min=0, help="End after this many seconds without an event; default: never.")
@@ -289,16 +318,13 @@ def follow(
     With --consumer every event comes at least once, also after a kill: what is printed, in a complete file or answered
     with 2xx is acknowledged. Without, the stream begins at --from and its position is kept nowhere.
     """
-    if not instances and consumer is None:
-        raise click.BadParameter("name instances, or a consumer", param_hint="INSTANCE...")
-    if consumer is not None and start is not None:
-        raise click.BadParameter("a consumer begins at what it acknowledged", param_hint="--from")
+    stream.require_one_start(instances or [])
     output.require_one()
-    from rowtide.agents.runs import run_agent
+    from rowtide.agents.loop import run_agent
     from rowtide.cdc.following.follower import Follower
     from rowtide.cdc.following.row_events import EventFormat
 
-    event_format, position = EventFormat(form), _open_position(db, instances or [], consumer, start)
+    event_format, position = EventFormat(stream.form), stream.open_position(db, instances or [])
     # Before the metrics' server is opened: a variable that is not set is an error of usage.
     headers = _read_headers(output.header_env or [])
     with measuring(metrics, label_of(db), "follow"), watching("Following ...", log, db, "follow") as stop:
@@ -332,15 +358,6 @@ def _read_headers(given: list[str]) -> dict[str, str]:
             raise click.BadParameter(f"variable {found['variable']} {problem}", param_hint="--header-env")
         headers[found["name"]] = value
     return headers
-
-
-def _open_position(db: str, instances: list[str], consumer: str | None, start: str | None) -> StreamPosition:
-    from rowtide.cdc.following.follower import ConsumerPosition, OwnPosition
-    from rowtide.databases.postgres.connect import open_engine
-
-    if consumer is not None:
-        return ConsumerPosition(open_engine(db), consumer, instances)
-    return OwnPosition(instances, parse_bound(start) if start is not None else None)
 
 
 def _report_retry(error: RowtideError, pause_s: float) -> None:

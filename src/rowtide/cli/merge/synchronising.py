@@ -15,8 +15,9 @@ from rowtide.cli.active_configuration import label_of
 from rowtide.cli.groups import CommandTable
 from rowtide.cli.merge.devices import DeviceCode, GatewayUrl, ReplacesFile, opening, require_db
 from rowtide.cli.output.metrics import MetricsFile, measuring
+from rowtide.cli.output.progress import progress
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed, print_rows
-from rowtide.cli.output.watching import logging_beside, progress
+from rowtide.cli.output.watching import logging_beside
 from rowtide.cli.parameters import parse_time
 from rowtide.core.errors import RowtideError
 from rowtide.core.options import Option
@@ -31,7 +32,7 @@ from rowtide.merge.publishing.requests import PublicationName
 if TYPE_CHECKING:
     from rowtide.merge.fan_out import SyncOutcome
     from rowtide.merge.session.history import Summary
-    from rowtide.merge.session.pending import PendingChanges
+    from rowtide.merge.session.pending_changes import PendingChanges
 
 app = CommandTable()
 
@@ -127,27 +128,23 @@ def sync(
     device.require_url()
     db = require_db(db)
     _require_subscribers(publication, subscriber, exchange, is_all=all_subscribers.is_wanted)
-    if dry_run and upgrade:
-        raise click.BadParameter("not with --dry-run", param_hint="--upgrade")
     if dry_run:
+        if upgrade:
+            raise click.BadParameter("not with --dry-run", param_hint="--upgrade")
         _print_dry_run(db, publication, subscriber, form)
         return
     if upgrade:
         options.upgrade_first(db, None if subscriber is None else (subscriber,))
     if publication is not None and subscriber is not None:
-        with measuring(metrics, label_of(db), "merge"), logging_beside(log), _exchanging() as on_progress:
-            summary = connect(db).merge.sync(
-                publication, subscriber, exchange=exchange, on_progress=on_progress, limits=limits
-            )
+        with measuring(metrics, label_of(db), "merge"), logging_beside(log):
+            summary = _sync_one(db, publication, subscriber, exchange, limits)
         _print_exchanged(summary, form)
         return
     with measuring(metrics, label_of(db), "merge"):
         with requesting(spark.request), logging_beside(log):
             outcomes = _sync_all(db, publication, all_subscribers, limits)
+        # Within the block: metrics of a command that fails count it as failed.
         _print_outcomes(outcomes, form)
-        # Within the block: metrics of the command count it as failed.
-        if any(outcome.error is not None for outcome in outcomes):
-            raise click.exceptions.Exit(_FAILED)
     if any(outcome.refused for outcome in outcomes):
         raise click.exceptions.Exit(_ROWS_REFUSED)
 
@@ -168,6 +165,13 @@ def _sync_device(
         opening(url, subscriber, publication, device.code) as opened,
     ):
         return opened.sync(exchange=exchange, replace=device.replace_file, on_progress=on_progress, limits=limits)
+
+
+def _sync_one(db: str, publication: str, subscriber: str, exchange: ExchangeType, limits: DeviceLimits) -> Summary:
+    with _exchanging() as on_progress:
+        return connect(db).merge.sync(
+            publication, subscriber, exchange=exchange, on_progress=on_progress, limits=limits
+        )
 
 
 def _require_subscribers(
@@ -261,6 +265,7 @@ def _sync_all(
 
 
 def _print_outcomes(outcomes: Sequence[SyncOutcome], form: OutputFormat) -> None:
+    """Print results of subscriptions; the command fails if one of them has failed."""
     from rowtide.merge.fan_out import SyncOutcome
 
     print_listed(SyncOutcome, outcomes, form, _OUTCOME)
@@ -269,6 +274,8 @@ def _print_outcomes(outcomes: Sequence[SyncOutcome], form: OutputFormat) -> None
         notes.print(f"{outcome.publication} to {outcome.subscriber}: {outcome.error}", soft_wrap=True)
     done = len(outcomes) - len(failed)
     notes.print(f"Synchronised {done:,} of {len(outcomes):,} subscriptions.", soft_wrap=True)
+    if failed:
+        raise click.exceptions.Exit(_FAILED)
 
 
 @app.command(
@@ -318,7 +325,7 @@ def _ask_pending(
 
 
 def _print_pending(listed: Sequence[PendingChanges], form: OutputFormat, *, wide: bool = False) -> None:
-    from rowtide.merge.session.pending import PendingChanges
+    from rowtide.merge.session.pending_changes import PendingChanges
 
     print_listed(PendingChanges, listed, form, _PENDING, wide=wide)
 

@@ -39,7 +39,7 @@ from rowtide.events.catalogue import (
     TargetApplied,
     WorkerHangs,
 )
-from rowtide.events.event import Emitted
+from rowtide.events.event import Emitted, Event
 
 if TYPE_CHECKING:
     from rowtide.cdc.widening_removal import MendedTable
@@ -56,17 +56,6 @@ def describe_one(emitted: Emitted) -> str | None:
     match emitted.event:
         case AgentRetries(pause_s, error):
             return f"{error} Next try in {pause_s:g} s."
-        case SubscriptionRetries(publication, subscriber, pause_s, error):
-            return f"{publication} to {subscriber}: {error} Next try in {pause_s:g} s."
-        case SubscriptionStopped(publication, subscriber, error):
-            return f"{publication} to {subscriber}: {error} It has stopped."
-        case CommandSkipped(publication, subscriber, error):
-            return f"{publication} to {subscriber}: skipped: {error}"
-        case ArticleLeft(publication, subscriber, error):
-            return f"{publication} to {subscriber}: {error}"
-        case DeliveredByOther(publication, subscriber, holder):
-            line = f"{publication} to {subscriber} is delivered by {holder}."
-            return f"{line} This process takes over when that one ends."
         case JobStarted():
             return f"{emitted.scope.job}: started"
         case JobEnded(outcome, _, result):
@@ -82,29 +71,53 @@ def describe_one(emitted: Emitted) -> str | None:
             return f"target {target}: {tables} {'table' if tables == 1 else 'tables'} at LSN {lsn}{noted}"
         case ProcessReported(report):
             return report
-        case DatabaseNotPolled(error):
-            return f"{emitted.scope.database} cannot be read: {error}"
-        case DatabasePolledAgain(seconds):
-            return f"{emitted.scope.database} can be read again, after {seconds:.0f} s"
-        case PollBroken(error, traceback):
-            return f"{emitted.scope.database}: {describe(error)}\n{traceback}".rstrip()
-        case SamplesReplaced(path, moved_to, reason):
-            return f"{path} was damaged ({reason}) and moved to {moved_to}: history and counters begin again"
-        case SampleNotKept(reason):
-            return f"a sample of {emitted.scope.database} was not kept: {reason}"
         case WorkerHangs(silent_s):
             return f"{emitted.scope.job}: shows no life for {silent_s:g} s: it hangs"
         case MetricsNotWritten(error):
             return str(error)
-        case CountersReset(reason):
-            return f"counters of {emitted.scope.database} begin again: {reason}"
-        case SynchronisationFailed(publication, subscriber, error):
+        case _:
+            return _describe_delivery(emitted.event) or _describe_poll(emitted)
+
+
+def _describe_delivery(event: Event) -> str | None:
+    """Describe what happened to one subscription of delivery or merge."""
+    match event:
+        case SubscriptionRetries(publication, subscriber, pause_s, error):
+            return f"{publication} to {subscriber}: {error} Next try in {pause_s:g} s."
+        case SubscriptionStopped(publication, subscriber, error):
+            return f"{publication} to {subscriber}: {error} It has stopped."
+        case CommandSkipped(publication, subscriber, error):
+            return f"{publication} to {subscriber}: skipped: {error}"
+        case ArticleLeft(publication, subscriber, error) | SynchronisationFailed(publication, subscriber, error):
             return f"{publication} to {subscriber}: {error}"
+        case DeliveredByOther(publication, subscriber, holder):
+            line = f"{publication} to {subscriber} is delivered by {holder}."
+            return f"{line} This process takes over when that one ends."
         case Synchronised(publication, subscriber, uploaded, downloaded, _, refused) if (
             uploaded or downloaded or refused
         ):
             rows = f"{uploaded:,} rows uploaded, {downloaded:,} downloaded, {refused:,} refused"
             return f"{publication} to {subscriber}: {rows}"
+        case _:
+            return None
+
+
+def _describe_poll(emitted: Emitted) -> str | None:
+    """Describe what the monitor found wrong with a database, or with what it has of it."""
+    database = emitted.scope.database
+    match emitted.event:
+        case DatabaseNotPolled(error):
+            return f"{database} cannot be read: {error}"
+        case DatabasePolledAgain(seconds):
+            return f"{database} can be read again, after {seconds:.0f} s"
+        case PollBroken(error, traceback):
+            return f"{database}: {describe(error)}\n{traceback}".rstrip()
+        case SamplesReplaced(path, moved_to, reason):
+            return f"{path} was damaged ({reason}) and moved to {moved_to}: history and counters begin again"
+        case SampleNotKept(reason):
+            return f"a sample of {database} was not kept: {reason}"
+        case CountersReset(reason):
+            return f"counters of {database} begin again: {reason}"
         case _:
             return None
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from rowtide.agents.runs import ignore
+from rowtide.agents.loop import ignore
 from rowtide.cli.output.rows import whole_file
 from rowtide.core.addresses import Address, as_address
 from rowtide.core.errors import RowtideError

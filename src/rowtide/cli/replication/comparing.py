@@ -13,8 +13,8 @@ from rowtide.cli.active_configuration import label_of
 from rowtide.cli.groups import CommandTable, record_done
 from rowtide.cli.options import Db, Listed, ListingFormat, SomePublication, Wide, listing
 from rowtide.cli.output.metrics import MetricsFile, measuring
+from rowtide.cli.output.progress import counted
 from rowtide.cli.output.rows import OutputFormat, notes, print_listed
-from rowtide.cli.output.watching import counted
 from rowtide.core.options import Argument, Option, values_of
 from rowtide.handle import connect
 from rowtide.replication.articles.requests import CompareOptions, DeleteExtra, RowRepair, RowValidation

@@ -134,6 +134,8 @@ class BatchingConnection(WatchedConnection):
     def distrust(self, checks: Sequence[str], repairs: Sequence[str]) -> None:
         """Run statements, which may fail, before the end of each transaction of `begin`, and others after it."""
         self._checks, self._repairs = checks, repairs
+        # Code of others could give a prepared statement's name to another one.
+        self.prepare_threshold = None
 
     @property
     def _ends(self) -> Sequence[str]:

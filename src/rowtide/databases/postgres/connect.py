@@ -102,7 +102,7 @@ def _find_engine(
     """Return an engine that keeps no connection. It is reused, so that it need not query its server and compile
     statements again.
     """
-    from rowtide.databases.postgres.kept_sessions import PoolOfOperations
+    from rowtide.databases.postgres.session_pool import PoolOfOperations
 
     return _make_engine(url, application_name, dict(settings), driver, poolclass=PoolOfOperations)
 

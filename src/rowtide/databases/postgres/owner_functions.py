@@ -7,13 +7,17 @@ that belongs to the owner and is `security definer` does: within it the role can
 The functions are in a schema that rowtide's role alone may use. An owner could otherwise make its function `security
 invoker` again; each function compares the current role for that case.
 
+A cursor `with hold` is read when its transaction commits, with the rights of the session, whoever has declared it, and
+any cursor when rows are fetched from it by name. The functions close those that an owner's code has declared.
+
 An owner's code can change the settings of the session it runs in, for longer than its call. Therefore the statement
 that calls such a function names everything by schema and has its values as parameters, and before the next statement of
 rowtide's own the settings are pinned again (`session_settings.pin_again`).
 
 Up to PostgreSQL 17 deferred triggers run at commit with the rights of the session, even those whose events come from
-such a function. A transaction is therefore refused, before it commits, if the database has one that could run so
-(`deferred_check`). From 18 on they run as the role that caused them.
+such a function. From 18 on, or if its function is `security definer`, one can declare a cursor `with hold` then, which
+is read with the rights of the session. A transaction is therefore refused, before it commits, if the database has one
+of another role (`deferred_check`).
 """
 
 from __future__ import annotations
@@ -26,8 +30,6 @@ from rowtide.databases.postgres.functions import OWN_PATH, PATH, USERS_PATH, own
 from rowtide.databases.postgres.quoting import Run, quote, quote_body, quote_escaped, quote_literal, quote_qualified
 
 SCHEMA = "rowtide_owners"
-LAST_WITH_OPEN_COMMIT = 17
-"""The last version that runs deferred triggers with the rights of the committing session."""
 DEFERRED = "RTD17"
 """The SQLSTATE of a transaction that is refused for a deferred trigger of another role."""
 
@@ -158,12 +160,15 @@ def sources(owner: Owner) -> tuple[str, str]:
     """Return the bodies of the functions that execute and query, as the server stores them."""
     checked = guard(owner)
     executing = (
-        f"declare changed bigint; begin {checked} "
+        f"changed bigint; begin {checked} "
         # Without values it may be several statements.
         "if $2 is null then execute $1; else execute $1 using $2; end if; "
-        "get diagnostics changed = row_count; return changed; end"
+        f"get diagnostics changed = row_count; {_CLOSING} return changed; end"
     )
-    return executing, f"begin {checked} return query execute $1 using $2; end"
+    return (
+        f"declare {_OPENED}; {executing}",
+        f"declare {_OPENED}; begin {checked} return query execute $1 using $2; {_CLOSING} end",
+    )
 
 
 def schema_creation() -> Sequence[str]:
@@ -233,7 +238,7 @@ def guard_places(
 
 
 def find_deferred(run: Run) -> Sequence[str]:
-    """Return the deferred triggers and constraints, as texts, that would run with the session's rights at commit."""
+    """Return the deferred triggers and constraints, as texts, whose code could have the session's rights at commit."""
     return [row.deferred for row in run(_DEFERRED)]
 
 
@@ -250,13 +255,18 @@ def called_by_plans(table: str) -> str:
 
 def deferred_check_creation(schema: str) -> str:
     """Return the statement that creates the function which refuses a transaction for a deferred trigger."""
-    body = (
-        f"declare found text; begin {_DEFERRED.strip()} limit 1 into found; if found is not null then "
-        f"raise exception using errcode = '{DEFERRED}', message = found; end if; end"
-    )
+    body = deferred_check_source()
     return (
         f"create or replace function {quote(schema)}.refuse_deferred() returns void language plpgsql "
         f"set search_path = pg_catalog, pg_temp as {quote_body(body)}"
+    )
+
+
+def deferred_check_source() -> str:
+    """Return the body of that function, as the server stores it."""
+    return (
+        f"declare found text; begin {_DEFERRED.strip()} limit 1 into found; if found is not null then "
+        f"raise exception using errcode = '{DEFERRED}', message = found; end if; end"
     )
 
 
@@ -296,6 +306,14 @@ left join pg_type t on d.refclassid = 'pg_type'::regclass and t.oid = d.refobjid
 join pg_roles author on author.oid = coalesce(p.proowner, o.oprowner, t.typowner)
 where planned_table.oid = {table} and not author.rolsuper and author.rolname <> current_user
 """
+_OPENED = "opened record"
+# What the session itself has declared is of an earlier statement. A loop has a portal whose name begins so.
+_CLOSING = (
+    "for opened in select c.name from pg_catalog.pg_cursors c "
+    "where c.creation_time operator(pg_catalog.>=) pg_catalog.statement_timestamp() "
+    "and (c.is_holdable or pg_catalog.left(c.name, 1) operator(pg_catalog.<>) '<') "
+    "loop execute pg_catalog.format('close %I', opened.name); end loop;"
+)
 _ROLE = "current_user"
 _PARAMETERS = "(text, text[])"
 _WITH_DEFAULT = "text, text[] default null"
@@ -312,7 +330,8 @@ select given.name, o.oid::bigint as role_id, o.rolname::text as role,
         join pg_roles s on s.oid = n.nspowner and (s.rolsuper or s.rolname = current_user)
         where n.nspname = '{schema}' and p.proname in (
             concat('execute_', o.oid), concat('query_', o.oid), concat('read_', o.oid))
-          and p.proowner = o.oid and p.prosecdef and has_schema_privilege(n.oid, 'usage')
+          and p.proowner = o.oid and p.prosecdef and position('pg_cursors' in p.prosrc) > 0
+          and has_schema_privilege(n.oid, 'usage')
           and has_function_privilege(p.oid, 'execute')) as is_ready,
        array(with recursive part (oid) as (select c.oid union select i.inhrelid from part p
                                            join pg_inherits i on i.inhparent = p.oid)
@@ -329,13 +348,22 @@ join pg_roles o on o.oid = c.relowner
 """.replace("{schema}", SCHEMA)
 
 _DEFERRED = """
-select format('trigger %I of %I.%I, which belongs to %I', t.tgname, n.nspname, c.relname, o.rolname) as deferred
+select format('%s %I of %I.%I, which belongs to %I', case when t.tgisinternal then 'constraint' else 'trigger' end,
+              coalesce(made.conname, t.tgname), n.nspname, c.relname, o.rolname) as deferred
 from pg_trigger t
 join pg_class c on c.oid = t.tgrelid
 join pg_namespace n on n.oid = c.relnamespace
 join pg_roles o on o.oid = c.relowner
 join pg_proc p on p.oid = t.tgfoid
+join pg_roles author on author.oid = p.proowner
 left join pg_index i on i.indexrelid = t.tgconstrindid
+left join pg_constraint made on made.oid = t.tgconstraint
 where t.tgdeferrable and o.rolname <> current_user and not o.rolsuper
-  and case when t.tgisinternal then i.indexprs is not null or i.indpred is not null else not p.prosecdef end
+  and case when t.tgisinternal then i.indexprs is not null or i.indpred is not null or t.tgconstraint in (
+               select k.oid from pg_constraint k cross join unnest(k.conkey, k.confkey) pair (child, parent)
+               join pg_attribute a on a.attrelid = k.conrelid and a.attnum = pair.child
+               join pg_attribute b on b.attrelid = k.confrelid and b.attnum = pair.parent
+               join pg_cast c on c.castsource = a.atttypid and c.casttarget = b.atttypid and c.castfunc >= 16384
+               where k.contype = 'f')
+           else not (p.prosecdef and (author.rolsuper or author.rolname = current_user)) end
 """

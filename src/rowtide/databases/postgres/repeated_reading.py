@@ -15,9 +15,9 @@ from sqlalchemy import Connection, Engine
 
 from rowtide.core.errors import describe
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.postgres.poolers import place_of
 from rowtide.databases.postgres.query_memo import KEPT, Answer, Answers, MadeOnce, keeping_facts, note_used
+from rowtide.databases.postgres.session_pool import keeping_sessions
 
 # Queries that run once in a reading: several packages check the same facts of a database. `check --as reader` ran 147
 # statements, `replication status` 129; with this 99 and 76. Passing facts on would give a dozen functions of five

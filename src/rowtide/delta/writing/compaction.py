@@ -17,7 +17,7 @@ from rowtide.delta.writing.changes import CommitChange, commit_change
 from rowtide.delta.writing.commit_race import load_writable
 
 SMALL_BYTES = 8 * 1024 * 1024
-"""A file of this size is not written again and again."""
+"""A file of this size is not rewritten by each compaction."""
 MERGED_BYTES = 128 * 1024 * 1024
 _READ_AT_ONCE = 16
 _MOST_READ_BYTES = SMALL_BYTES

@@ -303,7 +303,7 @@ def _check_owner(facts: MergedFacts, name: str, owner: Owner) -> CheckResult:
     if facts.deferred:
         code, number = facts.deferred[0], DeferredCodeOfOwner.number
         message = f"{belongs}; with more rights would run at the commit {code} (RT-{number})"
-        advice = f"Make the trigger's function security definer, upgrade to PostgreSQL 18, {_TRUST}."
+        advice = f"Create the trigger again without deferrable, {_TRUST}."
         return failing(Code.OWNERS_CODE_DEFERRED, name, message, advice)
     message = f"{belongs}: its triggers, defaults and checks run with that role's rights ({_DOCUMENTED})"
     return note(Code.OWNERS_CODE_RUNS, name, message)

@@ -18,7 +18,7 @@ from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import ServerIdentity, find_table, has_schema, has_table, read_server_identity
 from rowtide.databases.postgres.connect import open_url
 from rowtide.databases.postgres.errors import RightMissing, translated
-from rowtide.databases.postgres.owner_functions import LAST_WITH_OPEN_COMMIT, Owner, find_deferred, read_owners
+from rowtide.databases.postgres.owner_functions import Owner, find_deferred, read_owners
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.diagnosis.postgres.server_facts import RoleFacts
 from rowtide.diagnosis.postgres.table_facts import OUR_SCHEMAS, PostgresTableFacts, choose_tables, read_table_facts
@@ -175,8 +175,7 @@ def read_merged(connection: Connection) -> MergedFacts:
         for name, owner in read_owners(run, [row.name for row in listed]).items()
         if owner.others or not owner.is_trusted
     }
-    version = int(run("select current_setting('server_version_num')::int / 10000 as major")[0].major)
-    deferred = find_deferred(run) if owners and version <= LAST_WITH_OPEN_COMMIT else ()
+    deferred = find_deferred(run) if owners else ()
     return MergedFacts(role, owners, frozenset(row.name for row in listed if row.is_as_agent), deferred)
 
 

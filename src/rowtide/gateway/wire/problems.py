@@ -25,6 +25,7 @@ from rowtide.gateway.errors import (
     GatewayRefused,
     JwtRefused,
     MethodNotThere,
+    RangeNotThere,
     SenderTooSlow,
     TooManyRequests,
 )
@@ -43,6 +44,7 @@ _STATUS: tuple[tuple[type[RowtideError], int], ...] = (
     (MethodNotThere, 405),
     (SenderTooSlow, 408),
     (BodyTooLarge, 413),
+    (RangeNotThere, 416),
     (TooManyRequests, 429),
     (GatewayFailed, 500),
     (NotFound, 404),

@@ -104,7 +104,8 @@ def _read_oldest(connection: Connection, query: str) -> OldTransaction | None:
     return OldTransaction(*row) if row is not None else None
 
 
-# The flushed position, because the walsender sends no more than that; a mark needs the inserted one.
+# The flushed position, because the walsender sends no more than that; a mark needs the inserted one. An LSN as a number
+# is its distance from 0/0.
 _SERVER = "select clock_timestamp(), (pg_current_wal_flush_lsn() - '0/0')::bigint"
 
 _SLOT_BACKLOG = """
@@ -113,6 +114,8 @@ from pg_replication_slots
 where slot_name = :slot
 """
 
+# The oldest by its number, here and below, since that is what keeps the slot from advancing; of the two it is the one
+# that began first, since people look for it by its time.
 _PREPARED = """
 select format('prepared transaction %L of %s in database %s', gid, owner, database), prepared
 from pg_prepared_xacts
@@ -151,7 +154,7 @@ class ReadingStatus:
 
 
 def describe_reading(backlog: Backlog, state: ManifestState | None, reader: str | None) -> ReadingStatus:
-    """Put together what was read; without a log store that can be read it is not known. Pure."""
+    """Combine what the server and the log store say; what was read is unknown if the log store cannot be read. Pure."""
     return ReadingStatus(
         now=backlog.now,
         reader=reader,

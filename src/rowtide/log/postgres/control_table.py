@@ -146,8 +146,9 @@ with written as (insert into rowtide.control (kind, content) values (:kind, '') 
 select (pg_current_wal_insert_lsn() - '0/0')::bigint from written
 """
 
-# Log readers of other databases write heartbeats too, each of which would cause one here. Below two transactions for
-# each of them no reader writes, so that heartbeats do not cause each other for ever.
+# Log readers of other databases write heartbeats too, each of which would cause one here. A heartbeat takes one
+# transaction number, so one of each reader advances it by their number. Below twice that nobody writes another one, so
+# that heartbeats do not cause each other for ever.
 _BEAT = f"""
 with due as (
          select from (select count(*) from pg_replication_slots where slot_name like 'rowtide\\_%') slots (number)

@@ -23,6 +23,7 @@ from rowtide.databases.postgres.query_memo import made_once
 from rowtide.databases.postgres.quoting import quote, quote_literal, statement
 from rowtide.databases.postgres.session_settings import PINNED_SETTINGS
 from rowtide.log.catalogue import LOG, dropped_table
+from rowtide.log.features import CHANGE_TABLES
 from rowtide.log.membership import LONGEST_STATEMENT, Announcement
 from rowtide.log.postgres import partition_truncates
 
@@ -145,7 +146,8 @@ begin
 """
 """Reason 4: a column's type changes, or how its values are generated. The altered table is the topmost one.
 
-Reason 1: a table becomes unlogged, or logged. The server keeps published tables from it, but not their partitions.
+Reason 8, another access method, keeps all values. Reason 1: a table becomes unlogged, or logged. The server keeps
+published tables from it, but not their partitions.
 """
 
 _REQUIRE_OWNER = """lock table rowtide.control in row exclusive mode;
@@ -238,6 +240,9 @@ _IS_PUBLISHED = """join pg_publication_rel r on r.prrelid = c.oid
         join pg_publication p on p.oid = r.prpubid
         join pg_database here on here.datname = current_database()
         where p.pubname = 'rowtide_' || here.oid"""
+"""Tables that this database's publication has. By its name, which has the database's oid: in a copy, `rowtide.source`
+still names the original's publication, and nothing reads the copy's log.
+"""
 
 _NAMED_TABLES = """
             select above.relid from pg_event_trigger_ddl_commands() d, pg_partition_ancestors(d.objid) above
@@ -387,16 +392,17 @@ begin
 
 _GONE = announced_content(moves_rows="altered.takes_rows", brings_rows="false")
 
+_INSTANCES = CHANGE_TABLES.path
 _ANNOUNCE_GONE = f"""
 -- {_PINNED}
 declare
     altered record;
     without_index oid[] := '{{}}';
 begin
-    if to_regclass('cdc.change_tables') is not null
+    if to_regclass('{_INSTANCES}') is not null
         and exists (select from pg_event_trigger_dropped_objects() where object_type = 'index')
     then
-        execute 'select array_agg(t.source_object_id::oid) from cdc.change_tables t where t.index_name is not null and '
+        execute 'select array_agg(t.source_object_id::oid) from {_INSTANCES} t where t.index_name is not null and '
             'not exists (select from pg_index i join pg_class x on x.oid = i.indexrelid '
             'where i.indrelid = t.source_object_id::oid and x.relname = t.index_name)' into without_index;
     end if;
@@ -425,7 +431,7 @@ begin
 """
 """The trigger of a dropped partition is dropped with it; whether the partition was empty is no longer known. Columns
 that are dropped with their types, and an instance's key index that is dropped by itself, are not reported as commands
-on their table. The query of `cdc.change_tables` is dynamic, since PL/pgSQL would fail where the table does not exist.
+on their table. The query of capture's instances is dynamic, since PL/pgSQL would fail where the table does not exist.
 """
 
 _ATTACH = f"""

@@ -23,7 +23,8 @@ from rowtide.events.catalogue import HeartbeatNotWritten, MarkNotVerified
 from rowtide.events.event import emit
 from rowtide.log.batches import Messages
 from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, MarkUnverified, SlotInUse, StreamEnded
-from rowtide.log.log_source import ChangeNotReceivable, Decoded, ReceivedMessages, Undecodable
+from rowtide.log.features import ORIGINS
+from rowtide.log.log_source import ChangeNotReceivable, Decoded, EndOfStream, ReceivedMessages, StreamLost, Undecodable
 from rowtide.log.membership import AlteredColumn, ControlRow
 from rowtide.log.origin_marks import SecretWanted
 from rowtide.log.postgres import control_table, ddl_triggers, pgoutput, slot
@@ -56,9 +57,6 @@ def find_commits(messages: Messages) -> tuple[int, int] | None:
     return (int(commits[0]), int(commits[-1])) if len(commits) else None
 
 
-TABLE = 'rowtide_subscriber."MSorigins"'
-
-
 def find_secret(connection: Connection, subscription: str) -> str | None:
     """Return a subscription's secret by its guid; None if there is no such subscription, or this role may not read."""
     with translated():
@@ -69,12 +67,12 @@ def find_secret(connection: Connection, subscription: str) -> str | None:
 
 _IS_READABLE = f"""
 select coalesce(has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select'), false)
-from (select to_regclass('{TABLE}')) found (oid)
+from (select to_regclass('{ORIGINS.path}')) found (oid)
 left join pg_class c on c.oid = found.oid
 left join pg_namespace n on n.oid = c.relnamespace
 """  # noqa: S608 - of constants
 
-_SECRET = f"select secret from {TABLE} where subscription_guid = :guid"  # noqa: S608 - of constants
+_SECRET = f"select secret from {ORIGINS.path} where subscription_guid = :guid"  # noqa: S608 - of constants
 
 
 # How long the walsender is silent before it is looked at, and between two looks: each is a query of its session's
@@ -161,8 +159,10 @@ class PostgresSource:
             raise
         return source
 
-    def receive(self, received: ReceivedMessages, *, max_size: int, max_messages: int, until: float) -> None:
-        self._stream.receive(
+    def receive(
+        self, received: ReceivedMessages, *, max_size: int, max_messages: int, until: float
+    ) -> EndOfStream | None:
+        end = self._stream.receive(
             received,
             max_size=max_size,
             max_messages=max_messages,
@@ -171,16 +171,20 @@ class PostgresSource:
         )
         if time.monotonic() >= self._next_look and self._stream.unheard_s > self._session.silence_s:
             self._next_look = time.monotonic() + _LOOK_S
-            self._require_sender()
+            return end or self._find_silent_sender()
+        return end
 
-    def _require_sender(self) -> None:
-        """Raise `StreamEnded` if the walsender waits too, although it was asked for a reply."""
+    def _find_silent_sender(self) -> StreamLost | None:
+        """Return that the stream is lost if the walsender waits too, although it was asked for a reply."""
         sender, silent_s = self._stream.sender_id, self._stream.unheard_s
         with translated():
             found = self._session.execute(_SENDER, [sender]).fetchone()
         if found is None or found[0]:
             reason = "is gone" if found is None else "waits too"
-            raise StreamEnded(f"nothing came for {silent_s:.0f} s, and the walsender, pid {sender}, {reason}")
+            return StreamLost(
+                StreamEnded(f"nothing came for {silent_s:.0f} s, and the walsender, pid {sender}, {reason}")
+            )
+        return None
 
     def confirm(self, position: int) -> None:
         self._stream.confirm(position)
@@ -221,10 +225,10 @@ class PostgresSource:
         try:
             self.decode(messages)
         except Undecodable as stopped:
-            raise stopped.error from refused
+            raise stopped.error from stopped
         self.close()
         if not self._decoder.in_transaction:
-            raise StreamEnded(refused.reason) from refused
+            raise StreamEnded(refused.reason)
         lsn = CommitLsn(self._decoder.name_open_transaction())
         left_out = self._reread.reasons if self._reread is not None else {}
         suspects = [source_id for source_id in self._decoder.find_suspects(messages) if source_id not in left_out]
@@ -234,7 +238,7 @@ class PostgresSource:
             blocker = find_blocker(self._connection, self._definition, tables)
         unreadable = self._name_unreadable(messages, lsn, "; ".join(filter(None, (refused.reason, blocker))))
         if blocker is not None or not suspects:
-            raise unreadable from refused
+            raise unreadable
         found = find_refused(suspects, partial(self._is_refused, lsn, unreadable))
         reread = TransactionReread(lsn, {**left_out, found: refused.reason})
         stream = RestrictedStream.open(self._access, reread, tables - {found}, unreadable)

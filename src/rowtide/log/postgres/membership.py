@@ -27,8 +27,8 @@ from rowtide.databases.postgres.alterations import (
     set_lock_timeout,
 )
 from rowtide.databases.postgres.altering_many import AlterationProgress, BriefAlteration, alter_each
-from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
+from rowtide.databases.postgres.session_pool import keeping_sessions
 from rowtide.databases.source_table import SourceTable, TablePartition
 from rowtide.log.catalogue import identities_table, members_table
 from rowtide.log.membership import Announcement, Member, encode_disable, encode_member, encode_token

@@ -139,7 +139,6 @@ def attach_partitions(connection: Connection) -> None:
 
 
 def _attach(table_id: int) -> str:
-    of_table = f"whole.tgrelid = {table_id}"
     # The log has no changes for the rows of an attached or detached partition: consumers learn only that the table has
     # changed as a whole.
     content = announced_content(
@@ -158,6 +157,23 @@ begin
     perform set_config('lock_timeout', '100ms', true);
     -- While a lock is waited for, an owner could put a view in a partition's place.
     {REFUSE_VIEWS.strip().replace("select", "perform", 1)};
+    {_find_brought_rows(table_id)}
+    {_find_taken_rows(table_id)}
+    if brings_rows or takes_rows then
+        insert into rowtide.control (kind, content)
+        select {quote_literal(Announcement.DDL.value)}, {content}
+        from (select c.oid, n.nspname, c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
+              where c.oid = {table_id}) altered;
+    end if;
+    {ATTACH.format(tables=table_id)}
+end $$
+"""
+
+
+def _find_brought_rows(table_id: int) -> str:
+    """Return the loop that locks new partitions, and finds whether one of them came with rows."""
+    of_table = f"whole.tgrelid = {table_id}"
+    return f"""
     for found in {NEW_PARTITIONS} and {of_table} order by part.relid
     loop
         execute format('lock table %I.%I in share row exclusive mode', found.schema, found.name);
@@ -173,6 +189,12 @@ begin
             into brings_rows;
         end if;
     end loop;
+"""
+
+
+def _find_taken_rows(table_id: int) -> str:
+    """Return the loop that locks detached partitions, and finds whether one of them took rows along."""
+    return f"""
     for found in
         select n.nspname as schema, c.relname as name, pg_relation_size(c.oid) > 0 as has_rows
         from pg_trigger known join pg_class c on c.oid = known.tgrelid join pg_namespace n on n.oid = c.relnamespace
@@ -183,14 +205,6 @@ begin
         execute format('lock table %I.%I in access exclusive mode', found.schema, found.name);
         takes_rows := takes_rows or found.has_rows;
     end loop;
-    if brings_rows or takes_rows then
-        insert into rowtide.control (kind, content)
-        select {quote_literal(Announcement.DDL.value)}, {content}
-        from (select c.oid, n.nspname, c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
-              where c.oid = {table_id}) altered;
-    end if;
-    {ATTACH.format(tables=table_id)}
-end $$
 """
 
 

@@ -18,6 +18,11 @@ from rowtide.databases.postgres.query_memo import made_once
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
 from rowtide.databases.source_table import SourceTable, TableKind, TablePartition
 
+TRUNCATE_REFUSED = "RT-4711"
+"""The number in messages of triggers that refuse a truncate (SQL Server: 4711). No class has it: it reaches the client
+that truncates, not rowtide.
+"""
+
 
 @frozen
 class NewPartition:
@@ -164,7 +169,7 @@ begin
     return null;
 end $$
 """),
-    statement("""
+    statement(f"""
 create or replace function rowtide.refuse_partition_truncate() returns trigger language plpgsql
 set search_path = pg_catalog, pg_temp as $$
 begin
@@ -173,7 +178,8 @@ begin
     then
         raise exception using
             errcode = 'feature_not_supported',
-            message = format('RT-4711: partition %I.%I of a captured or published table cannot be truncated by itself',
+            message = format('{TRUNCATE_REFUSED}: partition %I.%I of a captured or published table '
+                'cannot be truncated by itself',
                 tg_table_schema, tg_table_name),
             hint = format('Delete its rows, detach it, truncate the whole table, or %s.', tg_argv[0]);
     end if;

@@ -210,6 +210,8 @@ def verify_resent(connection: Connection, definition: SourceDefinition, confirme
         raise HistoryDiverged(f"it has no transaction at {last}, which was read", str(state.position))
 
 
+# Without a limit of changes, because a transaction is counted whole: the peek ends at `end`, so the server decodes what
+# lies between the slot's restart position and the last transaction that was read.
 _IS_SENT = """
 select exists (
     select from pg_logical_slot_peek_binary_changes(

@@ -28,6 +28,7 @@ from rowtide.databases.postgres.quoting import statement
 from rowtide.log import catalogue
 from rowtide.log.catalogue import find_source
 from rowtide.log.errors import LogStoreTaken, ManifestMissing, SchemaTaken
+from rowtide.log.features import FEATURE_TABLES
 from rowtide.log.postgres import control_table, membership, slot, table_publications
 from rowtide.log.postgres.ddl_triggers import Triggers, ensure_triggers
 from rowtide.log.postgres.lease import AdvisoryLease
@@ -306,9 +307,9 @@ def _forget_source(connection: Connection, source: SourceDefinition) -> None:
         steps = membership.leave_steps(source, None, identities, source_id)
         for step in [*membership.lock_steps(find_by_id(connection, source_id)), *steps]:
             connection.execute(step)
-    for schema, table in catalogue.FEATURE_TABLES.items():
-        if has_table(connection, schema, table):
-            for dropped in (schema, view_schema(schema)):
+    for table in FEATURE_TABLES:
+        if has_table(connection, table.schema, table.name):
+            for dropped in (table.schema, view_schema(table.schema)):
                 connection.execute(DropSchema(dropped, cascade=True, if_exists=True))
     _drop_publications(connection, source)
     connection.execute(DropSchema(catalogue.SCHEMA, cascade=True))

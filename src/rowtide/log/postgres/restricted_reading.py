@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from sqlalchemy import Connection
 
@@ -16,7 +16,14 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.values import frozen
 from rowtide.log.batches import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from rowtide.log.errors import StreamEnded
-from rowtide.log.log_source import ChangeNotReceivable, ReceivedMessages, SelectableEvent, TransactionReceived
+from rowtide.log.log_source import (
+    ChangeNotReceivable,
+    EndOfStream,
+    ReceivedMessages,
+    SelectableEvent,
+    StreamLost,
+    TransactionReceived,
+)
 from rowtide.log.membership import ChangesOmitted, Member
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.postgres.stream.xlog_data import begun_lsn, committed_lsn
@@ -149,23 +156,20 @@ class RestrictedStream:
         max_messages: int,
         until: float,
         ends_with_mark: Callable[[Sequence[bytes]], bool],
-    ) -> None:
-        """Add what arrives of the transaction; raise `TransactionReceived` at its end."""
+    ) -> EndOfStream | None:
+        """Add what arrives of the transaction; return `TransactionReceived` after its end."""
         if self._reread.is_over:
-            raise TransactionReceived(self._reread.end)
+            return TransactionReceived(self._reread.end)
         already = len(received.messages)
-        try:
-            self._stream.receive(
-                received, max_size=max_size, max_messages=max_messages, until=until, ends_with_mark=ends_with_mark
-            )
-        except (ChangeNotReceivable, StreamEnded) as ended:
-            self._reread.keep_own(received, already)
-            if self._reread.is_over:
-                return
-            if self._stream.misses_publication:
-                raise self._unreadable from ended
-            raise
+        end = self._stream.receive(
+            received, max_size=max_size, max_messages=max_messages, until=until, ends_with_mark=ends_with_mark
+        )
         self._reread.keep_own(received, already)
+        if end is None or self._reread.is_over:
+            return None
+        if self._stream.misses_publication:
+            raise self._unreadable
+        return end
 
     @property
     def unheard_s(self) -> float:
@@ -191,20 +195,25 @@ class RestrictedStream:
         """
         while True:
             received = ReceivedMessages()
-            try:
-                self.receive(
-                    received,
-                    max_size=MAX_BATCH_BYTES,
-                    max_messages=MAX_BATCH_MESSAGES,
-                    until=time.monotonic() + _PAUSE_S,
-                    ends_with_mark=lambda _: False,
-                )
-            except TransactionReceived:
-                return False
-            except ChangeNotReceivable:
-                return True
-            if received.reply_requested:
-                self.confirm(position)
+            end = self.receive(
+                received,
+                max_size=MAX_BATCH_BYTES,
+                max_messages=MAX_BATCH_MESSAGES,
+                until=time.monotonic() + _PAUSE_S,
+                ends_with_mark=lambda _: False,
+            )
+            match end:
+                case TransactionReceived():
+                    return False
+                case ChangeNotReceivable():
+                    return True
+                case StreamLost(error):
+                    raise error
+                case None:
+                    if received.reply_requested:
+                        self.confirm(position)
+                case _:
+                    assert_never(end)
 
 
 def persist(start: Callable[[], Opened]) -> Opened:

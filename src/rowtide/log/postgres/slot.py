@@ -176,9 +176,9 @@ def verify_publication(connection: Connection, source: SourceDefinition) -> None
     if lost is not None:
         raise PublicationAltered(source.publication, f"it lost {lost}")
     if joined is not None:
-        raise PublicationAltered(source.publication, f"it publishes {joined}, attached to a captured table, as that")
+        raise PublicationAltered(source.publication, f"it publishes {joined} as the table that it was attached to")
     if is_another:
-        raise PublicationAltered(source.publication, "it was altered, and is again what it was")
+        raise PublicationAltered(source.publication, "it was altered, and changed back")
 
 
 _PUBLICATION = "select oid::bigint from pg_publication where pubname = :name"
@@ -226,7 +226,10 @@ select (select oid::bigint from pg_publication where pubname = :name),
         from pg_publication p, (select to_jsonb(known) ->> 'publication_version' from rowtide.source known) s (version)
         where p.pubname = :name)
 """
-"""A change of owner updates the row too, but does not change what is published."""
+"""The number of the transaction that wrote the publication's row, and its owner, are one text, as they are recorded
+(`_RECORD_VERSION`): a change of owner writes the row too, but does not change what is published. Read through JSON,
+because sources from before it was recorded lack the column.
+"""
 
 _RECORD_VERSION = """
 update rowtide.source s set publication_version = (

@@ -291,9 +291,7 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 def decode_entry(found: Any, *, is_newer: bool = False) -> Entry:
-    """Read an entry from what its JSON has; one that is of a newer format may have unknown fields. Raises
-    `JsonInvalid`.
-    """
+    """Decode an entry from its JSON; an entry of a newer format may have unknown fields. Raises `JsonInvalid`."""
     return (_NEWER_ENTRY if is_newer else _ENTRY).decode_loaded(found)
 
 

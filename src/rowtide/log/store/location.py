@@ -70,7 +70,7 @@ def open_own_manifest(source: SourceDefinition, store: Store | None = None) -> M
 
 
 def open_made_store(source: SourceDefinition) -> Store:
-    """Open the store of a source. Raises `ManifestMissing` where its folder is not: it is not made again."""
+    """Open the store of a source. Raises `ManifestMissing` if its folder does not exist: it is never created here."""
     folder = local_path(source.log_store)
     if folder is not None and not Path(folder).is_dir():
         raise errors.ManifestMissing(source.log_store)

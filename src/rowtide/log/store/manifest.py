@@ -1,7 +1,7 @@
 """The manifest on a store: numbered entries, each written by exactly one process, and checkpoints.
 
-`manifest/<20 digits>.json` are entries, `manifest/checkpoint-<20 digits>.json` the state after the
-entry of that number. Entries are deleted an hour after the second checkpoint that has them.
+`manifest/<20 digits>.json` are entries, `manifest/checkpoint-<20 digits>.json` the state after the entry of that number
+(`log/store/checkpoints.py`).
 
 Of an entry, a checkpoint or a segment, the log store's format is read before anything else.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from rowtide.core.errors import RowtideError
@@ -20,6 +20,13 @@ from rowtide.core.formats import StoredFormat, StoreFormat
 from rowtide.core.json_records import JsonInvalid, JsonOf, kinds_of, load_json
 from rowtide.core.values import frozen
 from rowtide.log.errors import LogStoreNewer, ManifestCorrupt, ManifestMissing
+from rowtide.log.store.checkpoints import (
+    ENTRIES_PER_CHECKPOINT,
+    Checkpoints,
+    checkpoint_path,
+    entry_path,
+    find_newest_entry,
+)
 from rowtide.log.store.entries import (
     Entry,
     EntryExchange,
@@ -32,9 +39,9 @@ from rowtide.log.store.entries import (
     encode_entry,
 )
 from rowtide.log.store.replay import apply, require_not_moved
-from rowtide.log.store.state import ManifestState, decode_state, encode_state
+from rowtide.log.store.state import ManifestState, decode_state
 from rowtide.storage.freshness import Clock, is_fresh, read_clock
-from rowtide.storage.store import Missing, Store, delete_all, get_all
+from rowtide.storage.store import Store, get_all
 
 LOG_STORE = StoreFormat("log store")
 
@@ -57,16 +64,8 @@ def find_format(found: Any) -> StoredFormat | None:
         raise JsonInvalid("a format", ("format",)) from error
 
 
-ENTRIES_PER_CHECKPOINT = 100
-ENTRIES_KEPT_FOR = timedelta(hours=1)
-"""How long an entry is kept after the checkpoint that replaces it, for the reason that `storage.freshness` gives. The
-clocks of this machine and of the store may differ by half of it.
-"""
-
 _MOST_AT_ONCE = 16
-_ENTRY = "manifest/"
-_CHECKPOINT = "manifest/checkpoint-"
-_SUFFIX = ".json"
+"""Entries that are requested at once: batches double up to this, most of them for nothing where few entries follow."""
 
 
 @frozen
@@ -88,7 +87,7 @@ class Manifest:
         self, store: Store, *, entries_per_checkpoint: int = ENTRIES_PER_CHECKPOINT, clock: Clock = read_clock
     ) -> None:
         self.store = store
-        self._entries_per_checkpoint = entries_per_checkpoint
+        self._checkpoints = Checkpoints(store, entries_per_checkpoint)
         self._clock = clock
         self._state: ManifestState | None = None
         self._exchange: EntryExchange | None = None
@@ -133,10 +132,10 @@ class Manifest:
         self._skip_to_checkpoint()
         # Listed before entries are read: a number that is missing below the last one is damage, not an entry that
         # another process is about to write.
-        newest = max(self._numbers(_ENTRY, after=_entry_path(self._version())), default=0)
+        newest = find_newest_entry(self.store, after=self._version())
         self._follow()
         if self._version() < newest:
-            raise ManifestCorrupt(_entry_path(self._version() + 1), "it is missing, later entries are there")
+            raise ManifestCorrupt(entry_path(self._version() + 1), "it is missing, later entries are there")
         return self._state
 
     def refresh(self) -> ManifestState:
@@ -146,7 +145,7 @@ class Manifest:
 
     def read_last_entry(self) -> bytes | None:
         """Return the content of the state's last entry, None if it is not there: then the store was replaced."""
-        return get_all(self.store, [_entry_path(self.state.version)])[0]
+        return get_all(self.store, [entry_path(self.state.version)])[0]
 
     def follow(self, other: Manifest, for_s: float) -> ManifestState:
         """Return the state that another thread's manifest of the same store knows; read the entries behind it unless
@@ -201,7 +200,7 @@ class Manifest:
                 if self._write_applied(number, entry, state, begun):
                     return state
             # Another process has written meanwhile, or the state before the entry is not known. At least one entry
-            # follows: a second one that is read with it may save a round trip.
+            # follows: the request for the one after it, which says whether there are more, may save a round trip.
             self._follow(at_once=2)
             is_current = True
 
@@ -257,19 +256,18 @@ class Manifest:
         is_written = self._write(number, entry)
         if is_written:
             self._state, self._known_at = state, begun
-            if number % self._entries_per_checkpoint == 0:
-                self._checkpoint(state)
+            self._checkpoints.write_due(state)
         return is_written
 
     def list_files(self) -> ManifestFiles:
         """Return the files from which the state as of the last call is read. Raises `ManifestMissing`."""
         version = self.state.version
-        checkpoint = max((number for number in self._numbers(_CHECKPOINT) if number <= version), default=None)
+        checkpoint = self._checkpoints.find_newest(up_to=version)
         first = 1 if checkpoint is None else checkpoint + 1
         return ManifestFiles(
             checkpoint,
-            _checkpoint_path(checkpoint) if checkpoint is not None else None,
-            {number: _entry_path(number) for number in range(first, version + 1)},
+            checkpoint_path(checkpoint) if checkpoint is not None else None,
+            {number: entry_path(number) for number in range(first, version + 1)},
         )
 
     @property
@@ -298,7 +296,7 @@ class Manifest:
             begun = self._clock()
             self.apply_heard()
             first = self._version() + 1
-            paths = [_entry_path(number) for number in range(first, first + at_once)]
+            paths = [entry_path(number) for number in range(first, first + at_once)]
             for number, data in enumerate(get_all(self.store, paths), first):
                 if data is None:
                     # Entries after the gap were written later, while these were read.
@@ -311,16 +309,15 @@ class Manifest:
         is_found, begun = False, 0.0
         while not is_found:
             begun = self._clock()
-            newest = max(self._checkpoints(), default=0)
+            newest = self._checkpoints.find_newest() or 0
             # A checkpoint that no longer exists was replaced by a newer one.
             is_found = newest <= self._version() or self._read_checkpoint(newest)
         self._known_at = begun
 
     def _read_checkpoint(self, number: int) -> bool:
-        path = _checkpoint_path(number)
-        try:
-            data = self.store.get(path)
-        except Missing:
+        path = checkpoint_path(number)
+        data = self._checkpoints.load(number)
+        if data is None:
             return False
         with _corruption(path):
             found = load_json(data)
@@ -332,13 +329,13 @@ class Manifest:
 
     def _apply_written(self, number: int, data: bytes) -> None:
         """Apply an entry as it was written. An entry that records a format says who may read it, and what follows."""
-        with _corruption(_entry_path(number)):
+        with _corruption(entry_path(number)):
             found = load_json(data)
             stored = find_format(found) or (self._state.format if self._state is not None else None)
         if stored is None:
             self._require_ours(number, found)
         known = LOG_STORE.require_not_newer(self._place, stored)
-        with _corruption(_entry_path(number)):
+        with _corruption(entry_path(number)):
             self._state = apply(self._state, number, decode_entry(found, is_newer=known.number > LOG_STORE.number))
 
     def _require_ours(self, number: int, found: Any) -> None:
@@ -347,14 +344,14 @@ class Manifest:
         """
         kind = found.get("kind")
         if type(kind) is not str:
-            raise ManifestCorrupt(_entry_path(number), "it has no kind")
+            raise ManifestCorrupt(entry_path(number), "it has no kind")
         if kind not in kinds_of(Entry):
             raise LogStoreNewer(self._place, kind)
 
     def _write(self, number: int, entry: Entry) -> bool:
         if self._state is not None and not isinstance(entry, FormatRaised):
             LOG_STORE.require_writable(self._place, self._state.format)
-        path = _entry_path(number)
+        path = entry_path(number)
         is_range = isinstance(entry, RangeAppended)
         if is_range:
             failpoint("manifest_entry.before")
@@ -362,48 +359,14 @@ class Manifest:
         is_written = self.store.put_if_absent(path, content)
         if is_range:
             failpoint("manifest_entry.after")
-        if (
-            is_written
-            and not is_fresh(self._known_at, self._clock)
-            and number <= self._last_deletable(ENTRIES_KEPT_FOR / 2)
-        ):
+        if is_written and not is_fresh(self._known_at, self._clock) and self._checkpoints.may_lack_entry(number):
             # This process was so far behind that an entry of this number had been deleted: the new one would never be
-            # read.
+            # read. If the process ends before it deletes it, the file does no harm: a checkpoint has the entry.
             self.store.delete(path)
             return False
         if is_written and self._exchange is not None:
             self._exchange.send(EntryWritten(number, content))
         return is_written
-
-    def _last_deletable(self, age: timedelta) -> int:
-        """Return the newest checkpoint of at least an age: with `ENTRIES_KEPT_FOR`, entries up to it may be deleted."""
-        return max(self._checkpoints(before=datetime.now(UTC) - age), default=0)
-
-    def _checkpoint(self, state: ManifestState) -> None:
-        # The checkpoint is durable before any entry that it replaces is deleted, so that a power cut leaves one of the
-        # two.
-        self.store.put_durable(_checkpoint_path(state.version), encode_state(state))
-        last = self._last_deletable(ENTRIES_KEPT_FOR)
-        older = [number for number in self._checkpoints() if number < last]
-        if not older:
-            return
-        # Entries up to the oldest checkpoint were deleted in order, the checkpoint's own last, unless none has been
-        # yet.
-        oldest = older[0]
-        if get_all(self.store, [_entry_path(oldest)]) != [None]:
-            delete_all(self.store, [_entry_path(number) for number in self._numbers(_ENTRY) if number < oldest])
-            self.store.delete(_entry_path(oldest))
-        delete_all(self.store, [_entry_path(number) for number in range(oldest + 1, last + 1)])
-        delete_all(self.store, [_checkpoint_path(number) for number in older])
-
-    def _checkpoints(self, *, before: datetime | None = None) -> list[int]:
-        # An object store also lists names that sort before the prefix.
-        return self._numbers(_CHECKPOINT, after=_CHECKPOINT, before=before)
-
-    def _numbers(self, prefix: str, *, after: str = "", before: datetime | None = None) -> list[int]:
-        paths = self.store.list(prefix, after=after, before=before)
-        names = (path[len(prefix) : -len(_SUFFIX)] for path in paths)
-        return sorted(int(name) for name in names if name.isdecimal())
 
 
 @contextmanager
@@ -412,11 +375,3 @@ def _corruption(path: str) -> Iterator[None]:
         yield
     except (JsonInvalid, RowtideError) as error:
         raise ManifestCorrupt(path, str(error)) from error
-
-
-def _entry_path(number: int) -> str:
-    return f"{_ENTRY}{number:020}{_SUFFIX}"
-
-
-def _checkpoint_path(number: int) -> str:
-    return f"{_CHECKPOINT}{number:020}{_SUFFIX}"

@@ -18,8 +18,8 @@ from rowtide.merge.definitions import (
     notes_metadata,
     replinfo,
 )
+from rowtide.merge.exchange_state import as_utc
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.progress import as_utc
 
 
 @frozen

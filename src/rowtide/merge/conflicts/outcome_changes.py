@@ -22,10 +22,10 @@ from rowtide.merge.conflicts.resolvers import Winner
 from rowtide.merge.conflicts.stored_conflicts import MergeConflict, as_kept, get_conflict
 from rowtide.merge.definitions import conflicts_info, partition_mappings, subscriptions
 from rowtide.merge.errors import rows as errors
+from rowtide.merge.exchange_state import drop_retries
 from rowtide.merge.nodes.node import Node, transact_at
 from rowtide.merge.nodes.rows import read_known
 from rowtide.merge.partitions.filters import RowFilter, bind_articles
-from rowtide.merge.progress import drop_retries
 from rowtide.merge.versions.changes import KnownVersion, Row, TombstoneType, Write
 from rowtide.merge.versions.comparison import Lineage, Presence, encode_columns
 

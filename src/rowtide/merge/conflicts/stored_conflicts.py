@@ -18,8 +18,8 @@ from rowtide.merge.definitions import (
     subscriptions,
 )
 from rowtide.merge.errors.rows import ConflictUnknown
+from rowtide.merge.exchange_state import as_utc
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.progress import as_utc
 from rowtide.merge.versions.comparison import Lineage, NodeChange
 
 

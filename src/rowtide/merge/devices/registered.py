@@ -32,9 +32,9 @@ from rowtide.merge.errors.devices import (
     TokenOfAnother,
     TokenRefused,
 )
+from rowtide.merge.exchange_state import as_utc
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.filters import require_values
-from rowtide.merge.progress import as_utc
 
 OVERLAP_HOURS = 24.0
 """How long the former token is valid after a new one was used."""

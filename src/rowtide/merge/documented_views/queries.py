@@ -150,9 +150,13 @@ _UNUSED_OF_ARTICLES = (
 
 
 def select_articles(dialect: DocumentedDialect) -> str:
+    return f"select {_listed(_article_columns(dialect))} from {dialect.name(articles.name)} a"
+
+
+def _article_columns(dialect: DocumentedDialect) -> dict[str, str | None]:
     field, number = dialect.text, dialect.number
     document = "a.definition"
-    columns: dict[str, str | None] = {
+    return {
         "name": "a.name",
         "type": "10",
         "objid": dialect.object_id(field(document, "schema"), field(document, "table")),
@@ -200,7 +204,6 @@ def select_articles(dialect: DocumentedDialect) -> str:
         "stream_blob_columns": "0",
         "preserve_rowguidcol": "a.preserve_rowguidcol",
     }
-    return f"select {_listed(columns)} from {dialect.name(articles.name)} a"
 
 
 def select_filters(dialect: DocumentedDialect) -> str:
@@ -225,49 +228,63 @@ def select_filters(dialect: DocumentedDialect) -> str:
 def select_subscriptions(dialect: DocumentedDialect) -> str:
     """Return the query of a publication's nodes: its publisher, and the subscribers that this node knows."""
     listed, self = dialect.name(publications.name), dialect.name(replinfo.name)
-    closed, subscribed = dialect.name(genhistory.name), dialect.name(subscriptions.name)
-    here = "p.publisher = self.nickname"
-    last_made = f"(select max(h.coldate) from {closed} h where h.nickname = self.nickname)"
-
-    def guid(nickname: str, generation: str) -> str:
-        return f"(select h.guidsrc from {closed} h where h.nickname = {nickname} and h.generation = {generation})"
-
-    def columns(own: Mapping[str, str], *, is_here: str) -> str:
-        values: dict[str, str | None] = {
-            "subscriber_server": None,
-            "db_name": None,
-            "pubid": "p.pubid",
-            "datasource_type": "0",
-            "subid": None,
-            "replnickname": None,
-            "replicastate": None,
-            "status": "1",
-            "subscriber_type": "1",
-            "subscription_type": "0",
-            "sync_type": "1",
-            "description": None,
-            "priority": None,
-            **dict.fromkeys(("recgen", "recguid", "sentgen", "sentguid")),
-            "schemaversion": None,
-            "schemaguid": None,
-            "last_validated": None,
-            "attempted_validate": None,
-            **dict.fromkeys(("last_sync_date", "last_sync_status", "last_sync_summary")),
-            "metadatacleanuptime": f"case when {is_here} then self.metadatacleanuptime end",
-            "partition_id": None,
-            "cleanedup_unsent_changes": "0",
-            "replica_version": None,
-            "last_makegeneration_datetime": f"case when {is_here} then {last_made} end",
-        }
-        return _listed(values | dict(own))
-
+    subscribed, here = dialect.name(subscriptions.name), "p.publisher = self.nickname"
     publisher = {
         "subscriber_server": f"case when {here} then {dialect.of_publisher} end",
         "subid": "p.pubid",
         "replnickname": "p.publisher",
         "priority": "100.0",
     }
-    subscriber = {
+    subscriber = _subscriber_columns(dialect, here)
+    both = f"from {listed} p cross join {self} self"
+    # The first half gives the columns of the second their types.
+    return (
+        f"select {_node_columns(dialect, subscriber, is_here=f'not {here}')} {both} "
+        f"join {subscribed} s on s.pubid = p.pubid "
+        f"union all select {_node_columns(dialect, publisher, is_here=here)} {both}"
+    )
+
+
+def _node_columns(dialect: DocumentedDialect, own: Mapping[str, str], *, is_here: str) -> str:
+    """Return the columns of a node: those of its `own` kind, what this node knows of itself, and the rest as null."""
+    closed = dialect.name(genhistory.name)
+    last_made = f"(select max(h.coldate) from {closed} h where h.nickname = self.nickname)"
+    values: dict[str, str | None] = {
+        "subscriber_server": None,
+        "db_name": None,
+        "pubid": "p.pubid",
+        "datasource_type": "0",
+        "subid": None,
+        "replnickname": None,
+        "replicastate": None,
+        "status": "1",
+        "subscriber_type": "1",
+        "subscription_type": "0",
+        "sync_type": "1",
+        "description": None,
+        "priority": None,
+        **dict.fromkeys(("recgen", "recguid", "sentgen", "sentguid")),
+        "schemaversion": None,
+        "schemaguid": None,
+        "last_validated": None,
+        "attempted_validate": None,
+        **dict.fromkeys(("last_sync_date", "last_sync_status", "last_sync_summary")),
+        "metadatacleanuptime": f"case when {is_here} then self.metadatacleanuptime end",
+        "partition_id": None,
+        "cleanedup_unsent_changes": "0",
+        "replica_version": None,
+        "last_makegeneration_datetime": f"case when {is_here} then {last_made} end",
+    }
+    return _listed(values | dict(own))
+
+
+def _subscriber_columns(dialect: DocumentedDialect, here: str) -> dict[str, str]:
+    closed = dialect.name(genhistory.name)
+
+    def guid(nickname: str, generation: str) -> str:
+        return f"(select h.guidsrc from {closed} h where h.nickname = {nickname} and h.generation = {generation})"
+
+    return {
         "subscriber_server": "s.subscriber_server",
         "subid": "s.subid",
         "replnickname": f"case when {here} then s.replnickname else self.nickname end",
@@ -287,12 +304,6 @@ def select_subscriptions(dialect: DocumentedDialect) -> str:
         "last_sync_summary": "s.last_sync_summary",
         "partition_id": "s.partition_id",
     }
-    both = f"from {listed} p cross join {self} self"
-    # The first half gives the columns of the second their types.
-    return (
-        f"select {columns(subscriber, is_here=f'not {here}')} {both} join {subscribed} s on s.pubid = p.pubid "
-        f"union all select {columns(publisher, is_here=here)} {both}"
-    )
 
 
 def _listed(columns: Mapping[str, str | None]) -> str:

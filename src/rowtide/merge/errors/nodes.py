@@ -151,12 +151,12 @@ class OwnersDiffer(Denied, number=8151):
 
 
 class DeferredCodeOfOwner(Denied, number=8152):
-    """Up to PostgreSQL 17, a deferred trigger of another role would run with the agent's rights at the commit."""
+    """A deferred trigger of another role can run code with the agent's rights at the commit."""
 
     fact = "{table} is not written: at the commit, {deferred} would run with the agent's rights"
-    hint = """Run `alter function ... security definer` for the trigger's function, upgrade the server to PostgreSQL 18,
-        or trust its code by `rowtide merge change-publication PUBLICATION --run-as agent`, or for a subscriber's tables
-        by --run-as agent of `rowtide merge add-subscription PUBLICATION --subscriber URL`."""
+    hint = """Create the trigger or constraint again without `deferrable`, or trust its code by
+        `rowtide merge change-publication PUBLICATION --run-as agent`, or for a subscriber's tables by --run-as agent of
+        `rowtide merge add-subscription PUBLICATION --subscriber URL`."""
     table: str
     deferred: str
 

@@ -129,6 +129,17 @@ class UploadTooLarge(RowtideError, number=8144):
     limit: str
 
 
+class LogicalRecordsTooLarge(RowtideError, number=8446):
+    """A device behind a gateway uploads more logical records than the gateway keeps until all have come."""
+
+    fact = "the logical records that {device} uploads exceed {limit}"
+    hint = """Run `rowtide merge sync {publication} --subscriber FILE --db URL` once with the publisher's database URL.
+        The device's changes stay in its file until then."""
+    device: str
+    publication: str
+    limit: str
+
+
 class IdentityRangeExhausted(RowtideError, number=8053):
     """A table's key has no numbers left that a node could be given."""
 

@@ -19,6 +19,7 @@ from rowtide.merge.definitions import genhistory
 from rowtide.merge.documented_views.dialect import CONTENTS_VIEW, TOMBSTONE_VIEW
 from rowtide.merge.errors.publishing import ArticleTableNotFound
 from rowtide.merge.errors.rows import ConflictUnknown
+from rowtide.merge.exchange_state import as_utc, list_retries
 from rowtide.merge.inspection.listings import (
     DocumentedTable,
     MergeArticle,
@@ -38,9 +39,8 @@ from rowtide.merge.inspection.row_replicas import RowReplica, explain
 from rowtide.merge.nodes.connecting import MergeHandle, address, knows, open_node
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.sending import ChangesRequest, EnumeratedSending, Enumeration
-from rowtide.merge.progress import as_utc, list_retries
 from rowtide.merge.session.pairing import Pairing, pair
-from rowtide.merge.session.spooling import Outgoing
+from rowtide.merge.session.spool import Outgoing
 from rowtide.merge.status import MergeStatus, list_status
 from rowtide.merge.versions.changes import RowChange, TombstoneType
 from rowtide.merge.versions.comparison import Combine, Conflict, Lineage, Nothing, compare

@@ -17,8 +17,8 @@ from rowtide.merge.catalogue import get_publication, list_articles, list_publica
 from rowtide.merge.definitions import article_history, identity_ranges, sessions, subscriptions
 from rowtide.merge.documented_views.dialect import STORED, view_names
 from rowtide.merge.errors.rows import DocumentedTableUnknown
+from rowtide.merge.exchange_state import as_utc, list_subscriptions
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.progress import as_utc, list_subscriptions
 from rowtide.merge.status import SYNC_STATES
 
 

@@ -8,8 +8,8 @@ from rowtide.core.values import frozen
 from rowtide.merge.articles import Article, Publication, Subscription
 from rowtide.merge.catalogue import list_articles, list_publications, read_nickname
 from rowtide.merge.errors.publishing import ArticleTableNotFound
+from rowtide.merge.exchange_state import list_retry_reasons, list_subscriptions
 from rowtide.merge.nodes.node import Node, transact_at
-from rowtide.merge.progress import list_retry_reasons, list_subscriptions
 from rowtide.merge.versions.changes import KnownVersion
 from rowtide.merge.versions.comparison import Presence
 

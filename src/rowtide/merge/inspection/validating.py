@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 
 from rowtide.core.values import frozen
 from rowtide.merge.articles import Article
+from rowtide.merge.exchange_state import set_subscription
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.untyped_values import are_same
-from rowtide.merge.progress import set_subscription
 from rowtide.merge.session.pairing import HUB, Pairing, require_same_schema, require_tables, unsent_columns
 from rowtide.merge.versions.changes import Row
 

@@ -170,17 +170,26 @@ class UnsentColumn:
         return f"column {self.column} of {self.table} at {self.node}"
 
 
-class NodeTables(Protocol):
-    """Tables of a node: its own metadata, and the merged tables."""
+class NodeMetadata(Protocol):
+    """A node's own tables: its metadata, and the documented tables."""
 
     def prepare(self) -> None:
         """Create the metadata tables that do not exist."""
 
+    def is_prepared(self) -> bool:
+        """Whether the metadata tables exist; functions of another build are replaced. Raises `NodeOutdated`."""
+
     def add(self, later: MetaData) -> None:
         """Create tables that only some nodes need, within a transaction; they get the owner of the others."""
 
-    def is_prepared(self) -> bool:
-        """Whether the metadata tables exist; functions of another build are replaced. Raises `NodeOutdated`."""
+    def remove(self) -> None:
+        """Remove the metadata tables, once no table is merged here."""
+
+    def record_identity(self) -> None:
+        """Record that the metadata belongs to this database; not within a transaction."""
+
+    def find_original(self) -> Original | None:
+        """Return the database in which the metadata was created, if it is another one that may still exist."""
 
     def read_documented(
         self, name: str, rowguids: Sequence[str] | None = None
@@ -193,8 +202,27 @@ class NodeTables(Protocol):
     def renew_views(self) -> None:
         """Update the documented tables to the present publications, articles and filters."""
 
-    def find_original(self) -> Original | None:
-        """Return the database in which the metadata was created, if it is another one that may still exist."""
+
+class TableExamination(Protocol):
+    """What merged tables are, and whether they can be merged."""
+
+    def is_there(self, article: Article) -> bool:
+        """Whether an article's table exists here."""
+
+    def describe(self, name: str) -> TableDescription:
+        """Return a table by the name that a user gives. Raises `ArticleTableNotFound`."""
+
+    def describe_all(self, articles: Sequence[Article]) -> Mapping[Article, TableDescription]:
+        """Return articles' tables, in few round trips. Raises `ArticleTableNotFound`."""
+
+    def has_rowguid(self, article: Article) -> bool:
+        """Whether a table has a usable column `rowguid`: not null, with its own unique key."""
+
+    def find_damage(self, article: Article) -> str | None:
+        """Describe the missing columns or triggers of an article's table; None if nothing is missing."""
+
+    def find_rewriting(self, article: Article) -> Sequence[RewritingTrigger]:
+        """Return the triggers of programs that change rows of an article's table as they arrive."""
 
     def examine(self, articles: Sequence[Article]) -> Examination:
         """Return what `find_original` and `find_damage` say, and what the catalogue has, in one round trip."""
@@ -206,47 +234,18 @@ class NodeTables(Protocol):
         `DeferredCodeOfOwner`.
         """
 
-    def lock(self, article: Article) -> None:
-        """Keep others from writing to a table until the transaction ends; before anything else in it."""
+    def check_filter(self, article: Article, condition: str) -> None:
+        """Raise `FilterRefused` if the database rejects an article's row filter, given as SQL."""
 
-    def find_renames(self, article: Article, description: TableDescription) -> Mapping[str, str]:
-        """Return the new names of an article's columns that were renamed here, by the old ones."""
+    def check_join(self, child: Article, join: JoinFilter, parent: Article, condition: str) -> None:
+        """Raise `FilterRefused` if the database rejects a join filter, given as SQL."""
 
-    def run_alter(self, article: Article, clause: str) -> None:
-        """Run `alter table` for an article's table with a clause of the user's, within a transaction.
+    def check_procedure(self, article: Article) -> None:
+        """Raise `ResolverRefused` unless the function that an article's resolver names can decide its conflicts."""
 
-        Our triggers may be gone after it. Raises `TableNotAltered`.
-        """
 
-    def alter(self, change: TableChange) -> TableAlteration:
-        """Return what alters a table, within `altering`. Raises `ColumnsCollide`."""
-
-    def record_identity(self) -> None:
-        """Record that the metadata belongs to this database; not within a transaction."""
-
-    def remove(self) -> None:
-        """Remove the metadata tables, once no table is merged here."""
-
-    def describe(self, name: str) -> TableDescription:
-        """Return a table by the name that a user gives. Raises `ArticleTableNotFound`."""
-
-    def describe_all(self, articles: Sequence[Article]) -> Mapping[Article, TableDescription]:
-        """Return articles' tables, in few round trips. Raises `ArticleTableNotFound`."""
-
-    def find_damage(self, article: Article) -> str | None:
-        """Describe the missing columns or triggers of an article's table; None if nothing is missing."""
-
-    def find_rewriting(self, article: Article) -> Sequence[RewritingTrigger]:
-        """Return the triggers of programs that change rows of an article's table as they arrive."""
-
-    def attach_partitions(self, article: Article) -> bool:
-        """Track the partitions attached to an article's table since it was tracked, with their rows as inserts.
-
-        Returns whether there were any. Not within a transaction. Raises `LockNotObtained`.
-        """
-
-    def is_there(self, article: Article) -> bool:
-        """Whether an article's table exists here."""
+class TableCreation(Protocol):
+    """Tables that a subscriber gets, and fills."""
 
     def make(
         self,
@@ -271,17 +270,9 @@ class NodeTables(Protocol):
     def clear(self, article: Article) -> None:
         """Delete all rows of a table, within a transaction."""
 
-    def check_filter(self, article: Article, condition: str) -> None:
-        """Raise `FilterRefused` if the database rejects an article's row filter, given as SQL."""
 
-    def check_join(self, child: Article, join: JoinFilter, parent: Article, condition: str) -> None:
-        """Raise `FilterRefused` if the database rejects a join filter, given as SQL."""
-
-    def check_procedure(self, article: Article) -> None:
-        """Raise `ResolverRefused` unless the function that an article's resolver names can decide its conflicts."""
-
-    def has_rowguid(self, article: Article) -> bool:
-        """Whether a table has a usable column `rowguid`: not null, with its own unique key."""
+class TableTracking(Protocol):
+    """What a table gets so that its changes are merged."""
 
     def add_rowguid(self, article: Article) -> None:
         """Add the column `rowguid` if the table lacks it; not within a transaction.
@@ -297,6 +288,35 @@ class NodeTables(Protocol):
 
     def untrack(self, article: Article) -> None:
         """Drop an article's triggers and remove the metadata of its rows, within a transaction."""
+
+    def attach_partitions(self, article: Article) -> bool:
+        """Track the partitions attached to an article's table since it was tracked, with their rows as inserts.
+
+        Returns whether there were any. Not within a transaction. Raises `LockNotObtained`.
+        """
+
+
+class TableAlterations(Protocol):
+    """Alterations of merged tables."""
+
+    def lock(self, article: Article) -> None:
+        """Keep others from writing to a table until the transaction ends; before anything else in it."""
+
+    def find_renames(self, article: Article, description: TableDescription) -> Mapping[str, str]:
+        """Return the new names of an article's columns that were renamed here, by the old ones."""
+
+    def run_alter(self, article: Article, clause: str) -> None:
+        """Run `alter table` for an article's table with a clause of the user's, within a transaction.
+
+        Our triggers may be gone after it. Raises `TableNotAltered`.
+        """
+
+    def alter(self, change: TableChange) -> TableAlteration:
+        """Return what alters a table, within `altering`. Raises `ColumnsCollide`."""
+
+
+class NodeTables(NodeMetadata, TableExamination, TableCreation, TableTracking, TableAlterations, Protocol):
+    """All that a node does with tables: its own metadata, and the merged tables."""
 
 
 class RebuiltTables(Protocol):

@@ -23,13 +23,13 @@ from rowtide.merge.catalogue import (
 )
 from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.errors.subscribing import PublicationsShared, SchemaNotFollowed
+from rowtide.merge.exchange_state import list_subscriptions, put_subscription, remove_retries_of, remove_subscription
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.table_definitions import Omission
-from rowtide.merge.progress import list_subscriptions, put_subscription, remove_retries_of, remove_subscription
 from rowtide.merge.publishing.exchange_requests import Recovered
 from rowtide.merge.publishing.partition_moves import follow_filters
 from rowtide.merge.publishing.publications import finish_drops
-from rowtide.merge.publishing.recovering import Rebuilt, recover
+from rowtide.merge.publishing.recovery import Rebuilt, recover
 from rowtide.merge.publishing.rows_at_hub import RowsAnswer, RowsRequest, SentRows, serve_rows
 from rowtide.merge.publishing.schema_changes import notice
 from rowtide.merge.publishing.schema_following import follow_sent, restore_rowguids
@@ -41,7 +41,7 @@ from rowtide.merge.session.identity_ranges import forget_ranges, read_numberings
 from rowtide.merge.session.messages import DeviceState, GivenRanges, RowBatch, SyncRequest, Transport
 from rowtide.merge.session.over_transport import ALL_CHANGES, RequestedExchange, find_device, synchronise_over
 from rowtide.merge.session.pairing import Pairing, require_tracked
-from rowtide.merge.session.serving import SessionAnswer, UploadedBatches, meet, serve, serve_upload
+from rowtide.merge.session.served_requests import SessionAnswer, UploadedBatches, meet, serve, serve_upload
 
 Admit = Callable[[Pairing], None]
 """Raises an error for a subscription that does not belong to the requesting device."""

@@ -10,9 +10,9 @@ from rowtide.core.options import member_of, takes
 from rowtide.merge.articles import Article, FilterType, JoinFilter, Partition, Publication
 from rowtide.merge.catalogue import find_article, get_publication, list_articles
 from rowtide.merge.errors.rows import IdentityRangeMissing
+from rowtide.merge.exchange_state import list_subscriptions
 from rowtide.merge.nodes.connecting import MergeHandle, open_node
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.progress import list_subscriptions
 from rowtide.merge.publishing.publications import (
     add_article,
     add_filter,

@@ -30,10 +30,10 @@ from rowtide.merge.errors.publishing import (
     RepublisherNotServer,
     UploadOptionsRefused,
 )
+from rowtide.merge.exchange_state import list_subscriptions
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableDescription
 from rowtide.merge.nodes.table_definitions import PartKind
-from rowtide.merge.progress import list_subscriptions
 from rowtide.merge.publishing.requests import ArticleRequest
 from rowtide.merge.publishing.schema_changes import define
 from rowtide.merge.publishing.vertical_partitions import choose_columns

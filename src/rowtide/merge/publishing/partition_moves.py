@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from rowtide.merge.articles import Article, Partition
 from rowtide.merge.errors.subscribing import PartitionUnused
+from rowtide.merge.exchange_state import set_subscription
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.belonging import link_members
 from rowtide.merge.partitions.candidates import CandidateMemberships
 from rowtide.merge.partitions.filters import bind_articles, require_values
 from rowtide.merge.partitions.partition_membership import add_members, drop_unused_partitions, list_members, mark
-from rowtide.merge.progress import set_subscription
 from rowtide.merge.publishing.subscriptions import take_partition
 from rowtide.merge.session.pairing import Pairing
 

@@ -17,13 +17,13 @@ from rowtide.databases.types.registry import kind_of
 from rowtide.databases.types.value_type import TypeKind
 from rowtide.merge.articles import Article, Publication
 from rowtide.merge.errors.subscribing import TablesUnfit
+from rowtide.merge.exchange_state import put_retry
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.untyped_values import are_same
-from rowtide.merge.progress import put_retry
 from rowtide.merge.publishing.requests import Existing, ExistingRows
 from rowtide.merge.publishing.snapshots import SubscriberSnapshot, put_at_subscriber
 from rowtide.merge.row_hashes import HashBatch, hash_rows
-from rowtide.merge.session.exchange import accepted
+from rowtide.merge.session.accepted_versions import accepted
 from rowtide.merge.versions.apply import Logged
 from rowtide.merge.versions.changes import Row, RowChange, TombstoneType, Write
 from rowtide.merge.versions.comparison import NodeChange

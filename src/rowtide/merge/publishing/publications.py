@@ -15,11 +15,11 @@ from rowtide.merge.errors.publishing import (
     ResolverRefused,
     SubscriptionsLeft,
 )
+from rowtide.merge.exchange_state import forget_retries, list_subscriptions, set_subscription
 from rowtide.merge.handlers import find_handler
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions import partition_membership
 from rowtide.merge.partitions.filters import require_values
-from rowtide.merge.progress import forget_retries, list_subscriptions, set_subscription
 from rowtide.merge.publishing.filter_checks import check_filter, check_join, require_record_options, require_records
 from rowtide.merge.publishing.new_articles import (
     define_new,

@@ -243,16 +243,13 @@ def redefine(
         present = list(_articles_of(hub.connection, noticed.nickname))
         published = [(publication, article) for publication, article in present if publication.publisher == own]
         renamed = hub.tables.find_renames(noticed, described)
-        is_sent = all(publication.replicates_ddl for publication, _ in published)
         # A republisher has the columns of the publisher above it, and no others.
-        is_republished = present != published
-        definitions = []
-        for publication, article in published:
-            now = _definition(article, described, renamed, is_sent=is_sent, is_republished=is_republished)
-            listed = {each.name: each for each in list_articles(hub.connection, publication.pubid)}
-            if article.name in listed:
-                now = follow_renames(now, listed, article, renamed)
-            definitions.append((publication, article, change(publication, now)))
+        definitions = [
+            (publication, article, change(publication, now))
+            for publication, article, now in _definitions(
+                hub.connection, published, described, renamed, is_republished=present != published
+            )
+        ]
         if clause is None and all(article == now for _, article, now in definitions):
             return
         others = {each.pubid: list_articles(hub.connection, each.pubid) for each, _ in published}
@@ -271,6 +268,22 @@ def redefine(
         hub.tables.renew_views()
         failpoint("merge_schema_change.noticed")
     hub.forget_tables()
+
+
+def _definitions(
+    connection: Connection,
+    published: Sequence[tuple[Publication, Article]],
+    described: TableDescription,
+    renamed: Mapping[str, str],
+    *,
+    is_republished: bool,
+) -> Iterator[tuple[Publication, Article, Article]]:
+    """Yield a table's articles as they were, and as the table is now, with their publications."""
+    is_sent = all(publication.replicates_ddl for publication, _ in published)
+    for publication, article in published:
+        now = _definition(article, described, renamed, is_sent=is_sent, is_republished=is_republished)
+        listed = {each.name: each for each in list_articles(connection, publication.pubid)}
+        yield publication, article, follow_renames(now, listed, article, renamed) if article.name in listed else now
 
 
 def _follow_elsewhere(

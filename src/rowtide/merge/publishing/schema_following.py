@@ -20,14 +20,14 @@ from rowtide.merge.catalogue import get_publication, list_articles, list_publica
 from rowtide.merge.definitions import schema_changes
 from rowtide.merge.errors.publishing import DefinitionsDiffer
 from rowtide.merge.errors.subscribing import SubscriberHasTable
+from rowtide.merge.exchange_state import set_subscription
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import NOT_THERE, TableAlteration, TableDescription
 from rowtide.merge.nodes.table_definitions import Omission, TableChange
-from rowtide.merge.progress import set_subscription
 from rowtide.merge.publishing.exchange_requests import Recovered
 from rowtide.merge.publishing.partition_moves import follow_filters
 from rowtide.merge.publishing.publications import drop_from, finish_drops
-from rowtide.merge.publishing.recovering import Rebuilt, recover
+from rowtide.merge.publishing.recovery import Rebuilt, recover
 from rowtide.merge.publishing.rows_at_hub import NodeRows
 from rowtide.merge.publishing.schema_changes import notice
 from rowtide.merge.publishing.schema_steps import HubSchema, SchemaStep, SentSchema, reading_schema

@@ -6,11 +6,9 @@ tables are not read; the first synchronisation downloads what was changed since.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from uuid import uuid4
 
 from sqlalchemy import delete, insert, select
 
@@ -23,15 +21,15 @@ from rowtide.merge.errors.subscribing import (
     SnapshotUnfit,
     SubscriberHasTable,
 )
+from rowtide.merge.exchange_state import put_subscription, read_purge
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableDescription
 from rowtide.merge.nodes.table_definitions import Omission
 from rowtide.merge.partitions.filters import bind_articles
-from rowtide.merge.progress import put_subscription, read_purge
 from rowtide.merge.publishing import snapshots
 from rowtide.merge.publishing.requests import MergeSubscriptionRequest
 from rowtide.merge.publishing.schema_changes import notice, read_version
-from rowtide.merge.publishing.subscriptions import begin_subscription, choose_partition
+from rowtide.merge.publishing.subscriptions import begin_subscription, choose_partition, new_subscription
 from rowtide.merge.publishing.vertical_partitions import find_cycles, restrict
 from rowtide.merge.row_hashes import HashBatch
 from rowtide.merge.session.identity_ranges import give_ranges, require_fit
@@ -75,10 +73,8 @@ def subscribe_from_snapshot(
     """
     publication = replace(catalogue.get_publication(hub.connection, request.publication), run_as=request.run_as)
     notice(hub, publication)
-    articles, schema = (
-        catalogue.list_articles(hub.connection, publication.pubid),
-        read_version(hub.connection, publication),
-    )
+    articles = catalogue.list_articles(hub.connection, publication.pubid)
+    schema = read_version(hub.connection, publication)
     snapshot = snapshots.read_snapshot(folder)
     _require_fit(snapshot, publication, articles, request.chosen_partition)
     _require_fresh(hub, snapshot)
@@ -86,19 +82,9 @@ def subscribe_from_snapshot(
     subscriber.tables.prepare()
     if catalogue.find_publication(subscriber.connection, request.publication) is not None:
         raise MergeSubscriptionExists(request.subscriber, request.publication)
-    subscription = Subscription(
-        subid=str(uuid4()),
-        pubid=publication.pubid,
-        subscriber=request.subscriber,
-        nickname=catalogue.read_nickname(subscriber.connection),
-        subscriber_type=request.subscriber_type,
-        priority=request.priority,
-        sent=snapshot.generation,
-        state=secrets.token_hex(16),
-        partition=snapshot.partition,
-        schema_version=schema.version,
-        schema_guid=schema.guid,
-    )
+    nickname = catalogue.read_nickname(subscriber.connection)
+    begun = new_subscription(publication, schema, nickname, snapshot.partition, request)
+    subscription = replace(begun, sent=snapshot.generation)
     delivery = _Delivery(subscriber, snapshot, articles, request.on_progress)
     delivery.require_place()
     with hub.transaction():

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from enum import StrEnum
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
@@ -36,7 +36,7 @@ from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableDescription
 from rowtide.merge.nodes.sending import Enumeration
 from rowtide.merge.nodes.table_definitions import Omission
-from rowtide.merge.partitions.belonging import PackedRowguids, choose_parents
+from rowtide.merge.partitions.belonging import PackedRowguids, RowguidSet, choose_parents
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.partition_membership import (
     add_members,
@@ -44,7 +44,7 @@ from rowtide.merge.partitions.partition_membership import (
 )
 from rowtide.merge.publishing.vertical_partitions import restrict
 from rowtide.merge.row_hashes import BATCH_ROWS, HashBatch, drop_hashes
-from rowtide.merge.session.exchange import accepted
+from rowtide.merge.session.accepted_versions import accepted
 from rowtide.merge.versions.changes import Row, Write
 
 _NO_NODE = 0
@@ -118,9 +118,13 @@ class SubscriberSnapshot:
         belonging = None
         # Where no row has metadata, as after a purge, nobody needs to know which rows belong.
         if row_filter is not None and any(self.enumeration.upserts(article, 0, _NO_NODE)):
-            belonging = {rowguid for batch in self.enumeration.members(row_filter) for rowguid, _ in batch}
+            belonging = RowguidSet()
+            for members in self.enumeration.members(row_filter):
+                belonging.add([rowguid for rowguid, _ in members])
         for batch in self.enumeration.upserts(article, 0, _NO_NODE):
-            there = (change for change in batch if belonging is None or change.rowguid in belonging)
+            there = batch
+            if belonging is not None:
+                there = [*compress(batch, belonging.find([change.rowguid for change in batch]))]
             yield [accepted(change, None, publisher, self.hub_priority)._replace(is_live=True) for change in there]
 
     def included(self, article: Article) -> bytes:

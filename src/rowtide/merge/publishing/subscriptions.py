@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import uuid4
 
+from rowtide.core.values import frozen
 from rowtide.merge import catalogue
 from rowtide.merge.articles import Article, Partition, PartitionOptions, Publication, SubscriberType, Subscription
 from rowtide.merge.errors import subscribing as errors
 from rowtide.merge.errors.nodes import NodeBusy, NodeRestored
+from rowtide.merge.exchange_state import (
+    list_subscriptions,
+    put_subscription,
+    remove_retries_of,
+    remove_subscription,
+    set_subscription,
+)
 from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.table_definitions import Omission
 from rowtide.merge.partitions.filters import bind_articles, require_values
 from rowtide.merge.partitions.partition_membership import (
     add_partition,
@@ -21,22 +30,15 @@ from rowtide.merge.partitions.partition_membership import (
     list_subscribers,
     remove_all_members,
 )
-from rowtide.merge.progress import (
-    list_subscriptions,
-    put_subscription,
-    remove_retries_of,
-    remove_subscription,
-    set_subscription,
-)
 from rowtide.merge.publishing import snapshots
 from rowtide.merge.publishing.prepared import PreparedTable, require_tables_fit
 from rowtide.merge.publishing.publications import forget_publication
 from rowtide.merge.publishing.requests import Existing, ExistingRows, ExistingSubscription, MergeSubscriptionRequest
 from rowtide.merge.publishing.schema_changes import notice, read_version
-from rowtide.merge.session.exchange import Attempt
 from rowtide.merge.session.identity_ranges import forget_ranges, give_ranges, require_fit
-from rowtide.merge.session.pairing import Pairing, has_met, require_original
-from rowtide.merge.session.receiving import SubscriberReceiver
+from rowtide.merge.session.node_receiver import SubscriberReceiver
+from rowtide.merge.session.pairing import Pairing, SchemaVersion, has_met, require_original
+from rowtide.merge.session.receiver import Attempt
 
 
 def add_subscription(
@@ -52,18 +54,52 @@ def add_subscription(
     `MergeSubscriptionExists`, `SubscriberHasTable`, `PartitionValueMissing`, `IdentityRangeUnfit`, `PriorityRefused`,
     `AddressTaken`, `CopiedRowRefused`, and of existing tables `NodeRestored`, `TablesUnfit`, `RowguidUnfit`.
     """
-    existing = request if isinstance(request, ExistingSubscription) else None
+    new = _plan(hub, subscriber, request)
+    publication, subscription = new.publication, new.subscription
+    with hub.transaction():
+        # Without a generation that was sent it counts as begun: a call that is interrupted from here on is repeated,
+        # and replaces it.
+        begin_subscription(hub, publication, new.articles, subscription)
+    filled = _fill(hub, subscriber, request, new)
+    with hub.transaction():
+        # Once the subscriber has committed everything up to this generation.
+        set_subscription(hub.connection, subscription.subid, sentgen=filled.generation)
+    give_ranges(hub, subscriber, publication, new.articles, subscription)
+    for omission in filled.omissions:
+        request.on_omission(omission)
+    if isinstance(request, ExistingSubscription):
+        for table in filled.tables:
+            request.on_existing(table.counts)
+    return replace(subscription, sent=filled.generation)
+
+
+@frozen
+class _NewSubscription:
+    """A subscription that can be added; `shared` and `prepared` are the articles whose tables are there.
+
+    `shared` tables have another publication's rows, a program has made those that are `prepared`.
+    """
+
+    publication: Publication
+    articles: Sequence[Article]
+    shared: Sequence[Article]
+    prepared: Sequence[Article]
+    hub_priority: float
+    subscription: Subscription
+
+
+def _plan(hub: Node, subscriber: Node, request: MergeSubscriptionRequest) -> _NewSubscription:
+    """Verify that a subscription can be added; nothing is stored of it."""
     publication = replace(catalogue.get_publication(hub.connection, request.publication), run_as=request.run_as)
     notice(hub, publication)
     subscriber.tables.prepare()
     _require_new(hub, subscriber, publication, request.subscriber)
-    articles, schema = (
-        catalogue.list_articles(hub.connection, publication.pubid),
-        read_version(hub.connection, publication),
-    )
+    articles = catalogue.list_articles(hub.connection, publication.pubid)
+    schema = read_version(hub.connection, publication)
     require_fit(hub, subscriber, publication, articles)
     shared = _find_shared(subscriber, publication, articles)
-    prepared = _find_prepared(subscriber, request.subscriber, articles, shared, takes_over=existing is not None)
+    takes_over = isinstance(request, ExistingSubscription)
+    prepared = _find_prepared(subscriber, request.subscriber, articles, shared, takes_over=takes_over)
     (found,) = hub.read_together(catalogue.SELECT_HUB_PRIORITY, values={"of_name": request.publication})
     hub_priority = catalogue.hub_priority_of(found)
     if request.subscriber_type is SubscriberType.SERVER and not 0 <= request.priority < hub_priority:
@@ -71,7 +107,19 @@ def add_subscription(
     chosen = choose_partition(publication, articles, request.chosen_partition)
     subscriber.tables.require_owners([*shared, *prepared], request.run_as)
     nickname = catalogue.read_nickname(subscriber.connection)
-    subscription = Subscription(
+    subscription = new_subscription(publication, schema, nickname, chosen, request)
+    return _NewSubscription(publication, articles, shared, prepared, hub_priority, subscription)
+
+
+def new_subscription(
+    publication: Publication,
+    schema: SchemaVersion,
+    nickname: int,
+    partition: Partition | None,
+    request: MergeSubscriptionRequest,
+) -> Subscription:
+    """Return a subscription as its hub stores it at first, with an id and a state of its own."""
+    return Subscription(
         subid=str(uuid4()),
         pubid=publication.pubid,
         subscriber=request.subscriber,
@@ -79,44 +127,50 @@ def add_subscription(
         subscriber_type=request.subscriber_type,
         priority=request.priority,
         state=secrets.token_hex(16),
-        partition=chosen,
+        partition=partition,
         schema_version=schema.version,
         schema_guid=schema.guid,
     )
-    with hub.transaction():
-        # Without a generation that was sent it counts as begun: a call that is interrupted from here on is repeated,
-        # and replaces it.
-        begin_subscription(hub, publication, articles, subscription)
+
+
+@frozen
+class _Filled:
+    """A subscriber that has all rows up to a generation; `tables` are those that it had before."""
+
+    generation: int
+    omissions: Sequence[Omission]
+    tables: Sequence[PreparedTable]
+
+
+def _fill(hub: Node, subscriber: Node, request: MergeSubscriptionRequest, new: _NewSubscription) -> _Filled:
+    """Create and fill the subscriber's tables in one transaction, and store at the hub which rows it has."""
+    existing = request if isinstance(request, ExistingSubscription) else None
     with snapshots.copying(subscriber):
         with hub.changes.enumerating() as enumeration:
-            filters = bind_articles(articles, chosen)
             snapshot = snapshots.SubscriberSnapshot(
-                enumeration, articles, filters, shared, request.subscriber_type, hub_priority, prepared
+                enumeration,
+                new.articles,
+                bind_articles(new.articles, new.subscription.partition),
+                new.shared,
+                new.subscription.subscriber_type,
+                new.hub_priority,
+                new.prepared,
             )
             generation, members = enumeration.generation, snapshot.members()
-            at_subscriber = replace(subscription, nickname=publication.publisher, received=generation)
-            omissions = snapshots.fill(hub, subscriber, publication, snapshot, request.on_progress)
+            at_subscriber = replace(new.subscription, nickname=new.publication.publisher, received=generation)
+            omissions = snapshots.fill(hub, subscriber, new.publication, snapshot, request.on_progress)
             put_subscription(subscriber.connection, at_subscriber)
-            for article in shared:
+            for article in new.shared:
                 _complete(subscriber, at_subscriber, snapshot, article)
             tables = _adopt(subscriber, snapshot)
             if existing is not None:
-                _take_over(tables, publication, existing)
+                _take_over(tables, new.publication, existing)
             for table in tables if existing is not None and existing.existing is Existing.KEEP else ():
                 # Its versions of rows outside of the partition are to be uploaded, too.
                 outside: Sequence[tuple[str, str | None]] = [(rowguid, None) for rowguid in table.outside]
                 members[table.article] = [*members.get(table.article, ()), *outside]
-        snapshots.store_memberships(hub, nickname, members, generation)
-    with hub.transaction():
-        # Once the subscriber has committed everything up to this generation.
-        set_subscription(hub.connection, subscription.subid, sentgen=generation)
-    give_ranges(hub, subscriber, publication, articles, subscription)
-    for omission in omissions:
-        request.on_omission(omission)
-    if existing is not None:
-        for table in tables:
-            existing.on_existing(table.counts)
-    return replace(subscription, sent=generation)
+        snapshots.store_memberships(hub, new.subscription.nickname, members, generation)
+    return _Filled(generation, omissions, tables)
 
 
 def compare_existing(
@@ -261,13 +315,41 @@ def reinitialize(
                 _track_again(hub, article)
         # The subscriber commits its mark first: until the hub does, either is accepted.
         set_subscription(hub.connection, subid, session=session, next_replicastate=mark)
-    begun = {
+    begun: dict[str, object] = {
         "session": session,
         "replicastate": mark,
         "next_replicastate": None,
         "settledgen": 0,
         "waitinggen": None,
     }
+    nickname, generation = _refill(hub, subscriber, pairing, begun, is_uploaded=is_uploaded, on_progress=on_progress)
+    with hub.transaction():
+        remove_retries_of(hub.connection, pairing.at_hub.nickname, [article.nickname for article in pairing.articles])
+        set_subscription(
+            hub.connection,
+            subid,
+            replnickname=nickname,
+            sentgen=generation,
+            recgen=0,
+            last_sync_date=datetime.now(UTC),
+            **begun,
+        )
+    give_ranges(hub, subscriber, pairing.publication, pairing.articles, pairing.at_hub)
+
+
+def _refill(
+    hub: Node,
+    subscriber: Node,
+    pairing: Pairing,
+    begun: Mapping[str, object],
+    *,
+    is_uploaded: bool,
+    on_progress: snapshots.SnapshotProgress,
+) -> tuple[int, int]:
+    """Copy a subscriber's tables again in one transaction, and begin its subscription with the values of `begun`.
+
+    Returns its nickname, and the generation up to which it has all rows.
+    """
     with snapshots.copying(subscriber):
         if is_uploaded and subscriber.rebuilt.is_logged():
             raise NodeBusy(pairing.at_hub.subscriber, "rows were changed after the upload")
@@ -291,19 +373,15 @@ def reinitialize(
         filled = [article.nickname for article in pairing.articles]
         for source in (pairing.hub, nickname):
             remove_retries_of(subscriber.connection, source, filled)
-        set_subscription(subscriber.connection, subid, replnickname=pairing.hub, sentgen=0, recgen=generation, **begun)
-    with hub.transaction():
-        remove_retries_of(hub.connection, pairing.at_hub.nickname, filled)
         set_subscription(
-            hub.connection,
-            subid,
-            replnickname=nickname,
-            sentgen=generation,
-            recgen=0,
-            last_sync_date=datetime.now(UTC),
+            subscriber.connection,
+            pairing.at_hub.subid,
+            replnickname=pairing.hub,
+            sentgen=0,
+            recgen=generation,
             **begun,
         )
-    give_ranges(hub, subscriber, pairing.publication, pairing.articles, pairing.at_hub)
+    return nickname, generation
 
 
 def _track_again(hub: Node, article: Article) -> None:

@@ -10,11 +10,11 @@ from functools import partial
 from rowtide.merge.articles import Article, ExchangeType, Subscription, Waiting
 from rowtide.merge.catalogue import read_nickname
 from rowtide.merge.conflicts.records import ConflictRecord
+from rowtide.merge.exchange_state import list_retries, put_awaited, set_subscription
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import Examination
 from rowtide.merge.nodes.sending import ChangesRequest
 from rowtide.merge.partitions.logical_records import find_record_types
-from rowtide.merge.progress import list_retries, put_awaited, set_subscription
 from rowtide.merge.row_hashes import HashBatch
 from rowtide.merge.session.history import Phase
 from rowtide.merge.session.identity_ranges import are_overtaken, read_numberings, take_ranges
@@ -33,9 +33,10 @@ from rowtide.merge.session.messages import (
     UploadHeader,
     UploadResult,
 )
+from rowtide.merge.session.node_receiver import SubscriberReceiver
 from rowtide.merge.session.pairing import OWED, find_damages, find_proposal, propose_mark, require_original_of
-from rowtide.merge.session.receiving import SubscriberReceiver
 from rowtide.merge.session.record_groups import find_tops
+from rowtide.merge.session.spool import Outgoing, Spool, map_articles
 from rowtide.merge.session.spool_transfer import (
     OnTransferred,
     in_session,
@@ -44,7 +45,6 @@ from rowtide.merge.session.spool_transfer import (
     store_received,
     transfer,
 )
-from rowtide.merge.session.spooling import Outgoing, Spool, map_articles
 from rowtide.merge.session.subscriber_records import SubscriberRecords
 from rowtide.merge.versions.changes import RowChange
 
@@ -306,11 +306,7 @@ class DeviceHalf:
         """
         receiver, own = self._receiver, self.subscription
         assert receiver is not None
-        settled, waiting = own.settled, own.waiting
-        if waiting is not None and waiting.other <= terms.purged:
-            settled, waiting = waiting.own, None
-        if waiting is None and not uploaded.has_refused:
-            waiting = Waiting(uploaded.generation, header.generation)
+        settled, waiting = self._settle(terms, header, uploaded)
         still = list_retries(self.node.connection, self.hub)
         accepted = {
             nickname: taken
@@ -342,6 +338,20 @@ class DeviceHalf:
                 waitingpubgen=None if waiting is None else waiting.other,
             )
         return acknowledgement
+
+    def _settle(
+        self, terms: SessionTerms, header: DownloadHeader, uploaded: UploadResult
+    ) -> tuple[int, Waiting | None]:
+        """Return the device's generation that all subscribers have, and the next one, with the hub's that has it.
+
+        One pair is followed at a time: until the hub has purged its generation, later uploads begin no other.
+        """
+        settled, waiting = self.subscription.settled, self.subscription.waiting
+        if waiting is not None and waiting.other <= terms.purged:
+            settled, waiting = waiting.own, None
+        if waiting is None and not uploaded.has_refused:
+            waiting = Waiting(uploaded.generation, header.generation)
+        return settled, waiting
 
     def propose(self) -> str:
         """Store the mark that the device proposes for a session by requests, and return it.

@@ -13,15 +13,15 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select
 from rowtide.core.errors import Retryable, describe
 from rowtide.core.values import frozen
 from rowtide.merge.definitions import article_history, sessions
-from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.node_tables import UnsentColumn
-from rowtide.merge.nodes.table_definitions import Omission
-from rowtide.merge.progress import (
+from rowtide.merge.exchange_state import (
     as_utc,
     set_subscription,
 )
-from rowtide.merge.session.exchange import Refused
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.node_tables import UnsentColumn
+from rowtide.merge.nodes.table_definitions import Omission
 from rowtide.merge.session.messages import Counts
+from rowtide.merge.session.receiver import Refused
 
 SUCCEEDED, RUNNING, FAILED = 2, 3, 6
 _UPLOAD, _DOWNLOAD = 1, 2

@@ -16,6 +16,15 @@ from rowtide.merge.conflicts.records import (
     record,
     settle_refusals,
 )
+from rowtide.merge.exchange_state import (
+    SELECT_NODE,
+    SELECT_RETRIES,
+    Purge,
+    group_retries,
+    purge_of,
+    set_exchanged,
+    set_subscription,
+)
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.sending import ChangesRequest
 from rowtide.merge.partitions.candidates import CandidateMemberships
@@ -25,15 +34,6 @@ from rowtide.merge.partitions.partition_membership import (
     find_members,
     keep_stayed,
     mark,
-)
-from rowtide.merge.progress import (
-    SELECT_NODE,
-    SELECT_RETRIES,
-    Purge,
-    group_retries,
-    purge_of,
-    set_exchanged,
-    set_subscription,
 )
 from rowtide.merge.session.history import RUNNING, Phase
 from rowtide.merge.session.hub.lineage_checks import SELECT_GENERATIONS, check_lineages, read_generations
@@ -53,8 +53,8 @@ from rowtide.merge.session.messages import (
 )
 from rowtide.merge.session.pairing import Pairing
 from rowtide.merge.session.purge import is_due, purge
+from rowtide.merge.session.spool import Spool
 from rowtide.merge.session.spool_transfer import in_session, known_rows, read_changes
-from rowtide.merge.session.spooling import Spool
 
 
 @dataclass(slots=True)

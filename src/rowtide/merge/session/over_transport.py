@@ -23,12 +23,11 @@ from rowtide.merge.errors.subscribing import (
     UploadLost,
     UploadNotAgreed,
 )
+from rowtide.merge.exchange_state import list_subscriptions, read_purge
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import UnsentColumn
 from rowtide.merge.nodes.rows import Refusal
-from rowtide.merge.progress import list_subscriptions, read_purge
 from rowtide.merge.session.device_half import DeviceHalf
-from rowtide.merge.session.exchange import Refused
 from rowtide.merge.session.history import Phase, Summary
 from rowtide.merge.session.messages import (
     Acknowledgement,
@@ -45,8 +44,9 @@ from rowtide.merge.session.messages import (
 )
 from rowtide.merge.session.pairing import HUB, fingerprint_of
 from rowtide.merge.session.purge import is_due, purge
+from rowtide.merge.session.receiver import Refused
+from rowtide.merge.session.spool import Spool
 from rowtide.merge.session.spool_transfer import OnTransferred
-from rowtide.merge.session.spooling import Spool
 from rowtide.merge.session.upload_parts import ConfirmedRows, PartSize, divide, select
 from rowtide.merge.versions.changes import RowChange
 

@@ -36,10 +36,7 @@ from rowtide.merge.errors.publishing import (
     SchemaAhead,
 )
 from rowtide.merge.errors.subscribing import MergeSubscriptionUnknown, SubscriptionExpired, UploadNotComparable
-from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.node_tables import NOT_THERE, Examination, Original, UnsentColumn
-from rowtide.merge.partitions.filters import RowFilter, bind_articles
-from rowtide.merge.progress import (
+from rowtide.merge.exchange_state import (
     SELECT_NODE,
     list_subids,
     list_subscriptions,
@@ -47,9 +44,12 @@ from rowtide.merge.progress import (
     read_subscription,
     select_subscriptions,
 )
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.node_tables import NOT_THERE, Examination, Original, UnsentColumn
+from rowtide.merge.partitions.filters import RowFilter, bind_articles
 from rowtide.merge.session.messages import DeviceState
 from rowtide.merge.session.purge import expiry
-from rowtide.merge.session.spooling import ArticleMapping, map_articles
+from rowtide.merge.session.spool import ArticleMapping, map_articles
 
 
 @frozen

@@ -18,8 +18,7 @@ from rowtide.merge.articles import Publication, Subscription
 from rowtide.merge.catalogue import list_merged, list_publications, read_nickname, read_purged, set_purged
 from rowtide.merge.conflicts.records import forget_conflicts
 from rowtide.merge.definitions import article_history, sessions
-from rowtide.merge.nodes.node import Node, transact_at
-from rowtide.merge.progress import (
+from rowtide.merge.exchange_state import (
     Purge,
     forget_generations,
     has_retries,
@@ -28,6 +27,7 @@ from rowtide.merge.progress import (
     read_purge,
     set_purge,
 )
+from rowtide.merge.nodes.node import Node, transact_at
 from rowtide.merge.row_hashes import compact_hashes
 from rowtide.merge.versions.comparison import Lineage, NodeChange
 

@@ -14,8 +14,8 @@ from rowtide.merge.conflicts.records import ConflictRecord
 from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, RowsRefused
 from rowtide.merge.nodes.rows import Refusal
 from rowtide.merge.partitions.logical_records import RecordType
-from rowtide.merge.session.exchange import Receiver, Refused, transact
 from rowtide.merge.session.messages import Counts
+from rowtide.merge.session.receiver import Receiver, Refused, transact
 from rowtide.merge.session.record_groups import LogicalRecord, group
 from rowtide.merge.versions.changes import RowChange, Write
 

@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from rowtide.merge.articles import Article, Subscription
+from rowtide.merge.exchange_state import put_received, set_subscription
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.sending import ChangesRequest
 from rowtide.merge.partitions.logical_records import find_record_types
-from rowtide.merge.progress import put_received, set_subscription
-from rowtide.merge.session.exchange import Part, Receiver, Transfer
+from rowtide.merge.session.exchange import Transfer
 from rowtide.merge.session.history import Phase
-from rowtide.merge.session.receiving import NodeReceiver
+from rowtide.merge.session.node_receiver import NodeReceiver
+from rowtide.merge.session.receiver import Part, Receiver
 from rowtide.merge.session.record_transfer import RecordReceiver, RecordTransfer
-from rowtide.merge.session.spooling import Outgoing, Spool
+from rowtide.merge.session.spool import Outgoing, Spool
 from rowtide.merge.versions.changes import RowChange
 from rowtide.merge.versions.checked_metadata import are_rowguids
 

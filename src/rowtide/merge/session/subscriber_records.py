@@ -12,16 +12,13 @@ from enum import Enum, auto
 from typing import assert_never
 
 from rowtide.merge.articles import Article
+from rowtide.merge.exchange_state import put_retry
 from rowtide.merge.partitions.logical_records import RecordType
-from rowtide.merge.progress import put_retry
 from rowtide.merge.row_hashes import HashBatch
-from rowtide.merge.session.exchange import (
-    Refused,
-    accepted,
-    count_writes,
-)
+from rowtide.merge.session.accepted_versions import accepted, count_writes
 from rowtide.merge.session.messages import Counts
-from rowtide.merge.session.receiving import SubscriberReceiver
+from rowtide.merge.session.node_receiver import SubscriberReceiver
+from rowtide.merge.session.receiver import Refused
 from rowtide.merge.session.record_groups import LogicalRecord, find_members
 from rowtide.merge.session.record_transfer import (
     DEFERRED,

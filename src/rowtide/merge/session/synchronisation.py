@@ -16,8 +16,8 @@ from rowtide.core.garbage_collection import collecting_rarely
 from rowtide.core.values import frozen
 from rowtide.merge.articles import ExchangeType, Progress
 from rowtide.merge.errors.subscribing import UploadNotComparable
+from rowtide.merge.exchange_state import read_purge
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.progress import read_purge
 from rowtide.merge.session.device_half import DeviceHalf
 from rowtide.merge.session.history import History, Phase, Summary, recorded
 from rowtide.merge.session.hub.uploading import UploadReceipt
@@ -31,8 +31,8 @@ from rowtide.merge.session.pairing import (
     unsent_columns,
 )
 from rowtide.merge.session.purge import is_due, purge
+from rowtide.merge.session.spool import Spool
 from rowtide.merge.session.spool_transfer import OnTransferred
-from rowtide.merge.session.spooling import Spool
 
 
 def synchronise(

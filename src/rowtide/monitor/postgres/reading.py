@@ -16,9 +16,9 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.catalogue import read_server_time
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.functions import FIND_MONITORED, MONITORED
-from rowtide.databases.postgres.kept_sessions import keeping_sessions
 from rowtide.databases.postgres.quoting import statement
 from rowtide.databases.postgres.repeated_reading import RepeatedReading
+from rowtide.databases.postgres.session_pool import keeping_sessions
 from rowtide.diagnosis.codes import ALL_AREAS, Area
 from rowtide.diagnosis.merge import MergeFacts, read_merge
 from rowtide.diagnosis.postgres.capture_facts import KeptManifest

@@ -36,7 +36,7 @@ from rowtide.monitor.views.database import (
     summarize,
 )
 from rowtide.monitor.views.hops import Hop, HopKind
-from rowtide.monitor.views.judgements import MERGE_STATES, CheckView, Judgement, worst_of
+from rowtide.monitor.views.states import MERGE_STATES, CheckView, Judgement, worst_of
 from rowtide.monitor.views.subscriptions import (
     SUBSCRIPTION_STATES,
     MergeSubscriptionView,

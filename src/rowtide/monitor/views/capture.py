@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TypeVar, overload
 
-from rowtide.agents.runs import PastError
+from rowtide.agents.loop import PastError
 from rowtide.cdc.consumers.consumers import ListedConsumer
 from rowtide.cdc.published import ListedChange
 from rowtide.cdc.status import CaptureStatus, CleanupStatus, capture_lag_s, unpublished_segments

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from datetime import datetime, timedelta
 
-from rowtide.agents.runs import RunOutcome
+from rowtide.agents.loop import RunOutcome
 from rowtide.cdc.jobs.requests import AGENT
 from rowtide.core.values import frozen
 from rowtide.diagnosis import State
@@ -34,7 +34,7 @@ from rowtide.monitor.views.capture import (
     view_targets,
 )
 from rowtide.monitor.views.hops import Hop, HopKind, list_hops
-from rowtide.monitor.views.judgements import WORST_FIRST, CheckView, Judgement, judge, list_checks, worst_of
+from rowtide.monitor.views.states import WORST_FIRST, CheckView, Judgement, judge, list_checks, worst_of
 from rowtide.monitor.views.subscriptions import (
     MergeView,
     PublicationView,

@@ -7,9 +7,9 @@ from enum import StrEnum
 
 from rowtide.core.values import frozen
 from rowtide.diagnosis import Area, State
-from rowtide.monitor.series import GaugeSeries
+from rowtide.monitor.gauge_series import GaugeSeries
 from rowtide.monitor.views.capture import CaptureView, LogView, TargetView
-from rowtide.monitor.views.judgements import Judgement, worst_of
+from rowtide.monitor.views.states import Judgement, worst_of
 from rowtide.monitor.views.subscriptions import MergeView, SubscriptionView, count_states
 
 

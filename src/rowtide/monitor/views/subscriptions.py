@@ -14,7 +14,7 @@ from rowtide.diagnosis.merge import MergeFacts
 from rowtide.log.postgres.backlog import seconds_between
 from rowtide.merge.status import MergeStatus
 from rowtide.monitor.labels import number_of, without_users
-from rowtide.monitor.views.judgements import MERGE_STATES
+from rowtide.monitor.views.states import MERGE_STATES
 from rowtide.replication.distributor.history import RunStatus
 from rowtide.replication.status import DeliveryStatus, SubscriptionDelivery
 

@@ -24,6 +24,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from rowtide.actions.database_actions import Actions, parse_kind
 from rowtide.actions.entries import (
     RETENTION_DAYS,
     ActionEntry,
@@ -33,7 +34,6 @@ from rowtide.actions.entries import (
     normalize_id,
 )
 from rowtide.actions.errors import ActionIdInvalid, ActionIdTaken, ActionIncomplete, ActionUnknown
-from rowtide.actions.performing import Actions, parse_kind
 from rowtide.core.errors import Denied, Invalid, NotFound, RowtideError
 from rowtide.core.values import frozen
 from rowtide.events.catalogue import ActionEnded

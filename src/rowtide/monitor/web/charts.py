@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from rowtide.core.values import frozen
 from rowtide.diagnosis import State
-from rowtide.monitor.series import Point, split_at_gaps
+from rowtide.monitor.gauge_series import Point, split_at_gaps
 from rowtide.monitor.views import DatabaseView, InstanceView, MonitorState
 
 WIDTH, HEIGHT = 480, 72

@@ -13,9 +13,9 @@ from starlette.responses import Response
 from rowtide.core.values import frozen
 from rowtide.diagnosis import Area, State
 from rowtide.diagnosis.result import format_bytes, format_duration
-from rowtide.monitor.series import TABLE_CHANGES, GaugeSeries, Point
+from rowtide.monitor.gauge_series import TABLE_CHANGES, GaugeSeries, Point
 from rowtide.monitor.views import DatabaseView, HopKind, Judgement, count_numbers, list_worst
-from rowtide.monitor.views.judgements import WORST_FIRST
+from rowtide.monitor.views.states import WORST_FIRST
 from rowtide.monitor.web.charts import MONITOR_ORDER, LineChart, draw_interval, state_of_instance
 from rowtide.monitor.web.graphs import HeatStrip, draw_heat, draw_topology, list_deliveries
 from rowtide.monitor.web.listing import PAGE_ROWS, list_rows

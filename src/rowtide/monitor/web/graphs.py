@@ -16,9 +16,9 @@ from itertools import accumulate, pairwise
 
 from rowtide.core.values import frozen
 from rowtide.diagnosis import State
-from rowtide.monitor.series import Point
+from rowtide.monitor.gauge_series import Point
 from rowtide.monitor.views import DatabaseView
-from rowtide.monitor.views.judgements import WORST_FIRST
+from rowtide.monitor.views.states import WORST_FIRST
 from rowtide.monitor.web.charts import severity
 
 _MOST_BESIDE = 6

@@ -22,16 +22,16 @@ from starlette.staticfiles import StaticFiles
 from rowtide.core.errors import find_classes
 from rowtide.diagnosis.result import format_bytes, format_duration
 from rowtide.monitor.exposition import Polled
+from rowtide.monitor.gauge_series import GaugeSeries
 from rowtide.monitor.inboxes import Inboxes
 from rowtide.monitor.polling import Readiness
 from rowtide.monitor.ring import Ring
-from rowtide.monitor.series import GaugeSeries
 from rowtide.monitor.views import (
     DatabaseView,
     count_states,
     make_overview,
 )
-from rowtide.monitor.views.judgements import WORST_FIRST
+from rowtide.monitor.views.states import WORST_FIRST
 from rowtide.monitor.web.access import COOKIE, SESSION_S, Access, Operating
 from rowtide.monitor.web.actions import ActionPages
 from rowtide.monitor.web.api import PREFIX, Api

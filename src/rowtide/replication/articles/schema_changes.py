@@ -7,7 +7,7 @@ indexes and defaults are the subscriber's own.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -216,11 +216,7 @@ def follow(
     changes += [each for each in computed if isinstance(each, GeneratedAltered) and each.after is None]
     changes += [ColumnDropped(column) for column in article.columns if column.number not in now]
     changes += _renames(kept, now)
-    for before, after in zip(kept, renamed.columns, strict=True):
-        if (before.type_code, before.type_modifier) != (after.type_code, after.type_modifier):
-            changes.append(ColumnRetyped(after, now[after.number].collation, _keeps_texts(before, after, alteration)))
-        if before.is_nullable is not after.is_nullable:
-            changes.append(NullsChanged(after))
+    changes += _retypings(alteration, zip(kept, renamed.columns, strict=True), now)
     renamed = replace(renamed, filter_clause=_filter_after(article, now), left_out=_omitted_now(article, now))
     _require_filter(renamed)
     if not alteration.is_inferred:
@@ -234,6 +230,17 @@ def follow(
     defined = (each for each in computed if isinstance(each, GeneratedAltered) and each.after is not None)
     wanted = (each for each in defined if each.before is not None or adds_none_since is None)
     return replace(followed, changes=(*followed.changes, *wanted))
+
+
+def _retypings(
+    alteration: Alteration, columns: Iterable[tuple[PublishedColumn, PublishedColumn]], now: Mapping[int, AlteredColumn]
+) -> Iterator[SchemaChange]:
+    """Yield what has changed of columns that stay, given as they were and as they are."""
+    for before, after in columns:
+        if (before.type_code, before.type_modifier) != (after.type_code, after.type_modifier):
+            yield ColumnRetyped(after, now[after.number].collation, _keeps_texts(before, after, alteration))
+        if before.is_nullable is not after.is_nullable:
+            yield NullsChanged(after)
 
 
 def _list_generated(alteration: Alteration) -> tuple[GeneratedColumn, ...]:

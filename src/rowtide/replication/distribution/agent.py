@@ -15,6 +15,7 @@ from itertools import chain, islice
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.membership import Traced
 from rowtide.log.postgres.missed_ddl import has_earlier_values
@@ -45,6 +46,16 @@ _MAX_STEP_ROWS = 500_000
 
 CompleteChange = Callable[[Followed, CommitLsn], Followed]
 """Adds the custom script to what a transaction changes of an article."""
+
+
+@frozen
+class _Portion:
+    """What a step delivers: everything before `end`, which a gap, an alteration or a token may have set."""
+
+    end: Position
+    lost: LogGap | None
+    altering: CommitLsn | None
+    token: Traced | None
 
 
 class DistributionAgent:
@@ -202,23 +213,11 @@ class DistributionAgent:
             return gap is not None or self._begin_early(state)
         if self._early.finish(state, self._position, self._end):
             return True
-        # Bounded: the segments that a step has planned with are merged and deleted after a while.
-        end = self._bound(min(bounded_end(state, self._position, _MAX_STEP_ROWS), last))
-        lost = log_events.find_gap(state, self._position, end)
-        end = lost.after if lost is not None else end
-        # Whichever comes first ends this step's range: a gap, an alteration, or a token. Each look goes only as far as
-        # the one before, so what it finds comes first, and what was found so far is dropped: the next step finds it
-        # again, from the position that this one reaches.
-        altering = altering_transactions.find_altering(state, self._articles, self._position, end)
-        end, lost = (Position(altering.value), None) if altering is not None else (end, lost)
-        token = log_events.find_token(state, self._subscription.publication, self._position, end)
-        if token is not None:
-            # A token measures the delivery of what was committed before it: the rest waits for the next step.
-            end, lost, altering = Position(token.commit_lsn.value + 1), None, None
-        begin = self._position
+        portion = self._plan_portion(state, last)
+        begin, end = self._position, portion.end
         has_delivered = self._deliver(state, end)
-        if token is not None:
-            self._pass_on(token, end, has_delivered=has_delivered)
+        if portion.token is not None:
+            self._pass_on(portion.token, end, has_delivered=has_delivered)
         for dropped in log_events.find_dropped(state, self._articles, begin, end):
             self._report_dropped(dropped)
         # Batches have moved it only up to their last transaction; what follows in the range has no call of this
@@ -227,12 +226,33 @@ class DistributionAgent:
         has_ended = self._end_hand_over()
         self._advance_now_and_then()
         # Raised after the range before the gap is committed, so that it is delivered once, however the gap is handled.
-        if lost is not None:
-            raise errors.ChangesLost(str(CommitLsn(lost.after.value)), lost.reason)
+        if portion.lost is not None:
+            raise errors.ChangesLost(str(CommitLsn(portion.lost.after.value)), portion.lost.reason)
         # After a hand-over everything is opened again, and the next step finds the alteration.
-        if altering is not None and not has_ended:
-            self._alter(state, altering)
+        if portion.altering is not None and not has_ended:
+            self._alter(state, portion.altering)
         return has_delivered or has_ended or end < state.position
+
+    def _plan_portion(self, state: ManifestState, last: Position) -> _Portion:
+        """Return what a step delivers of the log up to `last`.
+
+        Whichever comes first ends it: a gap, an alteration, or a token. Each look goes only as far as the one before,
+        so what it finds comes first, and what was found so far is dropped: the next step finds it again, from the
+        position that this one reaches.
+        """
+        # Bounded: the segments that a step has planned with are merged and deleted after a while.
+        end = self._bound(min(bounded_end(state, self._position, _MAX_STEP_ROWS), last))
+        lost = log_events.find_gap(state, self._position, end)
+        if lost is not None:
+            end = lost.after
+        altering = altering_transactions.find_altering(state, self._articles, self._position, end)
+        if altering is not None:
+            end, lost = Position(altering.value), None
+        token = log_events.find_token(state, self._subscription.publication, self._position, end)
+        if token is not None:
+            # A token measures the delivery of what was committed before it: the rest waits for the next step.
+            end, lost, altering = Position(token.commit_lsn.value + 1), None, None
+        return _Portion(end, lost, altering, token)
 
     def _begin_early(self, state: ManifestState) -> bool:
         """Deliver what there is of a transaction that is still read; return whether there was anything."""

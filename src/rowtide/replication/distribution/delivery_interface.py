@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rowtide.replication.articles.articles import Article
     from rowtide.replication.articles.schema_changes import Followed, SchemaChange
     from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
-    from rowtide.replication.snapshot.target import TableDetails
+    from rowtide.replication.snapshot.table_details import TableDetails
 
 
 @frozen

@@ -9,7 +9,7 @@ from dataclasses import field
 
 from sqlalchemy import Engine
 
-from rowtide.agents.runs import OnRetry, ignore
+from rowtide.agents.loop import OnRetry, ignore
 from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
 from rowtide.events import catalogue as events

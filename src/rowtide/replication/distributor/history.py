@@ -28,7 +28,7 @@ from sqlalchemy import (
     select,
 )
 
-from rowtide.agents.runs import PastError
+from rowtide.agents.loop import PastError
 from rowtide.core.errors import RowtideError, describe
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.redaction import redact

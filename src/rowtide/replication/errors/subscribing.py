@@ -397,11 +397,11 @@ class TableOwnerNotHeld(Denied, number=7190):
 
 
 class OwnerTriggersDeferred(Denied, number=7191):
-    """Up to PostgreSQL 17, deferred triggers run at commit with the rights of the session."""
+    """A deferred trigger can run code at the commit with the rights of the session."""
 
     fact = "the transaction would run code of another role with the agent's rights at its commit: {found}"
-    hint = """Run `alter function ... security definer` for the trigger's function, use PostgreSQL 18, or say that the
-        tables' owners are trusted by `--run-as agent`."""
+    hint = """Create the trigger or constraint again without `deferrable`, or say that the tables' owners are trusted by
+        `--run-as agent`."""
     found: str
 
 

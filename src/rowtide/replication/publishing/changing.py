@@ -21,7 +21,7 @@ from rowtide.databases.postgres.advisory_locks import MEMBERS
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.kept_sessions import keeping_sessions
+from rowtide.databases.postgres.session_pool import keeping_sessions
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import members_table
 from rowtide.log.postgres import membership

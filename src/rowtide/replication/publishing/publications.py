@@ -17,7 +17,7 @@ from rowtide.databases.postgres.alterations import Alterations, Committing
 from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id, require_table_owner
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.functions import view_schema
-from rowtide.databases.postgres.kept_sessions import keeping_sessions
+from rowtide.databases.postgres.session_pool import keeping_sessions
 from rowtide.log.catalogue import find_source, forget_feature
 from rowtide.log.postgres import membership, partition_truncates
 from rowtide.log.postgres.lease import AdvisoryLease

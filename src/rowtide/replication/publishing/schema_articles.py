@@ -58,7 +58,9 @@ def renew(engine: Engine, publication: str) -> None:
         scripts = read_scripts(connection, list_schema_articles(connection, publication_id))
         subscribers = [known.subscriber for known in subscription_records.list_subscriptions(connection, publication)]
     for subscriber in subscribers:
-        kind_of(subscriber).make_scripted(subscriber, scripts)
+        server = kind_of(subscriber).server
+        if server is not None:
+            server.make_scripted(subscriber, scripts)
 
 
 def drop(alterations: Alterations, database: str, publication: str, name: str) -> bool:

@@ -6,22 +6,22 @@ The history is in the publisher, which delivery itself does not need: if it cann
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, text
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.events.catalogue import HistoryNotWritten, RowsNotCounted
 from rowtide.events.event import emit
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.run_context import DeliveryReport
 from rowtide.replication.distributor import definitions, history, subscription_records
 from rowtide.replication.distributor.history import RunStatus, Session
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.snapshot.agent import SnapshotReport
-from rowtide.replication.snapshot.target import count_rows
 
 MESSAGE_INTERVAL_S = 60.0
 """(SQL Server: -MessageInterval.)"""
@@ -79,7 +79,7 @@ class AgentHistory:
         chunks = f"{report.chunks} of {report.of_chunks} chunks ({share:.0%})"
         try:
             with translated(), self._engine.connect() as connection:
-                rows = count_rows(
+                rows = _estimate_rows(
                     connection, subscription_records.list_subscribed(connection, self._subscription.agent_id)
                 )
         except RowtideError as error:
@@ -160,3 +160,18 @@ class LogReaderErrors:
                     history.record_reader_error(connection, error, datetime.now(UTC))
         except RowtideError as unwritten:
             emit(HistoryNotWritten(unwritten))
+
+
+def _estimate_rows(connection: Connection, articles: Iterable[Article]) -> int:
+    """Return how many rows articles' tables have, as estimated when they were analyzed last."""
+    given = {"tables": [article.source_id for article in articles]}
+    return int(connection.execute(text(_ROWS), given).scalar_one())
+
+
+_ROWS = """
+select coalesce(sum(greatest(c.reltuples, 0)), 0)::bigint
+from pg_class c
+where c.relkind = 'r' and exists (
+    select from unnest(cast(:tables as bigint[])) wanted(id)
+    where c.oid = wanted.id or c.oid in (select relid from pg_partition_tree(wanted.id::oid)))
+"""

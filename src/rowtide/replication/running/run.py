@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, text
 
 from rowtide.agents.log_reader_process import LogReaderProcess
-from rowtide.agents.runs import RunOutcome, report_retry, run_agent
+from rowtide.agents.loop import RunOutcome, report_retry, run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.core.redaction import redact
 from rowtide.core.values import frozen

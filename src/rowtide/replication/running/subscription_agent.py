@@ -39,7 +39,8 @@ from rowtide.replication.errors import delivery as errors
 from rowtide.replication.running.agent_history import AgentHistory
 from rowtide.replication.running.custom_scripts import CustomScripting, find_allowed
 from rowtide.replication.snapshot.agent import ArticleCopy, DeliveryStart, SnapshotAgent
-from rowtide.replication.snapshot.target import SnapshotStatus, SubscriptionSnapshot, TableDetails, read_table_details
+from rowtide.replication.snapshot.table_details import TableDetails, read_table_details
+from rowtide.replication.snapshot.target import SnapshotStatus, SubscriptionSnapshot
 from rowtide.replication.subscribing.joining import clean, complete, copy_again, mark_unready, read_joining
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.subscriber_kind import OpenedSubscriber

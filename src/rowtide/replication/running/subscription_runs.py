@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from rowtide.agents.runs import JobRun, RunOutcome, RunStopped, run_agent
+from rowtide.agents.loop import JobRun, RunOutcome, RunStopped, run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.replication.distribution.run_context import (
     DeliveryContext,

@@ -20,7 +20,8 @@ from rowtide.copying.chunks import Chunk, CopiedChunk, CopiedTable, CopyForm, Op
 from rowtide.core.lsn import Position
 from rowtide.core.values import frozen
 from rowtide.replication.articles.articles import Article, as_copied
-from rowtide.replication.snapshot.target import SnapshotTarget, SubscriptionSnapshot, TableDetails
+from rowtide.replication.snapshot.table_details import TableDetails
+from rowtide.replication.snapshot.target import SnapshotTarget, SubscriptionSnapshot
 
 _WORKERS = 2
 _LARGE_BYTES = 16 << 20

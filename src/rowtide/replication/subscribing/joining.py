@@ -39,7 +39,8 @@ from rowtide.replication.distributor.schema_article_records import SchemaArticle
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import CopyUnreadable, PublishedTableDropped, SubscriptionDeactivated
 from rowtide.replication.snapshot.objects import find_used, read_type_needs
-from rowtide.replication.snapshot.target import SnapshotStatus, read_table_details
+from rowtide.replication.snapshot.table_details import read_table_details
+from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.subscribing.originators import Ends, plan_originators
 from rowtide.replication.subscribing.readers import keeping
 from rowtide.replication.subscribing.resolvers import require_detectable
@@ -100,12 +101,40 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
     """Prepare a subscriber; return false if the article is not to join any more, or another agent is at it."""
     kind = kind_of(wanted.subscriber)
     _announce_altered(engine, wanted)
+    new = _record_start(engine, database, wanted, manifest)
+    if new is None:
+        return False
+    # What a repeat finds prepared was recorded before.
+    failpoint("article_preparation.before")
+    with translated(), engine.begin() as connection:
+        # Locked: what was dropped or replaced meanwhile is cleaned up at the subscriber already.
+        now = joining.lock(connection, wanted.agent_id)
+        if now is None or not _is_wanted(now) or set(now.starts.values()) != {new.position}:
+            return False
+        try:
+            kind.prepare(wanted.subscriber, new)
+        except RowtideError as error:
+            # After an outage the subscriber may be prepared nevertheless; the next attempt finds that.
+            if error.remedy is not Remedy.RETRY:
+                manifest.append(ReaderLeft(wanted.reader))
+            raise
+        failpoint("article_preparation.after")
+        joining.mark_prepared(connection, wanted)
+    return True
+
+
+def _record_start(engine: Engine, database: str, wanted: Subscription, manifest: Manifest) -> NewSubscription | None:
+    """Record from where the article is delivered, and return what its subscriber is prepared with.
+
+    None where `_prepare` returns false.
+    """
+    kind = kind_of(wanted.subscriber)
     with translated(), engine.begin() as connection:
         if not _is_wanted(joining.lock(connection, wanted.agent_id)):
-            return False
+            return None
         if kind.find_status(wanted.subscriber, wanted.guid) is not None:
             # Another agent was faster: its copy begins where it has recorded.
-            return False
+            return None
         known = subscription_records.list_subscribed(connection, wanted.agent_id)
         into = wanted.joins or 0
         others = subscription_records.list_subscribed(connection, into)
@@ -151,23 +180,7 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
                 altered=() if replaced is None else tuple(_follow_all(connection, wanted, replaced, articles)),
             )
             joining.record_start(connection, wanted, start)
-    # What a repeat finds prepared was recorded before.
-    failpoint("article_preparation.before")
-    with translated(), engine.begin() as connection:
-        # Locked: what was dropped or replaced meanwhile is cleaned up at the subscriber already.
-        now = joining.lock(connection, wanted.agent_id)
-        if now is None or not _is_wanted(now) or set(now.starts.values()) != {start}:
-            return False
-        try:
-            kind.prepare(wanted.subscriber, new)
-        except RowtideError as error:
-            # After an outage the subscriber may be prepared nevertheless; the next attempt finds that.
-            if error.remedy is not Remedy.RETRY:
-                manifest.append(ReaderLeft(wanted.reader))
-            raise
-        failpoint("article_preparation.after")
-        joining.mark_prepared(connection, wanted)
-    return True
+    return new
 
 
 def _is_wanted(found: Subscription | None) -> bool:
@@ -182,7 +195,8 @@ def _is_kept(connection: Connection, wanted: Subscription, held: Article, now: S
     """
     (article,) = now
     table = find_by_id(connection, article.source_id)
-    if table is None or not kind_of(wanted.subscriber).is_used(wanted.subscriber, held):
+    server = kind_of(wanted.subscriber).server
+    if table is None or server is None or not server.is_used(wanted.subscriber, held):
         return False
     try:
         followed = follow(held, as_alteration(table), adds_none_since=None, has_no_rows=True)

@@ -62,4 +62,5 @@ def recover(subscriber: str) -> Sequence[RecoveredTransaction]:
     An agent that is at work there stops, as another has taken over (7113); start it again. Nothing is left prepared by
     one stream, nor in a SQLite file. Raises `DatabaseKindUnknown`, and what connecting to the subscriber raises.
     """
-    return kind_of(subscriber).recover(subscriber)
+    server = kind_of(subscriber).server
+    return () if server is None else server.recover(subscriber)

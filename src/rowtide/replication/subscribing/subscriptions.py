@@ -15,6 +15,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.formats import removing
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import BeforeImages
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.catalogue import COLUMN_SEQUENCE, find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
@@ -25,12 +26,14 @@ from rowtide.log.postgres.control_table import mark_log
 from rowtide.log.postgres.membership import FULL_IDENTITY
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.slot import read_log_end
+from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.entries import ReaderLeft
 from rowtide.log.store.location import open_own_manifest
+from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.state import ManifestState, events_between
 from rowtide.replication.articles.articles import Article, as_copied
 from rowtide.replication.articles.schema_changes import Unfollowed, as_alteration, follow, with_key_of
-from rowtide.replication.distribution.calls.skipping import SkipErrors
+from rowtide.replication.distribution.calls.skipped_commands import SkipErrors
 from rowtide.replication.distributor import (
     definitions,
     joining,
@@ -51,7 +54,7 @@ from rowtide.replication.errors.subscribing import (
     SubscriptionExists,
 )
 from rowtide.replication.snapshot.objects import read_scripts, read_type_needs
-from rowtide.replication.snapshot.target import read_table_details
+from rowtide.replication.snapshot.table_details import read_table_details
 from rowtide.replication.subscribing.originators import Ends, plan_originators
 from rowtide.replication.subscribing.promoted_copies import find_promotion, remove_copied
 from rowtide.replication.subscribing.readers import keeping
@@ -70,7 +73,13 @@ from rowtide.replication.subscription_settings import (
 )
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.postgres.delivery_marks import carry_onward
-from rowtide.replication.targets.subscriber_kind import NewSnapshot, NewSubscription, PublishedSequence, SyncedSequence
+from rowtide.replication.targets.subscriber_kind import (
+    NewSnapshot,
+    NewSubscription,
+    Originators,
+    PublishedSequence,
+    SyncedSequence,
+)
 
 
 def add_subscription(
@@ -92,38 +101,16 @@ def add_subscription(
     kind.require_streams(subscriber, guid, wanted.settings.streams)
     tables = PostgresCopySource(engine, database, CopyUnreadable)
     with translated(), engine.begin() as connection:
-        keep_publication(connection, publication)
-        source = read_source(connection, database)
-        publication_id = publication_records.get_publication(connection, publication)
-        if any(
-            known.subscriber == subscriber for known in subscription_records.list_subscriptions(connection, publication)
-        ):
-            raise SubscriptionExists(publication, subscriber)
-        keep_articles(connection, publication)
-        # A new table of a dropped one's name is another one.
-        dropped = publication_records.list_dropped(connection)
-        known = [each for each in publication_records.list_articles(connection, publication_id) if each not in dropped]
-        if not known:
-            raise NothingToSubscribe(publication)
-        is_copy = wanted.sync_type is SyncType.FROM_COPY
-        promoted = find_promotion(connection, subscriber) if is_copy else None
-        manifest = open_own_manifest(source)
-        verify_provenance(connection, manifest)
-        others = [one.guid for one in subscription_records.list_subscriptions(connection)]
-        copied = remove_copied(source, subscriber, others) if is_copy else frozenset[str]()
-        ends = Ends.read(connection, subscriber)
-        originators = plan_originators(
-            connection, ends, subscriber, publication, known, forward=wanted.forward, is_promoted_copy=is_copy
-        )
-        settings = choose_resolver(ends, subscriber, known, wanted.settings, forwards=bool(wanted.forward))
-        require_commit_times(connection, database, settings)
-        given = _find_start(manifest.state, wanted.lsn, promoted)
+        begun = _begin(connection, database, publication, subscriber, wanted)
+        manifest, known, settings = begun.manifest, begun.known, begun.settings
         written = read_log_end(connection)
-        with keeping(connection, manifest, guid, lambda state: _earliest(state, known, given, written, copied)):
+        with keeping(
+            connection, manifest, guid, lambda state: _earliest(state, known, begun.start, written, begun.copied)
+        ):
             # What is marked only now lies behind all that was read when its keeping began.
             mark = Position.of(manifest.state.epoch, mark_log(connection))
             articles = renew(connection, known, mark)
-            start = given or mark
+            start = begun.start or mark
             starts = {article.article_id: start for article in articles}
             subscription = Subscription(
                 0,
@@ -135,26 +122,79 @@ def add_subscription(
                 settings=replace(settings, keeps_tables=wanted.keeps_tables),
                 forwards=bool(wanted.forward),
             )
-            subscription_records.add_subscription(connection, publication_id, subscription, wanted.sync_type)
+            subscription_records.add_subscription(connection, begun.publication_id, subscription, wanted.sync_type)
             new = NewSubscription(
                 guid,
                 publication,
-                source.system_identifier,
+                begun.source.system_identifier,
                 start,
                 articles,
-                originators,
+                begun.originators,
                 has_procedures=wanted.sync_type is SyncType.NONE,
                 settings=settings,
                 constraints=wanted.constraints,
                 snapshot=plan_snapshot(
-                    connection, tables, articles, wanted, list_schema_articles(connection, publication_id)
+                    connection, tables, articles, wanted, list_schema_articles(connection, begun.publication_id)
                 ),
                 needs=read_type_needs(connection, articles),
             )
             unmade = tuple(kind.prepare(subscriber, new))
             subscription_records.record_articles(connection, guid, articles)
-            carry_onward(originators)
+            carry_onward(begun.originators)
             return unmade
+
+
+@frozen
+class _Begun:
+    """What a subscription is added to. `start` is None where it is to be marked in the log."""
+
+    publication_id: int
+    source: SourceDefinition
+    manifest: Manifest
+    known: Sequence[Article]
+    originators: Originators
+    settings: SubscriptionSettings
+    start: Position | None
+    copied: Set[str]
+
+
+def _begin(
+    connection: Connection, database: str, publication: str, subscriber: str, wanted: SubscriptionRequest
+) -> _Begun:
+    """Verify that a subscription can be added, and lock its publication and articles until the caller commits."""
+    keep_publication(connection, publication)
+    source = read_source(connection, database)
+    publication_id = publication_records.get_publication(connection, publication)
+    if any(one.subscriber == subscriber for one in subscription_records.list_subscriptions(connection, publication)):
+        raise SubscriptionExists(publication, subscriber)
+    keep_articles(connection, publication)
+    # A new table of a dropped one's name is another one.
+    dropped = publication_records.list_dropped(connection)
+    known = [each for each in publication_records.list_articles(connection, publication_id) if each not in dropped]
+    if not known:
+        raise NothingToSubscribe(publication)
+    is_copy = wanted.sync_type is SyncType.FROM_COPY
+    promoted = find_promotion(connection, subscriber) if is_copy else None
+    manifest = open_own_manifest(source)
+    verify_provenance(connection, manifest)
+    others = [one.guid for one in subscription_records.list_subscriptions(connection)]
+    copied = remove_copied(source, subscriber, others) if is_copy else frozenset[str]()
+    ends = Ends.read(connection, subscriber)
+    originators = plan_originators(
+        connection, ends, subscriber, publication, known, forward=wanted.forward, is_promoted_copy=is_copy
+    )
+    settings = choose_resolver(ends, subscriber, known, wanted.settings, forwards=bool(wanted.forward))
+    require_commit_times(connection, database, settings)
+    return _Begun(
+        publication_id=publication_id,
+        source=source,
+        manifest=manifest,
+        known=known,
+        originators=originators,
+        settings=settings,
+        start=_find_start(manifest.state, wanted.lsn, promoted),
+        copied=copied,
+    )
 
 
 def renew(connection: Connection, known: Sequence[Article], mark: Position) -> tuple[Article, ...]:
@@ -390,7 +430,8 @@ def sync_sequences(
     return tuple(
         one
         for found, sequences in zip(known, published, strict=True)
-        for one in kind_of(found.subscriber).move_sequences(found.subscriber, sequences)
+        if (server := kind_of(found.subscriber).server) is not None
+        for one in server.move_sequences(found.subscriber, sequences)
     )
 
 

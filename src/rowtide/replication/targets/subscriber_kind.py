@@ -16,7 +16,8 @@ from rowtide.replication.conflict_decisions import ConflictDecision, ConflictOut
 from rowtide.replication.distribution.delivery_interface import Delivery
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.snapshot.objects import Need, Script
-from rowtide.replication.snapshot.target import SnapshotStatus, SnapshotTarget, TableDetails
+from rowtide.replication.snapshot.table_details import TableDetails
+from rowtide.replication.snapshot.target import SnapshotStatus, SnapshotTarget
 from rowtide.replication.subscription_settings import Constraints, IfExists, SubscriptionSettings
 from rowtide.replication.targets.compared_rows import RepairOutbox, RepairTransaction, SubscribedRows
 
@@ -173,6 +174,24 @@ class OpenedSubscriber(SnapshotTarget, Protocol):
 
 
 @frozen(kw_only=True)
+class ServerSubscribers:
+    """What subscribers offer that are servers: others write to their tables, and they keep prepared transactions."""
+
+    recover: Callable[[str], Sequence[RecoveredTransaction]]
+    """Commit or roll back the transactions that agents left prepared; return them."""
+    make_scripted: Callable[[str, Sequence[Script]], None]
+    """Create views and functions, or bring them up to date."""
+    list_conflicts: Callable[[Subscription, ListedConflicts | None], ListedConflicts]
+    """Return the conflicts that the subscriber has kept: those that are known if their mark is as it was."""
+    settle_conflict: Callable[[Subscription, Sequence[Article], ConflictDecision], ConflictOutcome]
+    """Decide about a conflict, in one transaction with what that writes."""
+    move_sequences: Callable[[str, Sequence[PublishedSequence]], Sequence[SyncedSequence]]
+    """Move sequences to where the publisher's are, none of them back; return those that were moved."""
+    is_used: Callable[[str, Article], bool]
+    """Return whether an article's table cannot be dropped, because something else uses it, as views do."""
+
+
+@frozen(kw_only=True)
 class SubscriberKind:
     """What a kind of subscriber offers; subscribers are identified by URL, subscriptions by guid."""
 
@@ -186,10 +205,10 @@ class SubscriberKind:
     creations: Callable[[Iterable[Article]], Sequence[str]]
     """Return the statements that prepare a subscriber for articles."""
     forget: Forget
-    recover: Callable[[str], Sequence[RecoveredTransaction]]
-    """Commit or roll back the transactions that agents left prepared; return them."""
-    make_scripted: Callable[[str, Sequence[Script]], None]
-    """Create views and functions, or bring them up to date."""
+    server: ServerSubscribers | None
+    """None of files: one connection at a time writes a batch, which is one transaction. They have tables alone, number
+    new rows behind those that they have, drop tables under their views, and nobody else's changes are looked for.
+    """
 
     open_snapshot: Callable[[Subscription], OpenedSubscriber]
     """Connect, and take over from any earlier agent, to copy what has to be copied."""
@@ -202,8 +221,6 @@ class SubscriberKind:
     """Return how far the copy of a subscription is; None if the subscriber does not know the subscription."""
     has_joined: Callable[[str, str], bool]
     """Return whether the article of a joining subscription became one of the subscription that it joins."""
-    is_used: Callable[[str, Article], bool]
-    """Return whether an article's table cannot be dropped, because something else uses it, as views do."""
     detach: Callable[[str, str, Sequence[Article]], None]
     """Remove what delivery needs of articles that left a subscription; their rows stay."""
 
@@ -213,9 +230,3 @@ class SubscriberKind:
     """Begin a repair, which is rolled back unless it is committed."""
     open_outbox: Callable[[Subscription], AbstractContextManager[RepairOutbox]]
     """Open what repairs have recorded at the subscriber."""
-    list_conflicts: Callable[[Subscription, ListedConflicts | None], ListedConflicts]
-    """Return the conflicts that the subscriber has kept: those that are known if their mark is as it was."""
-    settle_conflict: Callable[[Subscription, Sequence[Article], ConflictDecision], ConflictOutcome]
-    """Decide about a conflict, in one transaction with what that writes."""
-    move_sequences: Callable[[str, Sequence[PublishedSequence]], Sequence[SyncedSequence]]
-    """Move sequences to where the publisher's are, none of them back; return those that were moved."""

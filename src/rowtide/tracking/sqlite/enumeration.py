@@ -41,8 +41,8 @@ from rowtide.tracking.sqlite.system_tables import (
     get_tracked,
     has_tracked_objects,
     list_tracked,
-    mend,
     put_tracked,
+    repair,
     require_tracking,
 )
 from rowtide.tracking.sqlite.tracked_tables import CHANGE_BSN, SqliteSubject, subject_of
@@ -80,7 +80,7 @@ def _prepare(writer: sqlite3.Connection, names: Sequence[str]) -> None:
             raise loss
         if changed_triggers(writer, tracked):
             with write_transaction(writer):
-                mend(writer, tracked)
+                repair(writer, tracked)
 
 
 def _open_window(writer: sqlite3.Connection, request: EnumerationRequest, stack: ExitStack) -> TrackedChanges:

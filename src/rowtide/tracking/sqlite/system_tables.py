@@ -314,7 +314,7 @@ def changed_triggers(connection: sqlite3.Connection, tracked: TrackedTable) -> d
     return {name: statement for name, statement in wanted.items() if found[name] != statement}
 
 
-def mend(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
+def repair(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
     """Adapt triggers to added and dropped columns, in the caller's write transaction.
 
     A row whose added column is not at its default counts as changed.

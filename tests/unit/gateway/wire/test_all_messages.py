@@ -21,7 +21,7 @@ from rowtide.merge.inspection.device_validation import ValidateAnswer, ValidateR
 from rowtide.merge.publishing.rows_at_hub import RowsAnswer, RowsRequest
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncAnswer, SyncRequest
-from rowtide.merge.session.pending import PendingAtHub
+from rowtide.merge.session.pending_changes import PendingAtHub
 from rowtide.merge.versions.changes import RowChange, TombstoneType
 from rowtide.merge.versions.comparison import Lineage, NodeChange, encode_columns
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import zlib
 from typing import Any
 
 import pytest
@@ -197,10 +198,25 @@ def test_no_more_is_unpacked_of_a_bomb_than_the_limit() -> None:
     assert found.is_too_large
 
 
+def test_a_bomb_in_a_bomb_is_unpacked_once() -> None:
+    inner = gzip.compress(bytes(50_000_000))
+    assert unpack(gzip.compress(inner), len(inner)) == inner
+
+
 @pytest.mark.parametrize(
     "body",
-    [b"", b"no gzip", gzip.compress(b"x" * 100)[:-4], gzip.compress(b"x") + b"y", gzip.compress(b"x") * 2],
-    ids=["empty", "other", "cut", "more", "two"],
+    [
+        b"",
+        b"no gzip",
+        gzip.compress(b"x" * 100)[:-4],
+        gzip.compress(b"x") + b"y",
+        gzip.compress(b"x") * 2,
+        gzip.compress(b"x") * 10_000,
+        zlib.compress(b"x"),
+        zlib.compress(b"x")[2:-4],
+        gzip.compress(b"x")[:-8] + bytes(8),
+    ],
+    ids=["empty", "other", "cut", "more", "two", "many", "zlib", "deflate", "sum"],
 )
 def test_what_is_no_gzip_is_unfit(body: bytes) -> None:
     found = unpack(body, 1000)

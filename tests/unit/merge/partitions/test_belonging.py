@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 from hypothesis import given, strategies as st
 
 from rowtide.merge.articles import Article, ArticleColumn, FilterType, JoinFilter
-from rowtide.merge.partitions.belonging import PackedRowguids, choose_parents, link_members
+from rowtide.merge.partitions import belonging
+from rowtide.merge.partitions.belonging import PackedRowguids, RowguidSet, choose_parents, link_members
 from rowtide.merge.partitions.logical_records import column_pairs, find_record_types
 
 
@@ -80,3 +83,40 @@ def test_join_filters_alone_make_no_records() -> None:
 )
 def test_a_link_says_that_columns_are_equal_only(condition: str) -> None:
     assert column_pairs(LINE, ORDERS, condition) is None
+
+
+def test_a_set_of_rowguids_has_what_was_added_alone() -> None:
+    numbers = [str(UUID(int=number)) for number in (0, 1, 256, 1 << 64, (1 << 128) - 1)]
+    held = RowguidSet()
+    held.add(numbers[::2])
+    held.add(["no rowguid", numbers[1]])
+    assert all(held.find([*numbers[:3], numbers[4], "no rowguid"]))
+    assert all(held.find([*numbers[:3], numbers[4]]))
+    assert not any(held.find([numbers[3], numbers[4].upper(), "", "other", numbers[0][:-1]]))
+
+
+def test_rowguids_of_one_bucket_are_told_apart() -> None:
+    """Of two in one bucket, bytes of the first and bytes of the second may look like a third one."""
+    joined = bytes(range(32))
+    apart = [str(UUID(bytes=joined[:16])), str(UUID(bytes=joined[16:]))]
+    between = str(UUID(bytes=joined[8:24]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(belonging, "_BUCKETS", 1)
+        held = RowguidSet()
+        held.add(apart)
+        assert [*held.find([*apart, between])] == [True, True, False]
+        held.add([between])
+        assert [*held.find([*apart, between])] == [True, True, True]
+
+
+def test_a_set_of_rowguids_takes_little_memory() -> None:
+    numbers = [str(UUID(int=number << 64 | number)) for number in range(200_000)]
+    tracemalloc.start()
+    try:
+        held = RowguidSet()
+        held.add(numbers)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert all(held.find(numbers))
+    assert taken < 80 * len(numbers)

@@ -22,7 +22,7 @@ from rowtide.databases.postgres.errors import NoFreeSender, UnexpectedSqlError, 
 from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.postgres.session_settings import pin_settings, stream_settings
 from rowtide.log.errors import SettingNotPinned, SlotInUse, SlotMissing, StreamEnded
-from rowtide.log.log_source import ChangeNotReceivable, Keepalive, ReceivedMessages, SelectableEvent
+from rowtide.log.log_source import ChangeNotReceivable, Keepalive, ReceivedMessages, SelectableEvent, StreamLost
 from rowtide.log.postgres.stream.copy_data import CopyData, CopyEnded, LibpqCopy, Report
 
 _ASK_AFTER_S = 15.0
@@ -34,7 +34,8 @@ _STATUS = struct.Struct(">cqqqqb")
 _EPOCH_2000_US = 946_684_800_000_000
 _UNSENDABLE = ("22", "54", "XX")
 """SQLSTATE classes of errors that recur with the same change: a character that UTF-8 lacks, a text beyond the
-server's limits, damaged data.
+server's limits, damaged data. All of class 22, since a walsender runs no query of ours that could be at fault; copying
+tables, where one could, has its own list.
 """
 # undefined_object: up to PostgreSQL 17 a missing publication is an error of the stream.
 _UNKNOWN_PUBLICATION = "42704"
@@ -162,14 +163,30 @@ class ReplicationStream:
         max_messages: int,
         until: float,
         ends_with_mark: Callable[[Sequence[bytes]], bool],
-    ) -> None:
+    ) -> StreamLost | ChangeNotReceivable | None:
         """Add what arrives to `received`, until a limit or the time (`time.monotonic`) is reached, or nothing
-        follows a mark.
+        follows a mark. Return how the stream ended, None while it goes on.
         """
+        try:
+            self._receive(received, max_size, max_messages, until, ends_with_mark)
+        except CopyEnded as ended:
+            report = ended.report
+            if report is not None and report.sqlstate.startswith(_UNSENDABLE):
+                return ChangeNotReceivable(f"the server says: {shown(report.primary)}")
+            return StreamLost(self._name_end(ended))
+        return None
+
+    def _receive(
+        self,
+        received: ReceivedMessages,
+        max_size: int,
+        max_messages: int,
+        until: float,
+        ends_with_mark: Callable[[Sequence[bytes]], bool],
+    ) -> None:
         fetched = received.size
         while received.size < max_size and len(received.messages) < max_messages:
-            with self._translated():
-                keepalive = self._copy.fetch(received, max_size=max_size, max_messages=max_messages)
+            keepalive = self._copy.fetch(received, max_size=max_size, max_messages=max_messages)
             if keepalive is not None or received.size > fetched:
                 self._heard = time.monotonic()
             if keepalive is not None:
@@ -211,23 +228,23 @@ class ReplicationStream:
 
     def _wait(self, until: float) -> bool:
         timeout = until - time.monotonic()
-        with self._translated():
-            return timeout > 0 and self._copy.wait(timeout, self._stop)
+        return timeout > 0 and self._copy.wait(timeout, self._stop)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Raise the reason for the stream's end: a broken connection, or a change that the server cannot send."""
+        """Raise `StreamEnded` with the reason for the stream's end."""
         try:
             yield
         except CopyEnded as ended:
-            report = ended.report
-            if report is None:
-                raise StreamEnded("the server closed the stream") from ended
-            # Until 17 an error, from 18 on a warning.
-            self._misses_publication |= report.sqlstate == _UNKNOWN_PUBLICATION
-            if report.sqlstate.startswith(_UNSENDABLE):
-                raise ChangeNotReceivable(f"the server says: {shown(report.primary)}") from ended
-            raise StreamEnded(report.text or "the server closed the stream") from ended
+            raise self._name_end(ended) from ended
+
+    def _name_end(self, ended: CopyEnded) -> StreamEnded:
+        report = ended.report
+        if report is None:
+            return StreamEnded("the server closed the stream")
+        # Until 17 an error, from 18 on a warning.
+        self._misses_publication |= report.sqlstate == _UNKNOWN_PUBLICATION
+        return StreamEnded(report.text or "the server closed the stream")
 
     def _read_notice(self, notice: Report) -> bool:
         """Return whether the stream ends before the next message, because that would lack a required publication."""
@@ -263,6 +280,7 @@ def _refusal(report: Report, slot: str = "") -> RowtideError:
         return SlotMissing(slot)
     if sqlstate == "53300":
         return NoFreeSender()
+    # Also a command that was cancelled (57014): a stream is opened again, where another session would report it.
     if not sqlstate or sqlstate.startswith(("08", "57")):
         return StreamEnded(reason)
     return UnexpectedSqlError(sqlstate, reason)

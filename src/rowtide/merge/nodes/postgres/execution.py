@@ -25,7 +25,6 @@ from rowtide.databases.postgres.errors import describe, translate, translated
 from rowtide.databases.postgres.functions import OWN_PATH, recorded_definition
 from rowtide.databases.postgres.owner_functions import (
     DEFERRED,
-    LAST_WITH_OPEN_COMMIT,
     LOCKING,
     SCHEMA as OWNERS,
     Owner,
@@ -80,13 +79,9 @@ _OURS = "rowtide_"
 
 @frozen
 class Execution:
-    """How statements on a table are executed: as `owner`, or if that is None as the session's role.
-
-    `checks_deferred`: up to PostgreSQL 17 deferred triggers run with the rights of the session.
-    """
+    """How statements on a table are executed: as `owner`, or if that is None as the session's role."""
 
     owner: Owner | None = None
-    checks_deferred: bool = False
 
     def in_block(self, statement: str) -> Sequence[str]:
         """Return the statements of a block that execute one; its condition may be `WITHIN`."""
@@ -110,7 +105,7 @@ class Execution:
     @property
     def checking(self) -> Sequence[str]:
         """The statements of a block that check all constraints, and run deferred triggers."""
-        checks = [f"perform {deferred_check(OWNERS).removeprefix('select ')}"] if self.checks_deferred else []
+        checks = [f"perform {deferred_check(OWNERS).removeprefix('select ')}"] if self.owner is not None else []
         ended = [OWN_PATH] if self.owner is None else AFTER
         return [*checks, *_BLOCK_USERS_PATH, "set constraints all immediate", *ended]
 
@@ -125,7 +120,7 @@ class Execution:
         if owner is None:
             return BY_ROLE
         return Filling(
-            ((), [deferred_check(OWNERS)] if self.checks_deferred else ()),
+            ((), [deferred_check(OWNERS)]),
             lambda statement: (
                 f"select written from (select {owner.executing}({quote_literal(statement)}) as written) x "
                 "where written > 0"
@@ -358,22 +353,16 @@ class Executions:
 
     def _make_ready(self, article: Article, owner: Owner) -> Execution:
         """Make an owner's functions, and let the session be restored after each transaction."""
-        checks_deferred = self._session.info.server_version // 10000 <= LAST_WITH_OPEN_COMMIT
         with translated(), self._engine.connect() as connection, connection.begin():
             session = session_of(connection)
-            if checks_deferred and (found := find_deferred(running(session))):
+            if found := find_deferred(running(session)):
                 raise errors.DeferredCodeOfOwner(article.qualified_name, found[0])
-            statements = [] if owner.is_ready else list(creations(owner))
-            if checks_deferred:
-                statements += [*schema_creation(), deferred_check_creation(OWNERS)]
-            if statements:
-                statements.insert(0, LOCKING)
-            for each in statements:
+            statements = () if owner.is_ready else creations(owner)
+            for each in (LOCKING, *statements, *schema_creation(), deferred_check_creation(OWNERS)):
                 session.execute(sql.SQL(each))
-        if statements:
-            self._session.put(_LOOK_AT_CATALOGUE)
-        self._session.distrust([deferred_check(OWNERS)] if checks_deferred else [], self._repairs)
-        return Execution(owner, checks_deferred)
+        self._session.put(_LOOK_AT_CATALOGUE)
+        self._session.distrust([deferred_check(OWNERS)], self._repairs)
+        return Execution(owner)
 
 
 def _text(statement: str) -> str:

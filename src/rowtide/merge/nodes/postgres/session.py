@@ -9,15 +9,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
 import psycopg
 from psycopg import sql
 from sqlalchemy import Connection, Engine, Select, literal_column, select, text, true
+from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.sql.compiler import SQLCompiler
 
 from rowtide.core.failpoints import failpoint
+from rowtide.core.values import frozen
 from rowtide.databases.postgres.advisory_locks import MERGE_LOG
 from rowtide.databases.postgres.alterations import Alterations, Committing, rehearsing_on
 from rowtide.databases.postgres.batching import BatchingConnection, NotReceived, Rows, session_of
@@ -39,9 +43,9 @@ from rowtide.merge.articles import Article, DeviceLimits, Subscription
 from rowtide.merge.catalogue import list_merged, read_nickname, select_articles
 from rowtide.merge.definitions import LACKS_CHARACTERS, SCHEMA
 from rowtide.merge.errors.nodes import NodeBusy
+from rowtide.merge.exchange_state import SELECT_NODE
 from rowtide.merge.nodes.node import MOST_TRIES, ToRepeat
 from rowtide.merge.nodes.node_tables import MetadataFormat
-from rowtide.merge.nodes.postgres.compiled_queries import compile_query
 from rowtide.merge.nodes.postgres.default_schema import TableSchemas
 from rowtide.merge.nodes.postgres.execution import (
     AGENT_SETTING,
@@ -62,7 +66,6 @@ from rowtide.merge.nodes.postgres.metadata.row_metadata import stamps_of
 from rowtide.merge.nodes.postgres.metadata.system_tables import LOG
 from rowtide.merge.nodes.postgres.stored_tables import StoredTable, StoredTables, table_requests
 from rowtide.merge.nodes.untyped_values import server_type
-from rowtide.merge.progress import SELECT_NODE
 
 BEGIN = ("begin isolation level repeatable read", f"set local {AGENT_SETTING} = 'on'")
 MANY_LINES = 1000
@@ -153,7 +156,7 @@ class PostgresSession(ABC):
     def read_together(
         self, *statements: Select[Any], values: Mapping[str, object] = MappingProxyType({})
     ) -> Sequence[Sequence[Mapping[str, Any]]]:
-        queries = [compile_query(self.connection.dialect, each) for each in statements]
+        queries = [_compile(self.connection.dialect, each) for each in statements]
         requests: list[tuple[str, Parameters]] = [each.request(values) for each in queries]
         if not self._is_complete:
             requests += [(node_form.FORM, None), ending_silent(self.session.silence_s)]
@@ -430,3 +433,23 @@ def unlock_all(session: BatchingConnection) -> None:
     if not session.closed:
         session.roll_back()
         session.execute("select pg_advisory_unlock_all()")
+
+
+@frozen
+class _Compiled:
+    """A query of metadata for the driver, which sends several at once, with the names of its columns."""
+
+    query: SQLCompiler
+    columns: tuple[str, ...]
+
+    def request(self, values: Mapping[str, object]) -> tuple[str, Mapping[str, Any]]:
+        """Return its text and those of its parameters' values."""
+        return str(self.query), self.query.construct_params(values)
+
+
+@lru_cache(maxsize=100)
+def _compile(dialect: Dialect, query: Select[Any]) -> _Compiled:
+    """Compile a query, once if it is a constant: SQLAlchemy's own cache is for what it executes."""
+    compiled = query.compile(dialect=dialect, schema_translate_map={None: SCHEMA}, render_schema_translate=True)
+    assert isinstance(compiled, SQLCompiler)
+    return _Compiled(compiled, tuple(str(column.key) for column in query.selected_columns))

@@ -22,12 +22,12 @@ from rowtide.merge.articles import DeviceLimits, Subscription
 from rowtide.merge.catalogue import list_merged, list_publications, read_nickname
 from rowtide.merge.errors.nodes import FileHasReaders, NodeBusy
 from rowtide.merge.errors.rows import NOT_UTF_8, RowsRefused
+from rowtide.merge.exchange_state import require_session
 from rowtide.merge.nodes.node_tables import MetadataFormat
 from rowtide.merge.nodes.sqlite.metadata import node_form
 from rowtide.merge.nodes.sqlite.metadata.log_application import apply_log, is_logged
 from rowtide.merge.nodes.sqlite.metadata.row_metadata import decode
 from rowtide.merge.nodes.sqlite.metadata.system_tables import AGENT
-from rowtide.merge.progress import require_session
 
 CACHE = "pragma cache_size = -65536"
 """Cache size in KiB: metadata and rows are read and written by rowguid, at random places of the file."""

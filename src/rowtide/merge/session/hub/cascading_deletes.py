@@ -18,7 +18,7 @@ from rowtide.merge.errors.rows import ChildrenNotSeen
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.rows import AnyPlace, Holder, Place, Reach, Reading, Refusal, by_nickname, read_known
 from rowtide.merge.partitions.filters import RowFilter
-from rowtide.merge.session.exchange import Part
+from rowtide.merge.session.receiver import Part
 from rowtide.merge.versions.changes import KnownVersion, RowChange, TombstoneType, Write
 from rowtide.merge.versions.comparison import Nothing, Presence, compare
 

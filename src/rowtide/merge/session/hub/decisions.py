@@ -26,9 +26,10 @@ from rowtide.merge.conflicts.resolvers import (
     withdrawal,
 )
 from rowtide.merge.handlers import ActionOnDataChange, ArticleHandler, find_handler
-from rowtide.merge.session.exchange import Part, accepted, accepted_alike, alike
+from rowtide.merge.session.accepted_versions import accepted, accepted_alike, alike
 from rowtide.merge.session.hub.parent_keys import Families
-from rowtide.merge.session.receiving import NodeReceiver
+from rowtide.merge.session.node_receiver import NodeReceiver
+from rowtide.merge.session.receiver import Part
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, TombstoneType, Write
 from rowtide.merge.versions.comparison import (
     Accept,

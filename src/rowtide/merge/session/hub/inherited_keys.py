@@ -13,7 +13,7 @@ from rowtide.merge.articles import Article
 from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, RowsRefused
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.rows import Refusal
-from rowtide.merge.session.exchange import Part
+from rowtide.merge.session.receiver import Part
 from rowtide.merge.versions.changes import Row, reference_indexes
 
 

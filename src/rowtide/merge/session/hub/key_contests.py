@@ -16,10 +16,11 @@ from rowtide.merge.errors.rows import ParentNotThere, RowsRefused
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.rows import Holder
 from rowtide.merge.partitions.filters import RowFilter
-from rowtide.merge.session.exchange import Refused, accepted
+from rowtide.merge.session.accepted_versions import accepted
 from rowtide.merge.session.hub.cascading_deletes import are_any_of_others
 from rowtide.merge.session.hub.decisions import instead
 from rowtide.merge.session.messages import Counts
+from rowtide.merge.session.receiver import Refused
 from rowtide.merge.versions.changes import KnownVersion, Row, Write
 
 _REASON = "two nodes inserted a row with the same primary key"

@@ -17,9 +17,9 @@ from rowtide.merge.articles import Article, SubscriberType
 from rowtide.merge.definitions import genhistory, replinfo, subscriptions
 from rowtide.merge.errors.nodes import GenerationRefused
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.session.exchange import Part
 from rowtide.merge.session.pairing import Pairing
 from rowtide.merge.session.purge import read_included
+from rowtide.merge.session.receiver import Part
 from rowtide.merge.versions.changes import KnownVersion, RowChange
 from rowtide.merge.versions.comparison import MOST_VERSIONS, Lineage, NodeChange, decode_columns
 

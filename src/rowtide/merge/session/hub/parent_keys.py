@@ -16,7 +16,7 @@ from rowtide.databases.types.strings import ANY
 from rowtide.merge.articles import Article, ArticleReference
 from rowtide.merge.errors.rows import ParentNotThere
 from rowtide.merge.nodes.rows import Refusal
-from rowtide.merge.session.exchange import Part
+from rowtide.merge.session.receiver import Part
 from rowtide.merge.versions.changes import Row, RowChange, Write, reference_indexes, with_key
 
 RowId = tuple[int, str]

@@ -17,12 +17,13 @@ from rowtide.merge.conflicts.records import AS_WON, ConflictRecord, ConflictType
 from rowtide.merge.conflicts.resolvers import Winner
 from rowtide.merge.nodes.rows import Place, Refusal, by_nickname
 from rowtide.merge.partitions.logical_records import RecordType
-from rowtide.merge.session.exchange import Part, count_writes, transact
+from rowtide.merge.session.accepted_versions import count_writes
 from rowtide.merge.session.hub.decisions import instead
+from rowtide.merge.session.hub.hub_receiver import HubReceiver
 from rowtide.merge.session.hub.parent_keys import Families, defer_orphans, find_families
-from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.messages import Counts
-from rowtide.merge.session.receiving import rowguids_of
+from rowtide.merge.session.node_receiver import rowguids_of
+from rowtide.merge.session.receiver import Part, transact
 from rowtide.merge.session.record_groups import LogicalRecord, find_members
 from rowtide.merge.session.record_transfer import RecordOutcome, RecordRowRefused
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write

@@ -10,18 +10,18 @@ from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_con
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, failure_type, identify
 from rowtide.merge.conflicts.resolvers import Winner, withdrawal
 from rowtide.merge.errors.rows import CHILDREN_NOT_SEEN, FOREIGN_KEY_CODES, ParentNotThere
+from rowtide.merge.exchange_state import put_retry
 from rowtide.merge.nodes.rows import Place, by_nickname
 from rowtide.merge.partitions.logical_records import RecordType, find_record_types
-from rowtide.merge.progress import put_retry
-from rowtide.merge.session.exchange import Refused
 from rowtide.merge.session.hub.cascading_deletes import are_any_of_others
 from rowtide.merge.session.hub.decisions import instead
+from rowtide.merge.session.hub.hub_receiver import HubReceiver
 from rowtide.merge.session.hub.key_contests import reason_of_contest
 from rowtide.merge.session.hub.parent_keys import parents_of
-from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.hub.record_decisions import HubRecordDecisions
 from rowtide.merge.session.messages import Counts, RowsByArticle, UploadHeader
 from rowtide.merge.session.pairing import Pairing
+from rowtide.merge.session.receiver import Refused
 from rowtide.merge.session.record_groups import LogicalRecord, find_below, is_child_of
 from rowtide.merge.session.record_transfer import (
     DEFERRED,
@@ -34,7 +34,7 @@ from rowtide.merge.session.record_transfer import (
     Waiting,
     write_outcome,
 )
-from rowtide.merge.session.spooling import Spool
+from rowtide.merge.session.spool import Spool
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange
 
 _MOST_REQUESTS = 3

@@ -9,16 +9,16 @@ from functools import partial
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.rows import by_nickname
-from rowtide.merge.session.exchange import Refused
 from rowtide.merge.session.history import Phase
 from rowtide.merge.session.hub.cascading_deletes import Cascades
+from rowtide.merge.session.hub.hub_receiver import HubReceiver
 from rowtide.merge.session.hub.lineage_checks import LineageChecks
-from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.hub.records import HubRecords, hub_records, read_buried
 from rowtide.merge.session.messages import RefusedUpload, RowsByArticle, TopsQuestion, UploadHeader, UploadResult
 from rowtide.merge.session.pairing import Pairing
+from rowtide.merge.session.receiver import Refused
+from rowtide.merge.session.spool import Spool
 from rowtide.merge.session.spool_transfer import advance, in_session, store_received, transfer, transfer_part
-from rowtide.merge.session.spooling import Spool
 
 
 @dataclass(slots=True)

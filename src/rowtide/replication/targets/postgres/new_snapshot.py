@@ -19,7 +19,8 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.errors.delivery import CopyRefused
 from rowtide.replication.errors.subscribing import SubscriberTableExists
 from rowtide.replication.snapshot.objects import Script
-from rowtide.replication.snapshot.target import SnapshotStatus, TableDetails
+from rowtide.replication.snapshot.table_details import TableDetails
+from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.subscription_settings import IfExists
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.restorations import PostgresRestoration

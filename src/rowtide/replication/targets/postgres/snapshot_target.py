@@ -25,7 +25,8 @@ from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.delivery_interface import AlterationRefused, Delivery
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import AgentReplaced, CopyRefused, CustomScriptFailed
-from rowtide.replication.snapshot.target import SnapshotStatus, SubscriptionSnapshot, TableDetails
+from rowtide.replication.snapshot.table_details import TableDetails
+from rowtide.replication.snapshot.target import SnapshotStatus, SubscriptionSnapshot
 from rowtide.replication.targets.postgres import delivery_marks, progress, restorations
 from rowtide.replication.targets.postgres.calls import procedures, statements
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA

@@ -39,7 +39,7 @@ from rowtide.replication.targets.postgres.new_snapshot import make_tables, recor
 from rowtide.replication.targets.postgres.recovery import recover, recover_unrecorded
 from rowtide.replication.targets.postgres.restorations import Until
 from rowtide.replication.targets.postgres.schema.needed_objects import provide
-from rowtide.replication.targets.postgres.schema.own_constraints import require_none_acting, require_nothing_unsent
+from rowtide.replication.targets.postgres.schema.own_cascades import require_none_acting, require_nothing_unsent
 from rowtide.replication.targets.postgres.schema.own_objects import adapt
 from rowtide.replication.targets.postgres.schema.tables import find_joining_keys
 from rowtide.replication.targets.postgres.writing_rights import WrittenTables, open_written

@@ -17,7 +17,7 @@ from rowtide.core.operations import Operation
 from rowtide.databases.postgres import owner_functions
 from rowtide.databases.postgres.errors import RowsHidden, UnexpectedSqlError, translated
 from rowtide.databases.postgres.functions import USERS_PATH
-from rowtide.databases.postgres.owner_functions import LAST_WITH_OPEN_COMMIT, Owner, read_owners
+from rowtide.databases.postgres.owner_functions import Owner, read_owners
 from rowtide.databases.postgres.quoting import operators_query, quote, quote_qualified, running
 from rowtide.databases.postgres.session_settings import pin_again
 from rowtide.databases.source_table import RunAs
@@ -51,7 +51,6 @@ class WrittenTables:
             is_other=False,
         )
         self._settings = settings_of({"session_replication_role": replication_role, "row_security": row_security})
-        self._is_watched = connection.info.server_version // 10000 <= LAST_WITH_OPEN_COMMIT
 
     @property
     def has_others(self) -> bool:
@@ -141,11 +140,10 @@ class WrittenTables:
             raise RowsHidden(f"{tables} at the subscriber has policies that are forced on its owner, who writes it")
 
     def _require_none_deferred(self) -> None:
-        if self._is_watched:
-            with translated():
-                found = owner_functions.find_deferred(running(self._connection))
-            if found:
-                raise OwnerTriggersDeferred(found[0])
+        with translated():
+            found = owner_functions.find_deferred(running(self._connection))
+        if found:
+            raise OwnerTriggersDeferred(found[0])
 
     def _make(self, others: Sequence[Owner]) -> None:
         """Create the functions that are missing, or are not as this build makes them, in the caller's transaction."""
@@ -161,7 +159,8 @@ class WrittenTables:
                 each for each in others if not _has_functions(made, owner_functions.SCHEMA, each, path, is_definer=True)
             ]
             missing += (statement for each in lacking for statement in owner_functions.creations(each))
-            if others and self._is_watched and (SCHEMA, "refuse_deferred", own.role_id) not in made:
+            checking = made.get((SCHEMA, "refuse_deferred", own.role_id), ())
+            if others and owner_functions.deferred_check_source() not in checking:
                 missing += _CHECK_CREATION
             if not missing:
                 return
@@ -183,7 +182,7 @@ class WrittenTables:
     @property
     def ending(self) -> Sequence[str]:
         """The last statements before a transaction commits or is prepared."""
-        refusing = [owner_functions.deferred_check(SCHEMA)] if self.has_others and self._is_watched else []
+        refusing = [owner_functions.deferred_check(SCHEMA)] if self.has_others else []
         return [*refusing, USERS_PATH]
 
     @contextmanager

@@ -14,7 +14,7 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnRetyped, CustomSql, Followed
 from rowtide.replication.distribution.calls.arguments import Arguments
 from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
-from rowtide.replication.distribution.calls.skipping import SkipErrors
+from rowtide.replication.distribution.calls.skipped_commands import SkipErrors
 from rowtide.replication.distribution.delivery_interface import (
     AlterationRefused,
     BatchUndone,

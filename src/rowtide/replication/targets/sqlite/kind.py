@@ -7,9 +7,6 @@ from contextlib import closing
 
 from rowtide.core.failpoints import failpoint
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.conflict_decisions import ConflictDecision, ConflictOutcome, ListedConflicts
-from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.errors.conflicts import DeliveryConflictUnknown
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.sqlite import comparison, delivery, progress, snapshot_target, subscriber
 from rowtide.replication.targets.sqlite.files import SubscriberFile, find_inode, path_of
@@ -53,37 +50,20 @@ def detach(url: str, guid: str, articles: Sequence[Article]) -> None:
         failpoint("article_detachment.after")
 
 
-def settle_conflict(
-    subscription: Subscription, _articles: Sequence[Article], decision: ConflictDecision
-) -> ConflictOutcome:
-    """Raise `DeliveryConflictUnknown`: nobody else's changes are looked for in a file."""
-    raise DeliveryConflictUnknown(subscription.subscriber, decision.conflict_id)
-
-
 KIND = SubscriberKind(
     address=subscriber.address,
     identify=identify,
     prepare=subscriber.prepare,
     creations=subscriber.creations,
     forget=subscriber.forget,
-    # A batch is one transaction of one connection: none is left prepared.
-    recover=lambda _url: (),
-    # A file has another dialect, and the tables alone.
-    make_scripted=lambda _url, _scripts: None,
+    server=None,
     open_snapshot=snapshot_target.SqliteSnapshotTarget.open,
     open_delivery=delivery.SqliteDelivery.open,
     require_streams=subscriber.require_streams,
     find_status=find_status,
     has_joined=has_joined,
-    # It drops tables under their views.
-    is_used=lambda _url, _article: False,
     detach=detach,
     open_rows=comparison.open_subscribed,
     open_repair=comparison.open_repair,
     open_outbox=comparison.open_outbox,
-    # Others do not write to a file's tables.
-    list_conflicts=lambda _subscription, _known: ListedConflicts(),
-    settle_conflict=settle_conflict,
-    # A file numbers its rows behind those that it has.
-    move_sequences=lambda _url, _published: (),
 )

@@ -18,7 +18,8 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ArticleTableRenamed, Followed
 from rowtide.replication.errors.delivery import CopyRefused
 from rowtide.replication.errors.subscribing import SubscriberTableExists
-from rowtide.replication.snapshot.target import SnapshotStatus, TableDetails, UniqueConstraint
+from rowtide.replication.snapshot.table_details import TableDetails, UniqueConstraint
+from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.subscription_settings import IfExists
 from rowtide.replication.targets.sqlite import restorations
 from rowtide.replication.targets.sqlite.alterations import ChangeNotMade, follow

@@ -19,7 +19,8 @@ from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropp
 from rowtide.replication.distribution.delivery_interface import AlterationRefused, Delivery
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import AgentReplaced, CopyRefused, CustomScriptFailed
-from rowtide.replication.snapshot.target import SnapshotStatus, SubscriptionSnapshot, TableDetails
+from rowtide.replication.snapshot.table_details import TableDetails
+from rowtide.replication.snapshot.target import SnapshotStatus, SubscriptionSnapshot
 from rowtide.replication.targets.sqlite import progress, restorations
 from rowtide.replication.targets.sqlite.alterations import ChangeNotMade, follow
 from rowtide.replication.targets.sqlite.delivery import SqliteDelivery

@@ -38,7 +38,7 @@ from rowtide.replication.targets.postgres.delivery.sender import RESET_ORIGIN
 from rowtide.replication.targets.postgres.delivery.single_connection import set_origin
 from rowtide.replication.targets.postgres.recovery import TakenOver
 from rowtide.replication.targets.postgres.schema import alterations
-from rowtide.replication.targets.postgres.schema.own_constraints import require_nothing_unsent
+from rowtide.replication.targets.postgres.schema.own_cascades import require_nothing_unsent
 from rowtide.replication.targets.postgres.subscriber import CHECK_ALL, MOVED, attach
 from rowtide.replication.targets.postgres.writing_rights import WrittenTables
 

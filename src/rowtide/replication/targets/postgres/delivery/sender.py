@@ -20,7 +20,7 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.calls.arguments import InsertedRows
 from rowtide.replication.distribution.calls.ordered import Calls, OrderedCalls, ProcedureCall
 from rowtide.replication.distribution.calls.runs import MAX_CALLS, CallRun, RunBuilder
-from rowtide.replication.distribution.calls.skipping import NOTHING_SKIPPED, Failure, RetriedCalls, SkipErrors
+from rowtide.replication.distribution.calls.skipped_commands import NOTHING_SKIPPED, Failure, RetriedCalls, SkipErrors
 from rowtide.replication.distribution.delivery_interface import BatchUndone, CallNotStorable, DeliveryProgress
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, CommandError
 from rowtide.replication.errors.subscribing import OwnerTriggersDeferred

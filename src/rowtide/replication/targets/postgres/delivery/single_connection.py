@@ -17,7 +17,7 @@ from rowtide.events.event import emit
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import CustomSql, Followed, SchemaChange
 from rowtide.replication.distribution.calls.ordered import OrderedCalls, ProcedureCall
-from rowtide.replication.distribution.calls.skipping import SkipErrors
+from rowtide.replication.distribution.calls.skipped_commands import SkipErrors
 from rowtide.replication.distribution.delivery_interface import (
     AlterationRefused,
     DeliveryProgress,
@@ -38,7 +38,7 @@ from rowtide.replication.targets.postgres.delivery.sender import Sender
 from rowtide.replication.targets.postgres.delivery.table_relations import SubscriberTables, find_edited, plan_sets
 from rowtide.replication.targets.postgres.recovery import TakenOver
 from rowtide.replication.targets.postgres.schema import alterations
-from rowtide.replication.targets.postgres.schema.own_constraints import require_nothing_unsent
+from rowtide.replication.targets.postgres.schema.own_cascades import require_nothing_unsent
 from rowtide.replication.targets.postgres.subscriber import CHECK_ALL, MOVED, attach
 from rowtide.replication.targets.postgres.writing_rights import WrittenTables
 

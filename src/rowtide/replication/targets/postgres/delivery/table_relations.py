@@ -22,7 +22,7 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.targets.postgres.calls import array_procedures, procedures
 from rowtide.replication.targets.postgres.calls.procedures import is_generated
-from rowtide.replication.targets.postgres.schema.own_constraints import ask_cascades, find_cascades
+from rowtide.replication.targets.postgres.schema.own_cascades import ask_cascades, find_cascades
 from rowtide.replication.targets.postgres.writing_rights import USERS_FUNCTIONS_PATH, WrittenTables
 
 

@@ -19,7 +19,7 @@ from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.session_settings import REFUSE_VIEWS
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat
-from rowtide.replication.snapshot.target import ForeignKey, TableDetails
+from rowtide.replication.snapshot.table_details import ForeignKey, TableDetails
 from rowtide.replication.subscription_settings import IfExists
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.subscriber_kind import PublishedSequence, SyncedSequence

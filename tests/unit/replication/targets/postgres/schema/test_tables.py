@@ -14,7 +14,7 @@ from builders.replication.articles import ANOTHER_ID, article
 from rowtide.copying.chunks import Chunk, CopyForm, copying, copying_row, halving, locating, locking, sampling
 from rowtide.databases.source_table import TableKind
 from rowtide.replication.articles.articles import GeneratedColumn, as_copied
-from rowtide.replication.snapshot.target import ForeignKey, TableDetails, UniqueConstraint
+from rowtide.replication.snapshot.table_details import ForeignKey, TableDetails, UniqueConstraint
 from rowtide.replication.subscription_settings import IfExists
 from rowtide.replication.targets.postgres.schema.tables import clear_tables, constrain, create_table
 

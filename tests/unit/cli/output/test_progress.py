@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rowtide.cli.output.watching import Paced
+from rowtide.cli.output.progress import Paced
 
 
 class Clock:

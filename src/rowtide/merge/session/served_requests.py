@@ -25,9 +25,9 @@ from rowtide.merge.errors.subscribing import (
     UploadMalformed,
     UploadNotComparable,
 )
+from rowtide.merge.exchange_state import read_purge, set_exchanged
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.logical_records import find_record_types
-from rowtide.merge.progress import read_purge, set_exchanged
 from rowtide.merge.session.history import History, Summary, recorded
 from rowtide.merge.session.hub.lineage_checks import SELECT_GENERATIONS, read_generations
 from rowtide.merge.session.hub_half import HubHalf
@@ -54,8 +54,8 @@ from rowtide.merge.session.pairing import (
     require_met,
     require_original,
 )
+from rowtide.merge.session.spool import Spool
 from rowtide.merge.session.spool_transfer import in_session, known_rows
-from rowtide.merge.session.spooling import Spool
 from rowtide.merge.session.upload_parts import join_parts
 from rowtide.merge.versions.changes import RowChange
 from rowtide.merge.versions.checked_metadata import are_rowguids

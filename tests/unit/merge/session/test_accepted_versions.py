@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowtide.merge.session.exchange import accepted, accepted_alike, alike, count_writes
+from rowtide.merge.session.accepted_versions import accepted, accepted_alike, alike, count_writes
 from rowtide.merge.session.messages import Counts
 from rowtide.merge.versions.changes import KnownVersion, RowChange, TombstoneType, Write, number_alike, overruling
 from rowtide.merge.versions.comparison import Lineage, NodeChange, Presence, RowVersion

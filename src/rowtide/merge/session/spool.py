@@ -106,8 +106,6 @@ class Spool:
 
     def complete(self) -> None:
         """Read all changes that are left. Raises `FileNotWritable`, and what has failed before."""
-        if self._failure is not None:
-            raise self._failure
         while self._read():
             pass
 
@@ -118,15 +116,22 @@ class Spool:
 
     def read_ahead(self) -> bool:
         """Read on for a few milliseconds; return whether there is more. What fails is raised by `batches`."""
-        if self._failure is not None:
-            return False
         try:
             return self._read()
-        except Exception as error:  # noqa: BLE001 - raised later
-            self._failure = error
+        except Exception:  # noqa: BLE001 - raised later
             return False
 
     def _read(self) -> bool:
+        """Read on; return whether there may be more. What has failed once fails again: the rest was not read."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return self._read_part()
+        except Exception as error:
+            self._failure = error
+            raise
+
+    def _read_part(self) -> bool:
         for article, changes in self._parts:
             if changes:
                 self._put(article, changes)
@@ -174,8 +179,6 @@ class Spool:
 
     def _reaches_behind(self, place: int) -> bool:
         while self._end == place:
-            if self._failure is not None:
-                raise self._failure
             if not self._read():
                 return False
         return True

@@ -21,6 +21,7 @@ from rowtide.gateway.wire.envelopes import SPOKEN_TEXT, Envelope
 from rowtide.merge.articles import Partition
 from rowtide.merge.catalogue import get_publication, list_articles
 from rowtide.merge.definitions import conflicts_info, partition_mappings, subscriptions
+from rowtide.merge.devices.credentials import BEHIND_GATEWAY
 from rowtide.merge.devices.registered import KnownDevice, bind_subscription, require_publication
 from rowtide.merge.errors.devices import DeviceFileDiffers
 from rowtide.merge.errors.subscribing import DownloadLost, MergeSubscriptionUnknown, UploadMalformed
@@ -32,8 +33,8 @@ from rowtide.merge.publishing.rows_at_hub import RowsRequest
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncRequest
 from rowtide.merge.session.pairing import Pairing, require_met
-from rowtide.merge.session.pending import PendingAtHub, serve_pending
-from rowtide.merge.session.serving import KeptParts, SessionAnswer, UploadedBatches, acknowledge, meet
+from rowtide.merge.session.pending_changes import PendingAtHub, serve_pending
+from rowtide.merge.session.served_requests import KeptParts, SessionAnswer, UploadedBatches, acknowledge, meet
 
 ROWS_EACH = 20_000
 """The number of rows with which an answer is full; the device requests the rest."""
@@ -230,14 +231,16 @@ def _admit(hub: Node, device: KnownDevice, state: DeviceState, pairing: Pairing)
 
 
 def list_own_conflicts(hub: Node, device: KnownDevice) -> DeviceConflicts:
-    """Return the conflicts in which a device's change lost, as the hub keeps them, oldest first.
+    """Return the conflicts in which a device's change lost, as the hub keeps them, oldest first; of earlier files, too.
 
     The winning row is included only while the device has the row: of others it must not read anything.
     """
     c, pubid = conflicts_info.c, get_publication(hub.connection, device.publication).pubid
     of_device = subscriptions.c.subid == (device.subid or "")
     nickname = select(subscriptions.c.replnickname).where(of_device).scalar_subquery()
-    own = (c.pubid == pubid) & (c.origin_datasource_id == nickname)
+    # A file that was filled again, or replaced, has another nickname than the one that lost.
+    is_own = (c.origin_datasource_id == nickname) | (c.origin_datasource == f"{BEHIND_GATEWAY}{device.name}")
+    own = (c.pubid == pubid) & is_own
     is_there = _presence(hub, pubid, nickname).label("is_there")
     rows = hub.connection.execute(
         select(conflicts_info, is_there).where(own).order_by(c.MSrepl_create_time, c.conflict_id)

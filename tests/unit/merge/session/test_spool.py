@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
 from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.session.messages import Counts
-from rowtide.merge.session.spooling import Parts, Spool, map_article
+from rowtide.merge.session.spool import Parts, Spool, map_article
 from rowtide.merge.versions.changes import RowChange
 from rowtide.merge.versions.comparison import NodeChange, decode_columns, encode_columns
 
@@ -111,3 +112,15 @@ def test_what_fails_ahead_is_raised_in_its_place() -> None:
         assert next(batches) == (7, [change(1)])
         with pytest.raises(Torn):
             next(batches)
+
+
+def test_what_has_failed_once_is_never_complete() -> None:
+    """A generator that has raised is at its end: read again, the changes so far would pass for all."""
+    for begin in (Spool.read_ahead, Spool.complete, rowguids):
+        with Spool(parts(is_torn=True)) as spool:
+            with suppress(Torn):
+                begin(spool)
+            assert not spool.read_ahead()
+            for again in (spool.complete, spool.count_deletes, lambda: rowguids(spool)):
+                with pytest.raises(Torn):
+                    again()

@@ -15,7 +15,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
 from rowtide.replication.distribution.calls.ordered import ProcedureCall
-from rowtide.replication.distribution.calls.skipping import NOTHING_SKIPPED, Failure, RetriedCalls, SkipErrors
+from rowtide.replication.distribution.calls.skipped_commands import NOTHING_SKIPPED, Failure, RetriedCalls, SkipErrors
 from rowtide.replication.errors.delivery import AgentReplaced, CommandRefused, RowNotFound
 from rowtide.replication.errors.subscribing import SkipErrorsInvalid
 

@@ -20,22 +20,14 @@ from rowtide.merge.conflicts.records import (
     record as record_conflict,
     settle_failures,
 )
+from rowtide.merge.exchange_state import drop_retries, put_retry
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.rows import Holder, Refusal
 from rowtide.merge.partitions.filters import RowFilter
-from rowtide.merge.progress import drop_retries, put_retry
 from rowtide.merge.row_hashes import HashBatch
-from rowtide.merge.session.exchange import (
-    Attempt,
-    Part,
-    Received,
-    Refused,
-    accepted_alike,
-    alike,
-    by_article,
-    count_writes,
-)
+from rowtide.merge.session.accepted_versions import accepted_alike, alike, count_writes
 from rowtide.merge.session.messages import Counts
+from rowtide.merge.session.receiver import Attempt, Part, Received, Refused, by_article
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, TombstoneType, Write, overruling
 from rowtide.merge.versions.comparison import Accept, Presence, compare
 
@@ -45,7 +37,7 @@ class NodeReceiver:
     """Common part of receivers: `source` is the sender's nickname, `again` the rows requested from it once more.
 
     `kept` are the conflicts recorded for refused changes, `asking` the rows to request again in the next
-    synchronisation, `locked` those of them that are only late, `seen` what the transaction has read of rows.
+    synchronisation, `locked` those of them that are only late, `read_versions` what the transaction has read of rows.
     `hub_priority` is the weight of the hub's own versions.
     """
 
@@ -58,7 +50,7 @@ class NodeReceiver:
     kept: list[ConflictRecord] = field(default_factory=list)
     asking: set[tuple[int, str]] = field(init=False)
     locked: set[tuple[int, str]] = field(default_factory=set)
-    seen: dict[int, dict[str, KnownVersion | None]] = field(default_factory=dict)
+    read_versions: dict[int, dict[str, KnownVersion | None]] = field(default_factory=dict)
     hub_priority: float = PUBLISHER_PRIORITY
 
     def __post_init__(self) -> None:
@@ -80,7 +72,7 @@ class NodeReceiver:
         return bool(self.asking)
 
     def check(self) -> None:
-        self.seen.clear()
+        self.read_versions.clear()
         self.node.require_session(self.subscription)
 
     def read_known(self, asked: Sequence[tuple[Article, Sequence[str]]]) -> list[Mapping[str, KnownVersion]]:
@@ -92,16 +84,20 @@ class NodeReceiver:
     ) -> tuple[list[Mapping[str, KnownVersion]], list[Mapping[str, Row]]]:
         """Return the metadata of rows, which the transaction reads once, and other rows in the same round trip."""
         missing = [
-            (article, [rowguid for rowguid in rowguids if rowguid not in self.seen.get(article.nickname, {})])
+            (article, [rowguid for rowguid in rowguids if rowguid not in self.read_versions.get(article.nickname, {})])
             for article, rowguids in asked
         ]
         unread = [each for each in missing if each[1]]
         known, read = self.node.versions.read_known_and_rows(unread, rows, self.holder)
         for (article, rowguids), found in zip(unread, known, strict=True):
-            seen = self.seen.setdefault(article.nickname, {})
-            seen.update((rowguid, self.weighed(found.get(rowguid))) for rowguid in rowguids)
+            versions = self.read_versions.setdefault(article.nickname, {})
+            versions.update((rowguid, self.weighed(found.get(rowguid))) for rowguid in rowguids)
         again: list[Mapping[str, KnownVersion]] = [
-            {rowguid: here for rowguid in rowguids if (here := self.seen[article.nickname][rowguid]) is not None}
+            {
+                rowguid: here
+                for rowguid in rowguids
+                if (here := self.read_versions[article.nickname][rowguid]) is not None
+            }
             for article, rowguids in asked
         ]
         return again, read
@@ -210,7 +206,7 @@ class SubscriberReceiver(NodeReceiver):
         return ([part] for part in deletes)
 
     def receive(self, parts: Sequence[Part], attempt: Attempt, late: Set[str] = frozenset()) -> list[Received]:
-        self.seen.clear()
+        self.read_versions.clear()
         known = self.read_known(rowguids_of(parts))
         writes: list[tuple[Article, list[Write]]] = []
         for (article, changes), found in zip(parts, known, strict=True):

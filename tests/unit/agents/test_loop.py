@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from rowtide.agents import runs
-from rowtide.agents.runs import FIRST_TRIES, Agent, JobAction, JobRun, RunOutcome, decide, run_agent
+from rowtide.agents import loop
+from rowtide.agents.loop import FIRST_TRIES, Agent, JobAction, JobRun, RunOutcome, decide, run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import ConnectionFailed, NoReplicationRight
 from rowtide.log.errors import LeaseHeld, LeaseLost
@@ -121,8 +121,8 @@ class _BrokenOff:
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "FIRST_PAUSE_S", 0.001)
-    monkeypatch.setattr(runs, "LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr(loop, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(loop, "LONGEST_PAUSE_S", 0.001)
 
 
 def test_an_agent_that_never_opened_tells_after_some_tries() -> None:

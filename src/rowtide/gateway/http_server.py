@@ -10,13 +10,13 @@ from tempfile import TemporaryDirectory
 
 from rowtide.core.addresses import Address
 from rowtide.core.errors import FileNotWritable
-from rowtide.gateway.answering import Answering, AuditedStep
-from rowtide.gateway.app import GatewayApp, ServedHubs
+from rowtide.gateway.app import GatewayApp, ServedHubs, describe_malformed
 from rowtide.gateway.device_files import DeviceFiles
 from rowtide.gateway.errors import CertificateNotRead, GatewayOpen
+from rowtide.gateway.hub_requests import Answering, AuditedStep
 from rowtide.gateway.hubs import Hub, Workers
 from rowtide.gateway.jwt_identity import Issuer
-from rowtide.gateway.limits import DEFAULT_GATEWAY_LIMITS, GatewayLimits, Places
+from rowtide.gateway.limits import DEFAULT_GATEWAY_LIMITS, GatewayLimits, Places, Refusals, RequestMeter
 from rowtide.gateway.tls import TlsOptions
 from rowtide.listening import bound_to, is_loopback, serving_app
 
@@ -52,15 +52,24 @@ def serving_gateway(
     with ExitStack() as opened:
         bound = opened.enter_context(bound_to(listen))
         folder = _make_folder(tls.files, opened)
+        refusals = Refusals(RequestMeter(limits.refusals_per_minute, "refused tokens of its address"))
         answering = Answering(
-            workers, DeviceFiles(folder), issuer, limits.rows, publications=frozenset(publications), record=record
+            workers,
+            DeviceFiles(folder),
+            issuer,
+            limits.rows,
+            publications=frozenset(publications),
+            record=record,
+            note_known=refusals.note_known,
         )
-        served = ServedHubs(hubs, answering, limits, frozenset(tls.origins), tls.behind_proxy)
+        served = ServedHubs(hubs, answering, refusals, limits, frozenset(tls.origins), tls.behind_proxy)
         app = GatewayApp(served, waiting).make()
         settings = {} if tls.certificate is None else {"ssl_certfile": tls.certificate, "ssl_keyfile": tls.key}
         opened.callback(answering.downloads.close)
         opened.enter_context(workers.running())
-        yield opened.enter_context(serving_app(app, bound, timeout_keep_alive=_KEPT_S, **settings))
+        yield opened.enter_context(
+            serving_app(app, bound, describe_malformed=describe_malformed, timeout_keep_alive=_KEPT_S, **settings)
+        )
 
 
 def _make_folder(path: str | None, opened: ExitStack) -> Path:

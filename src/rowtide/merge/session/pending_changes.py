@@ -18,18 +18,18 @@ from rowtide.merge.articles import Article
 from rowtide.merge.catalogue import find_publication, get_publication, list_articles
 from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.definitions import conflicts_info
+from rowtide.merge.exchange_state import list_retries, list_subscriptions
 from rowtide.merge.nodes.node import Node, retry_busy
 from rowtide.merge.nodes.rows import Place, Refusal
 from rowtide.merge.nodes.sending import ChangesRequest, EnumeratedSending, Enumeration
 from rowtide.merge.partitions.filters import bind_articles
-from rowtide.merge.progress import list_retries, list_subscriptions
 from rowtide.merge.session.device_half import DeviceHalf, answer_questions, upload_request
 from rowtide.merge.session.history import Phase
 from rowtide.merge.session.hub.uploading import UploadReceipt
 from rowtide.merge.session.messages import Counts, DeviceState, RowsByArticle, UploadHeader
 from rowtide.merge.session.pairing import HUB, Pairing, require_hub_in_step, require_in_step, require_tables
+from rowtide.merge.session.spool import Outgoing, Spool
 from rowtide.merge.session.spool_transfer import known_rows
-from rowtide.merge.session.spooling import Outgoing, Spool
 from rowtide.merge.session.synchronisation import upload_all
 from rowtide.merge.versions.changes import RowChange
 

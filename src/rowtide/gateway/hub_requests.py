@@ -12,18 +12,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.values import frozen
 from rowtide.gateway.device_files import DeviceFiles
-from rowtide.gateway.errors import (
-    BodyTooLarge,
-    JwtRefused,
-    MessageMalformed,
-    PublicationNotServed,
-    RegistrationNeedsCode,
-)
-from rowtide.gateway.hubs import Hub, Workers
-from rowtide.gateway.jwt_identity import Claims, Issuer
-from rowtide.gateway.limits import DEFAULT_GATEWAY_LIMITS
-from rowtide.gateway.requests import DeviceRegistration, Done, FileRequest, More, MoreRequest, RegisteredDevice
-from rowtide.gateway.synchronising import (
+from rowtide.gateway.device_sessions import (
     Downloads,
     answer_acknowledgement,
     answer_comparison,
@@ -35,6 +24,18 @@ from rowtide.gateway.synchronising import (
     list_own_conflicts,
     require_own_state,
 )
+from rowtide.gateway.errors import (
+    BodyTooLarge,
+    GatewayAddressUnknown,
+    JwtRefused,
+    MessageMalformed,
+    PublicationNotServed,
+    RegistrationNeedsCode,
+)
+from rowtide.gateway.hubs import Hub, Workers
+from rowtide.gateway.jwt_identity import Claims, Issuer
+from rowtide.gateway.limits import DEFAULT_GATEWAY_LIMITS
+from rowtide.gateway.requests import DeviceRegistration, Done, FileRequest, More, MoreRequest, RegisteredDevice
 from rowtide.gateway.user_partitions import as_claimed, claimed, is_to_move, move_device, without_download
 from rowtide.gateway.wire.envelopes import SPOKEN_TEXT, Envelope, read
 from rowtide.merge.catalogue import has_devices
@@ -47,6 +48,7 @@ from rowtide.merge.devices.registered import (
     register_named,
 )
 from rowtide.merge.errors.devices import CodeRefused, TokenRefused
+from rowtide.merge.errors.subscribing import DownloadLost
 from rowtide.merge.inspection.device_validation import ValidateRequest
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.publishing.rows_at_hub import RowsRequest
@@ -189,6 +191,8 @@ class Answering:
         _require_key(asked)
         claims = self._claims(node, device, asked)
         if claims is not None:
+            if is_to_move(node, device, claims):
+                self.files.discard(device.device_id)
             device = as_claimed(node, device, claims, claims.issued)
         made = self.files.make(node, device, wanted, asked.key, partial(require_own_state, node, device))
         replaces = wanted.replaces and device.subid is not None
@@ -196,10 +200,16 @@ class Answering:
         return Envelope(made)
 
     async def find_file(self, asked: DeviceRequest, name: str) -> Path:
-        """Return the path of a device's file. Raises `GatewayAddressUnknown`, `TokenRefused`, `DeviceRevoked`."""
+        """Return the path of a device's file.
+
+        Raises `GatewayAddressUnknown`, and what a download raises without a token of the user.
+        """
 
         def find(node: Node) -> Path:
-            return self.files.find(self._know(node, asked).device_id, name)
+            device = self._know(node, asked)
+            if self._is_for_another(node, device, asked):
+                raise GatewayAddressUnknown(f"files/{name[:80]}")
+            return self.files.find(device.device_id, name)
 
         return await asyncio.wrap_future(self.workers.submit(asked.hub, find))
 
@@ -222,7 +232,9 @@ class Answering:
             return answer
         if request.upload is not None and not _is_complete(request.upload, said.result):
             return answer
-        raise move_device(node, device, claims)
+        moved = move_device(node, device, claims)
+        self.files.discard(device.device_id)
+        raise moved
 
     def _follow(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Return the hub's definitions, for a device that has earlier ones."""
@@ -250,9 +262,10 @@ class Answering:
     def _more(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Return further batches of a download."""
         device = self._know(node, asked)
-        return Envelope(
-            More(), answer_more(asked.hub.name, device, read(asked.body, MoreRequest).message, self.downloads)
-        )
+        request: MoreRequest = read(asked.body, MoreRequest).message
+        if self._is_for_another(node, device, asked):
+            raise DownloadLost(device.name, request.generation)
+        return Envelope(More(), answer_more(asked.hub.name, device, request, self.downloads))
 
     def _acknowledge(self, node: Node, asked: DeviceRequest) -> Envelope:
         """Record how far a device has applied a download."""
@@ -305,6 +318,14 @@ class Answering:
         device = self._know(node, asked)
         self._claims(node, device, asked)
         return device
+
+    def _is_for_another(self, node: Node, device: KnownDevice, asked: DeviceRequest) -> bool:
+        """Return whether what was made for a device, as for a download, is of the partition of another user.
+
+        Raises what `_claims` raises.
+        """
+        claims = self._claims(node, device, asked)
+        return claims is not None and is_to_move(node, device, claims)
 
     def _require_served(self, device: KnownDevice) -> None:
         if self.publications and device.publication not in self.publications:

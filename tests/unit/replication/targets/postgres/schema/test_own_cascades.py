@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowtide.replication.targets.postgres.schema.own_constraints import find_reached
+from rowtide.replication.targets.postgres.schema.own_cascades import find_reached
 
 
 def test_cascaded_deletes_reach_tables_over_several_others() -> None:

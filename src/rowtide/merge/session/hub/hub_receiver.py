@@ -25,7 +25,7 @@ from rowtide.merge.partitions.partition_membership import (
     find_moved,
     put_others_rows,
 )
-from rowtide.merge.session.exchange import Attempt, Part, Received, Refused, by_article, count_writes
+from rowtide.merge.session.accepted_versions import count_writes
 from rowtide.merge.session.hub.cascading_deletes import Cascades, Judged, find_others, is_news
 from rowtide.merge.session.hub.decisions import Decided, HubDecisions, instead
 from rowtide.merge.session.hub.inherited_keys import defer_bequests
@@ -44,7 +44,8 @@ from rowtide.merge.session.hub.parent_keys import (
     require_parents,
 )
 from rowtide.merge.session.messages import Counts
-from rowtide.merge.session.receiving import parts_of, rowguids_of, split
+from rowtide.merge.session.node_receiver import parts_of, rowguids_of, split
+from rowtide.merge.session.receiver import Attempt, Part, Received, Refused, by_article
 from rowtide.merge.versions.changes import KnownVersion, Row, RowChange, Write
 
 Staying = Set[tuple[int, str, str]]
@@ -82,7 +83,7 @@ class HubReceiver(HubDecisions):
         return ([part] for part in deletes) if self.cascades is None else self.cascades.group(deletes)
 
     def receive(self, parts: Sequence[Part], attempt: Attempt, late: Set[str] = frozenset()) -> list[Received]:
-        self.seen.clear()
+        self.read_versions.clear()
         self.bequests = defer_bequests(self.node, parts, self.articles)
         if attempt in (Attempt.FIRST, Attempt.ALONE, Attempt.TOGETHER):
             return self._receive(parts, attempt)
@@ -139,45 +140,60 @@ class HubReceiver(HubDecisions):
             for part, families_of, found in zip(parts, families, known, strict=True)
         ]
         judged = self._check_cascades(parts, decided, known)
-        held = [
-            {
-                **defer_orphans(part, each, said.writes, self.articles),
-                **self._find_moved(part[0], said.writes),
-                **judged.of(part[0], said.writes),
-                **self._find_deferred(part),
-            }
+        withheld = [
+            self._find_withheld(part, each, said, judged)
             for part, each, said in zip(parts, families, decided, strict=True)
         ]
-        if attempt is Attempt.TOGETHER and any(held):
-            raise next(refusal.error for each in held for refusal in each.values())
+        if attempt is Attempt.TOGETHER and any(withheld):
+            raise next(refusal.error for each in withheld for refusal in each.values())
         writes = [
             (part[0], [write for write in each.writes if write.rowguid not in without])
-            for part, each, without in zip(parts, decided, held, strict=True)
+            for part, each, without in zip(parts, decided, withheld, strict=True)
         ]
         commits = attempt is Attempt.ALONE and not judged.lost and not self._may_follow(parts, decided, families)
         refused_of: list[dict[str, Refusal]] = [
             {**without, **refusals}
-            for without, refusals in zip(held, self.write(writes, attempt, late, commits=commits), strict=True)
+            for without, refusals in zip(withheld, self.write(writes, attempt, late, commits=commits), strict=True)
         ]
         require_parents(families, writes, refused_of, self.articles)
         lost = self._keep_lost(judged, parts, refused_of)
         received = []
         for part, each, refusals, others in zip(parts, decided, refused_of, refused_writes, strict=True):
-            article = part[0]
-            accepted, refused = split(part, refusals)
-            for change in accepted:
-                # What was read of the row is of its version before.
-                self.seen.get(article.nickname, {}).pop(change.rowguid, None)
-            self.record([conflict for conflict in each.conflicts if conflict.rowguid not in refusals])
-            if article.nickname in self.filters:
-                self.keep_partition(article, accepted)
-            self.forget_retries(article, accepted)
-            counts = count_writes([write for write in each.taken if write.rowguid not in refusals])
-            counts.conflicts = each.rejected + sum(one.rowguid not in refusals for one in each.conflicts)
-            counts.conflicts += lost.get(article.nickname, 0)
-            counts.add(others)
-            received.append(Received(counts, refused))
+            one = self._conclude_part(part, each, refusals)
+            one.counts.conflicts += lost.get(part[0].nickname, 0)
+            one.counts.add(others)
+            received.append(one)
         return received
+
+    def _find_withheld(self, part: Part, families: Families, decided: Decided, judged: Judged) -> dict[str, Refusal]:
+        """Return the refusals of what is not given to the database.
+
+        If a row has two, the later one below counts. A row that lacks its parent and has moved: no parent that comes
+        would let it move. A delete that reaches rows, and whose children another row would get: it is retried in either
+        case, and decided again.
+        """
+        article = part[0]
+        return {
+            **defer_orphans(part, families, decided.writes, self.articles),
+            **self._find_moved(article, decided.writes),
+            **judged.of(article, decided.writes),
+            **self._find_deferred(part),
+        }
+
+    def _conclude_part(self, part: Part, decided: Decided, refusals: Mapping[str, Refusal]) -> Received:
+        """Store what follows from the part's written rows: conflicts, the partition's rows, and no more retries."""
+        article = part[0]
+        accepted, refused = split(part, refusals)
+        for change in accepted:
+            # What was read of the row is of its version before.
+            self.read_versions.get(article.nickname, {}).pop(change.rowguid, None)
+        self.record([conflict for conflict in decided.conflicts if conflict.rowguid not in refusals])
+        if article.nickname in self.filters:
+            self.keep_partition(article, accepted)
+        self.forget_retries(article, accepted)
+        counts = count_writes([write for write in decided.taken if write.rowguid not in refusals])
+        counts.conflicts = decided.rejected + sum(one.rowguid not in refusals for one in decided.conflicts)
+        return Received(counts, refused)
 
     def record(self, conflicts: Sequence[ConflictRecord]) -> None:
         """Store conflicts whose outcomes are written, with the hub's rows where they are not as they were."""
@@ -253,7 +269,10 @@ class HubReceiver(HubDecisions):
         return len(news)
 
     def _may_follow(self, parts: Sequence[Part], decided: Sequence[Decided], families: Sequence[Families]) -> bool:
-        """Whether what the hub refuses decides what else is written in the transaction, or whether it is undone."""
+        """Whether more is written after the rows, which depends on those that the database refuses.
+
+        If not, the rows and the commit can be one round trip.
+        """
         nicknames = {article.nickname for article, _ in parts}
         return (
             any(each.conflicts for each in decided)
