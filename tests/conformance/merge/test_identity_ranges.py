@@ -210,7 +210,7 @@ def test_a_subscriber_that_publishes_has_ranges_to_give(merged: Merge) -> None:
         assert first is not None
         assert first == IdentityRange(first.begin, first.begin + 99, first.begin + 100, first.begin + 199)
         # No number is left out, and a publisher whose numbers are above all keys goes on above these.
-        of_hub = select(identity_ranges).where(identity_ranges.c.is_own == 1)
+        of_hub = select(identity_ranges).where(identity_ranges.c.is_own)
         own = hub.connection.execute(of_hub).mappings().one()
         assert first.next_end == (own["range_begin"] - 1 if hub.keys.numbers_above_all else own["max_used"])
         assert ask(first, None).given is ask(first, first.end - 1).given is None
