@@ -230,6 +230,7 @@ NOT_RUN = {
         "TokenRefused",
     },
     "it only names the command that the error speaks of, or that tells more": {
+        "ColumnGone",
         "AgentReplaced",
         "ArticleCopiedAgain",
         "BodyTooLarge",

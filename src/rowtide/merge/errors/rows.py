@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rowtide.core.errors import AlreadyExists, Denied, Invalid, NotFound, RowtideError
 from rowtide.core.redaction import Said
 
@@ -70,6 +72,21 @@ class RowNotHeld(RowsRefused, number=8140):
     def of(cls, table: str) -> RowNotHeld:
         """Return the error of a table's row."""
         return cls(table, "RT-8140", "the subscriber does not have the row: it was not sent there, or had left")
+
+
+class ColumnGone(RowsRefused, number=8188):
+    """A subscriber wrote to a column that the publisher has dropped meanwhile."""
+
+    fact = "{table} refused a row ({code}): {reason}"
+    hint = """The row has arrived without the column, which the subscriber drops, too; what the subscriber had in it is
+        in the conflict at both ends: `rowtide merge conflicts PUBLICATION`."""
+
+    @classmethod
+    def of(cls, table: str, columns: Sequence[str]) -> ColumnGone:
+        """Return the error of a table's row."""
+        return cls(
+            table, "RT-8188", f"the publisher no longer sends what the subscriber wrote to: {', '.join(columns)}"
+        )
 
 
 class ParentNotThere(RowsRefused, number=8050):
