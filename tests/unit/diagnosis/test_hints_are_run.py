@@ -220,6 +220,7 @@ NOT_RUN = {
         "ParentNotThere",
         "PlannedCodeOfOwner",
         "RowNotHeld",
+        "WriteIgnored",
     },
     "it prints a registration code, which a person carries to a device": {
         "CodeRefused",

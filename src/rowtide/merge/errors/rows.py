@@ -89,6 +89,20 @@ class ColumnGone(RowsRefused, number=8188):
         )
 
 
+class WriteIgnored(RowsRefused, number=8189):
+    """A trigger or rule of the publisher's table left a subscriber's change unwritten, without an error."""
+
+    fact = "{table} refused a row ({code}): {reason}"
+    hint = """The row goes back to the subscriber as it is at the publisher, which may be without it; what the
+        subscriber had is in the conflict. Once the trigger lets it through, run `rowtide merge resolve CONFLICT
+        --winner subscriber`."""
+
+    @classmethod
+    def by(cls, table: str, ignoring: Sequence[str]) -> WriteIgnored:
+        """Return the error of a table's row; `ignoring` are those that may have left it unwritten."""
+        return cls(table, "RT-8189", f"the publisher's table did not write it: {', '.join(ignoring)}")
+
+
 class ParentNotThere(RowsRefused, number=8050):
     """The publisher does not have the row that an uploaded one references."""
 
