@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Protocol
 
 from rowtide.core.values import frozen
@@ -51,6 +52,13 @@ class RowBatch:
 
     article: int
     changes: Sequence[RowChange]
+
+
+def size_of(batch: RowBatch) -> int:
+    """Return the characters of a batch's values."""
+    # Iterators of C go over the values: a batch may have many.
+    values = chain.from_iterable([change.row for change in batch.changes if change.row is not None])
+    return sum(map(len, filter(None, values)))
 
 
 @frozen
