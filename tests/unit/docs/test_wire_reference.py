@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import sqlite3
 import struct
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 from rowtide.gateway import requests
 from rowtide.gateway.wire.envelopes import read, write
 from rowtide.gateway.wire.problems import describe, read_problem
+from rowtide.merge.articles import ExchangeType
 from rowtide.merge.publishing.schema_steps import SchemaStep
 from rowtide.merge.session.messages import Acknowledgement, DeviceState, SyncAnswer, SyncRequest
 
@@ -44,6 +46,14 @@ def test_the_page_of_the_wire_says_what_the_messages_are() -> None:
     )
 
     assert (REFERENCE / "wire-protocol.md").read_text(encoding="utf-8") == made.stdout
+
+
+def test_the_least_request_of_the_page_is_one() -> None:
+    (least, _) = re.findall(
+        r"```json\n(.*?)```", (REFERENCE / "wire-protocol.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    said = read(least.encode(), SyncRequest).message
+    assert (said.exchange, said.upload.since, said.state.refused) == (ExchangeType.BOTH, 0, {})
 
 
 @pytest.mark.parametrize("recorded", [*RECORDED, *chain(*OTHERS.values())], ids=lambda one: one["step"])

@@ -225,9 +225,10 @@ class DownloadHeader:
 
 @frozen
 class RefusedDownload:
-    """A row of the hub's that the device refused, as it is recorded at the hub: a conflict that the device lost.
+    """A row of the hub's that the device refused, as it is recorded at the hub: a conflict that the hub's row lost.
 
-    See `ConflictRecord` for the fields.
+    Its type is 6 for an insert, 10 for an update, 8 for a delete. `losing_row` is the hub's, None for a delete,
+    `winning_row` what stays at the device; both have the article's columns.
     """
 
     article: int
