@@ -24,6 +24,8 @@ from rowtide.agents.loop import ignore
 from rowtide.agents.signals import receiving_signals
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import frozen
+from rowtide.events.catalogue import ConfigurationNotReadAgain
+from rowtide.events.event import emit
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
@@ -99,6 +101,9 @@ class Supervisor:
     needing_person: Collection[int]
     """Exit codes after which a child is not started again."""
     on_event: Callable[[str], None]
+    """Called with what was done as it was asked for."""
+    on_failure: Callable[[str], None]
+    """Called with what a child did unasked, or did not do."""
     on_step: Callable[[], None] = ignore
     """Called at least every `longest_wait_s`: the supervisor's sign of life."""
     longest_wait_s: float = 10.0
@@ -165,7 +170,7 @@ class Supervisor:
         try:
             tasks = reload()
         except RowtideError as error:
-            self.on_event(f"{error} Nothing was changed: the agent continues with what was read before.")
+            emit(ConfigurationNotReadAgain(error))
             return
         self.on_event("The configuration was read again.")
         self._want(tasks)
@@ -191,7 +196,7 @@ class Supervisor:
             if kept.child is not None and kept.child.process.poll() is not None:
                 self._note_end(name, kept, kept.child, now)
             if kept.child is not None and kept.child.killed_at is not None and now >= kept.child.killed_at:
-                self.on_event(f"{name}: has not ended {STOP_PATIENCE_S:g} s after SIGTERM, and is killed")
+                self.on_failure(f"{name}: has not ended {STOP_PATIENCE_S:g} s after SIGTERM, and is killed")
                 kept.child.process.kill()
                 kept.child.killed_at = None
             if kept.child is None and kept.task is None:
@@ -215,11 +220,11 @@ class Supervisor:
         elif kept.task != child.task:
             kept.starts_at, kept.last_pause_s = now, None
         elif code in self.needing_person:
-            self.on_event(f"{name}: needs a person, and is not started again until SIGHUP")
+            self.on_failure(f"{name}: needs a person, and is not started again until SIGHUP")
         else:
             kept.last_pause_s = pause_s = next_pause_s(kept.last_pause_s, now - child.started_at)
             kept.starts_at = now + pause_s
-            self.on_event(f"{name}: ended {_describe(code)}; starts again in {pause_s:g} s")
+            self.on_failure(f"{name}: ended {_describe(code)}; starts again in {pause_s:g} s")
 
 
 def receive_task() -> tuple[str, object, Connection]:

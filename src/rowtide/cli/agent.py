@@ -27,7 +27,7 @@ from rowtide.core.options import Option
 from rowtide.core.redaction import are_hidden
 from rowtide.core.values import frozen
 from rowtide.databases.passwords import DatabaseAccess, EnvironmentPassword, PasswordSource
-from rowtide.events.catalogue import ProcessReported
+from rowtide.events.catalogue import ProcessFailed, ProcessReported
 from rowtide.events.configuration import LogOptions
 from rowtide.events.event import Level, emit
 from rowtide.handle import connect
@@ -188,6 +188,7 @@ def _supervise(read: Configuration, names: Sequence[str] | None, options: RunOpt
         _CHILD,
         (ExitCode.USAGE, ExitCode.NEEDS_PERSON),
         lambda report: emit(ProcessReported(report)),
+        lambda report: emit(ProcessFailed(report)),
         manager.beat,
         manager.pause_s,
     )

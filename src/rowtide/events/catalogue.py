@@ -42,9 +42,17 @@ class AgentFailed(Event):
 
 @frozen
 class ProcessReported(Event):
-    """The supervisor of several databases has started, stopped or lost a process, or read its configuration again."""
+    """The supervisor of several databases has started or stopped a process, or read its configuration again."""
 
     level = Level.INFO
+    report: str
+
+
+@frozen
+class ProcessFailed(Event):
+    """A process of a database has ended by itself, or did not end when it was asked to."""
+
+    level = Level.WARNING
     report: str
 
 
@@ -722,7 +730,7 @@ class TokensNotRead(Event):
 
 @frozen
 class ConfigurationNotReadAgain(Event):
-    """The configuration file has changed and cannot be read: operators' connections stay unchanged."""
+    """The configuration file cannot be read again: what was read before stays in force."""
 
     level = Level.ERROR
     error: RowtideError

@@ -241,7 +241,8 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         `if_exists` None: tables are dropped first, or emptied where the subscription kept what was there.
 
         With `article`, a table's name, that table alone, while the others are delivered. Raises what dropping and
-        adding the subscription raise; if that fails in between, the subscription remains dropped.
+        adding the subscription raise; if adding is refused, the subscription remains, paused, and a repeat
+        completes it.
         """
         from rowtide.replication.subscribing import joining, subscriptions
 

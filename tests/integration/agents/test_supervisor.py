@@ -17,6 +17,8 @@ from builders.commands.running_agents import is_running
 from rowtide.agents.loop import ignore
 from rowtide.agents.supervisor import AllNeedPerson, Supervisor, Task, Tasks
 from rowtide.core.errors import FileNotReadable
+from rowtide.events.catalogue import ConfigurationNotReadAgain
+from rowtide.events.event import Emitted, listening
 
 CHILD = "builders.faults.supervised_child"
 NEEDS_PERSON = 78
@@ -27,7 +29,7 @@ from pathlib import Path
 from rowtide.agents.supervisor import Supervisor, Task
 folder = sys.argv[1]
 tasks = {name: Task((folder, "wait"), {}) for name in ("a", "b")}
-Supervisor("builders.faults.supervised_child", (78,), print).run(tasks, None)
+Supervisor("builders.faults.supervised_child", (78,), print, print).run(tasks, None)
 """
 
 
@@ -62,8 +64,11 @@ def supervise(
     reload: Callable[[], Tasks] | None = None,
     on_report: Callable[[str, object], None] = ignore,
 ) -> list[str]:
-    """Run a supervisor until another thread has done `then` and sent SIGTERM; return its events."""
+    """Run a supervisor until another thread has done `then` and sent SIGTERM; return its events, failures marked."""
     events: list[str] = []
+
+    def fail(failure: str) -> None:
+        events.append(f"failed: {failure}")
 
     def act() -> None:
         try:
@@ -73,7 +78,7 @@ def supervise(
 
     acting = threading.Thread(target=act)
     acting.start()
-    Supervisor(CHILD, (NEEDS_PERSON,), events.append, on_report=on_report).run(tasks, reload)
+    Supervisor(CHILD, (NEEDS_PERSON,), events.append, fail, on_report=on_report).run(tasks, reload)
     acting.join()
     return events
 
@@ -86,7 +91,7 @@ def test_a_killed_child_is_started_again_and_others_run_on(tmp_path: Path) -> No
 
     events = supervise({"a": task(tmp_path, "wait"), "b": task(tmp_path, "wait")}, kill)
 
-    assert "a: ended by SIGKILL; starts again in 1 s" in events
+    assert "failed: a: ended by SIGKILL; starts again in 1 s" in events
     assert len(starts(tmp_path, "b")) == 1
     assert not any(is_running(pid) for name in "ab" for pid, *_ in starts(tmp_path, name))
 
@@ -115,14 +120,14 @@ def test_a_child_that_needs_a_person_stops_no_other(tmp_path: Path) -> None:
 
     events = supervise({"a": task(tmp_path, NEEDS_PERSON), "b": task(tmp_path, 69), "c": task(tmp_path, "wait")}, wait)
 
-    assert "a: needs a person, and is not started again until SIGHUP" in events
-    assert "b: ended with exit code 69; starts again in 1 s" in events
+    assert "failed: a: needs a person, and is not started again until SIGHUP" in events
+    assert "failed: b: ended with exit code 69; starts again in 1 s" in events
     assert (len(starts(tmp_path, "a")), len(starts(tmp_path, "c"))) == (1, 1)
 
 
 def test_a_supervisor_ends_once_every_child_needs_a_person(tmp_path: Path) -> None:
     with pytest.raises(AllNeedPerson, match="each of these needs a person: a, b"):
-        Supervisor(CHILD, (NEEDS_PERSON,), lambda _event: None).run(
+        Supervisor(CHILD, (NEEDS_PERSON,), ignore, ignore).run(
             {"a": task(tmp_path, NEEDS_PERSON), "b": task(tmp_path, NEEDS_PERSON)}, None
         )
 
@@ -172,10 +177,14 @@ def test_a_broken_file_changes_nothing_and_is_reported(tmp_path: Path) -> None:
         os.kill(os.getpid(), signal.SIGHUP)
         assert asked.wait(PATIENCE_S)
 
-    events = supervise({"a": task(tmp_path, "wait")}, hang_up, fail)
+    emitted: list[Emitted] = []
+    with listening(emitted.append):
+        supervise({"a": task(tmp_path, "wait")}, hang_up, fail)
 
     assert len(starts(tmp_path, "a")) == 1
-    assert any("it is broken" in event and "Nothing was changed" in event for event in events)
+    (event,) = (one.event for one in emitted)
+    assert isinstance(event, ConfigurationNotReadAgain)
+    assert "it is broken" in str(event.error)
 
 
 def test_a_reload_starts_what_needed_a_person(tmp_path: Path) -> None:

@@ -303,6 +303,18 @@ def test_type_that_captured_values_do_not_fit_ends_with_instance(captured: Captu
     assert captured.values("public_item", "id", "n") == [(2, 2, 2)]
 
 
+def test_values_of_a_column_that_was_replaced_unseen_do_not_fit(captured: CapturedDatabase) -> None:
+    captured.execute("create table item (id int primary key, n text)")
+    captured.enable("item")
+    forget_triggers(captured)
+    captured.execute("insert into item values (1, 'a')")
+    captured.execute("alter table item drop column n", "alter table item add column n int")
+    captured.execute("insert into item values (2, 2)")
+
+    with pytest.raises(ValuesDoNotFit, match="do not fit integer, the type of the column that has its name in the"):
+        captured.capture()
+
+
 @pytest.mark.exhaustive
 def test_instance_after_a_gap_has_the_types_of_that_time(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int primary key, n int)")

@@ -9,16 +9,18 @@ from typing import Any
 import pytest
 
 from builders.faults.cuts import acting_at
-from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
+from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber
+from builders.replication.replicated_files import ReplicatedFile
 from rowtide.replication.distributor import publication_records
 from rowtide.replication.errors.publishing import (
     PublicationBeingDropped,
     PublicationUnknown,
     SubscriptionBeingAdded,
 )
+from rowtide.replication.errors.subscribing import SubscriberTableExists
 from rowtide.replication.publishing import publications
 from rowtide.replication.publishing.publications import drop_article
-from rowtide.replication.subscription_settings import SyncType
+from rowtide.replication.subscription_settings import IfExists, SyncType
 from rowtide.replication.targets.postgres import subscriber as targets
 
 ITEMS = "create table items (id int primary key)"
@@ -112,3 +114,22 @@ def test_a_table_that_is_altered_meanwhile_is_followed(
     replicated.replication.run(once=True)
 
     replicated.require_equal("items")
+
+
+def test_a_refused_reinitialize_is_completed_by_a_repeat(subscribed: ReplicatedDatabase | ReplicatedFile) -> None:
+    """What refuses is found only once the earlier subscription has ended at the subscriber."""
+    subscribed.publish("create table kept (id int primary key, note text)", kept={})
+    subscribed.subscribe(SyncType.AUTOMATIC)
+    subscribed.publisher.execute("insert into kept values (1, 'a')")
+    subscribed.deliver()
+    for _ in range(2):
+        with pytest.raises(SubscriberTableExists):
+            subscribed.replication.reinitialize(PUBLICATION, if_exists=IfExists.FAIL)
+        (left,) = subscribed.replication.status()
+        assert left.state == "paused"
+    subscribed.publisher.execute("insert into kept values (2, 'b')")
+
+    assert len(subscribed.replication.reinitialize(PUBLICATION)) == 1
+    subscribed.deliver()
+    subscribed.require_equal("kept")
+    assert [one.state for one in subscribed.replication.status()] == ["active"]

@@ -60,6 +60,22 @@ def test_what_no_trigger_reported_comes_with_a_copy(replicated: ReplicatedDataba
     replicated.require_equal("sums")
 
 
+@pytest.mark.parametrize("is_written", [False, True], ids=["unwritten", "written"])
+def test_a_dropped_expression_that_no_trigger_saw_is_named(replicated: ReplicatedDatabase, *, is_written: bool) -> None:
+    replicated.begin(SUMS, sums={})
+    replicated.publisher.execute("insert into sums values (1, 1, 1)")
+    replicated.deliver()
+    with replicated.publisher.transaction() as connection:
+        connection.execute("set event_triggers = off")
+        connection.execute("alter table sums alter column twice drop expression")
+    if is_written:
+        replicated.publisher.execute("insert into sums values (2, 2, 2, -2)", "update sums set twice = -1 where id = 1")
+    replicated.deliver()
+    (validated,) = replicated.replication.validate(PUBLICATION)
+
+    assert (validated.result, validated.left_out) == ("passed", ("twice",))
+
+
 def test_what_a_transaction_adds_before_it_needs_a_copy_comes(replicated: ReplicatedDatabase) -> None:
     replicated.begin(SUMS, sums={})
     with replicated.publisher.transaction() as connection:

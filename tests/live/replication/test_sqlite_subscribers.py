@@ -162,7 +162,7 @@ def test_tables_of_one_name_in_two_publications_need_two_files(replicated_file: 
     replicated_file.publisher.execute("create schema sales", "create table sales.orders (id int primary key, qty int)")
     replicated_file.replication.add_publication("other")
     replicated_file.replication.add_article("other", "sales.orders")
-    with pytest.raises(NameShared, match="sales.orders and another subscription's public.orders would have"):
+    with pytest.raises(NameShared, match="sales.orders and public.orders of another subscription, to shop, would have"):
         replicated_file.replication.add_subscription(
             "other", replicated_file.subscriber.url, sync_type=SyncType.REPLICATION_SUPPORT_ONLY
         )
@@ -174,6 +174,27 @@ def test_tables_of_one_name_in_two_publications_need_two_files(replicated_file: 
     replicated_file.deliver()
 
     replicated_file.require_equal("sales.orders")
+
+
+@pytest.mark.parametrize(("publication", "which"), [("shop", "an earlier"), ("other", "another")])
+def test_a_name_that_a_lost_subscription_has_is_refused(
+    replicated_file: ReplicatedFile, publication: str, which: str
+) -> None:
+    """A file that was out of reach when its subscription was dropped has the record still."""
+    replicated_file.begin("create table orders (id int primary key, qty int)", orders={})
+    if publication == "other":
+        replicated_file.replication.add_publication("other")
+    replicated_file.publisher.execute("create schema sales", "create table sales.orders (id int primary key, qty int)")
+    replicated_file.replication.add_article(publication, "sales.orders")
+    replicated_file.replication.drop_subscription("shop", replicated_file.subscriber.url, ignore_subscriber=True)
+    replicated_file.replication.drop_article("shop", "orders")
+
+    with pytest.raises(
+        NameShared, match=f"sales.orders and public.orders of {which} subscription, to shop, would have"
+    ):
+        replicated_file.replication.add_subscription(
+            publication, replicated_file.subscriber.url, sync_type=SyncType.REPLICATION_SUPPORT_ONLY
+        )
 
 
 @pytest.mark.parametrize("operation", ["insert", "update", "delete"])

@@ -90,9 +90,13 @@ class LakeOfAnotherHistory(DataLoss, number=1181):
 
 
 class ValuesDoNotFit(RowtideError, number=8115):
-    """Captured values do not fit the type that their column has now (SQL Server: 8115)."""
+    """Captured values do not fit the type that their column has now (SQL Server: 8115).
 
-    fact = "{count} values of {column} captured by {instance} do not fit {type_name}, its type in the source now"
+    Without event triggers, a column that was dropped and added again is taken for one whose type was altered.
+    """
+
+    fact = """{count} values of {column} captured by {instance} do not fit {type_name}, the type of the column that has
+        its name in the source now"""
     hint = """Nothing is lost: everything before the change is published, the log is kept. Consume it, then remove them
         by `rowtide cdc cleanup {instance} --low-water-mark LSN`, the LSN of the last change that was consumed, or
         disable the instance and enable it again."""

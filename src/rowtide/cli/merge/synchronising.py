@@ -122,16 +122,13 @@ def sync(
     if device.url is not None:
         if subscriber is None or all_subscribers.is_wanted or dry_run or upgrade:
             raise click.BadParameter("it goes with --subscriber alone", param_hint="--url")
-        summary = _sync_device(device, device.url, subscriber, publication, exchange, limits, log)
-        _print_exchanged(summary, form)
+        _print_exchanged(_sync_device(device, device.url, subscriber, publication, exchange, limits, log), form)
         return
     device.require_url()
     db = require_db(db)
     _require_subscribers(publication, subscriber, exchange, is_all=all_subscribers.is_wanted)
     if dry_run:
-        if upgrade:
-            raise click.BadParameter("not with --dry-run", param_hint="--upgrade")
-        _print_dry_run(db, publication, subscriber, form)
+        _print_dry_run(db, publication, subscriber, form, upgrades=upgrade)
         return
     if upgrade:
         options.upgrade_first(db, None if subscriber is None else (subscriber,))
@@ -185,7 +182,11 @@ def _require_subscribers(
         raise click.BadParameter("not with --all", param_hint="--exchange-type")
 
 
-def _print_dry_run(db: str, publication: str | None, subscriber: str | None, form: OutputFormat) -> None:
+def _print_dry_run(
+    db: str, publication: str | None, subscriber: str | None, form: OutputFormat, *, upgrades: bool
+) -> None:
+    if upgrades:
+        raise click.BadParameter("not with --dry-run", param_hint="--upgrade")
     if publication is None:
         raise click.BadParameter("--dry-run needs one", param_hint="PUBLICATION")
     _print_pending(_ask_pending(db, publication, subscriber, finds_conflicts=True), form)

@@ -14,6 +14,7 @@ from rowtide.events.catalogue import (
     BatchDelivered,
     ColumnsWidened,
     CommandSkipped,
+    ConfigurationNotReadAgain,
     CopyAdvanced,
     CopyBroken,
     CountersReset,
@@ -27,6 +28,7 @@ from rowtide.events.catalogue import (
     JobStarted,
     MetricsNotWritten,
     PollBroken,
+    ProcessFailed,
     ProcessReported,
     SampleNotKept,
     SamplesReplaced,
@@ -69,8 +71,10 @@ def describe_one(emitted: Emitted) -> str | None:
         case TargetApplied(target, lsn, tables, stopped, notes):
             noted = f"; {notes}" if stopped else ""
             return f"target {target}: {tables} {'table' if tables == 1 else 'tables'} at LSN {lsn}{noted}"
-        case ProcessReported(report):
+        case ProcessReported(report) | ProcessFailed(report):
             return report
+        case ConfigurationNotReadAgain(error):
+            return f"{error} Nothing was changed: what was read before stays in force."
         case WorkerHangs(silent_s):
             return f"{emitted.scope.job}: shows no life for {silent_s:g} s: it hangs"
         case MetricsNotWritten(error):

@@ -244,12 +244,9 @@ def redefine(
         published = [(publication, article) for publication, article in present if publication.publisher == own]
         renamed = hub.tables.find_renames(noticed, described)
         # A republisher has the columns of the publisher above it, and no others.
-        definitions = [
-            (publication, article, change(publication, now))
-            for publication, article, now in _definitions(
-                hub.connection, published, described, renamed, is_republished=present != published
-            )
-        ]
+        is_republished = present != published
+        found = _definitions(hub.connection, published, described, renamed, is_republished=is_republished)
+        definitions = [(publication, article, change(publication, now)) for publication, article, now in found]
         if clause is None and all(article == now for _, article, now in definitions):
             return
         others = {each.pubid: list_articles(hub.connection, each.pubid) for each, _ in published}

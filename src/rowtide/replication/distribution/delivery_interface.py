@@ -35,7 +35,10 @@ class DeliveryProgress:
 
 
 class BatchUndone(Exception):
-    """A batch was refused and rolled back, and has to be delivered row by row."""
+    """A batch was refused and rolled back, and has to be delivered row by row.
+
+    An exception and no result, like those below: it ends the blocks of a pipeline and a transaction, which roll back.
+    """
 
 
 class CallNotStorable(Exception):

@@ -217,7 +217,7 @@ class ArticleValidation:
 
     It is `passed`, `failed`, or `not compared` for the reason given, without a message and numbers. Checksums are None
     if only rows were counted. `left_out` are columns of the published table that the subscriber does not get, and that
-    are not compared.
+    are not compared, whether a schema change was read that added them or not.
     """
 
     publication: str
@@ -287,9 +287,15 @@ def _compare(comparison: SubscriberComparison, article: Article, *, with_checksu
         subscriber_rows=ours.rows,
         published_checksum=_as_text(theirs),
         subscriber_checksum=_as_text(ours),
-        left_out=tuple(column.name for column in article.left_out),
+        left_out=_list_left_out(comparison, article),
         position=move.position,
     )
+
+
+def _list_left_out(comparison: SubscriberComparison, article: Article) -> tuple[str, ...]:
+    known = [column.name for column in article.left_out]
+    found = comparison.published.unpublished.get(article.article_id, ())
+    return tuple(dict.fromkeys((*known, *found)))
 
 
 def _as_text(fingerprint: Fingerprint) -> str | None:

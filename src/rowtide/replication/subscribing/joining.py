@@ -148,20 +148,14 @@ def _record_start(engine: Engine, database: str, wanted: Subscription, manifest:
         with keeping(connection, manifest, wanted.guid, lambda state: state.position):
             # The copy has what committed before the mark; what commits later is delivered.
             start = Position.of(manifest.state.epoch, mark_log(connection))
-            articles = renew(connection, known, start)
-            for article in articles:
-                if article not in known:
-                    # Renewing leaves to subscriptions that are there what they have.
-                    distributor(connection).execute(subscription_records.record_article_step(wanted.agent_id, article))
+            articles = _renew(connection, wanted, known, start)
             replaced = subscription_records.find_replaced(connection, wanted.agent_id)
-            if (
-                wanted.if_exists is IfExists.DROP
-                and replaced is not None
-                and _is_kept(connection, wanted, replaced, articles)
-            ):
+            is_dropped = wanted.if_exists is IfExists.DROP
+            if is_dropped and replaced is not None and _is_kept(connection, wanted, replaced, articles):
                 wanted = joining.keep_table(connection, wanted)
             request = SubscriptionRequest(if_exists=wanted.if_exists, constraints=wanted.constraints)
             tables = PostgresCopySource(engine, database, CopyUnreadable)
+            refreshed = _list_refreshed(connection, wanted, articles)
             new = NewSubscription(
                 wanted.guid,
                 wanted.publication,
@@ -171,9 +165,7 @@ def _record_start(engine: Engine, database: str, wanted: Subscription, manifest:
                 originators,
                 settings=wanted.settings,
                 constraints=wanted.constraints,
-                snapshot=plan_snapshot(
-                    connection, tables, articles, request, _list_refreshed(connection, wanted, articles)
-                ),
+                snapshot=plan_snapshot(connection, tables, articles, request, refreshed),
                 needs=read_type_needs(connection, articles),
                 beside=others,
                 replaced=replaced,
@@ -181,6 +173,18 @@ def _record_start(engine: Engine, database: str, wanted: Subscription, manifest:
             )
             joining.record_start(connection, wanted, start)
     return new
+
+
+def _renew(
+    connection: Connection, wanted: Subscription, known: Sequence[Article], start: Position
+) -> tuple[Article, ...]:
+    """Return the joining articles as their tables are now, and record them so."""
+    articles = renew(connection, known, start)
+    for article in articles:
+        if article not in known:
+            # Renewing leaves to subscriptions that are there what they have.
+            distributor(connection).execute(subscription_records.record_article_step(wanted.agent_id, article))
+    return articles
 
 
 def _is_wanted(found: Subscription | None) -> bool:

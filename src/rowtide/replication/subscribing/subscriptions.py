@@ -83,16 +83,22 @@ from rowtide.replication.targets.subscriber_kind import (
 
 
 def add_subscription(
-    engine: Engine, database: str, publication: str, subscriber: str, wanted: SubscriptionRequest
+    engine: Engine,
+    database: str,
+    publication: str,
+    subscriber: str,
+    wanted: SubscriptionRequest,
+    *,
+    replaced: Sequence[int] = (),
 ) -> tuple[str, ...]:
     """Subscribe a database to a publication: its rows, by sync type, and all changes that commit from now on.
 
     Returns the unique constraints that its tables do not get, because the subscriber would check them too early. The
     subscriber is prepared before the subscription is recorded: what an interrupted call leaves there has no effect.
+    Records that are `replaced`, by their agents, are removed with it or not at all.
     Raises `DatabaseKindUnknown`, `SkipErrorsInvalid`, `PublicationUnknown`, `PublicationBeingDropped`,
-    `SubscriptionExists`, `NothingToSubscribe`,
-    `LsnNotKept`, `NotAPromotedCopy`, and what `plan_originators`, `choose_resolver` and preparing such a subscriber
-    raise.
+    `SubscriptionExists`, `NothingToSubscribe`, `LsnNotKept`, `NotAPromotedCopy`, and what `plan_originators`,
+    `choose_resolver` and preparing such a subscriber raise.
     """
     SkipErrors.parse(wanted.settings.skip_errors)
     kind = kind_of(subscriber)
@@ -101,28 +107,22 @@ def add_subscription(
     kind.require_streams(subscriber, guid, wanted.settings.streams)
     tables = PostgresCopySource(engine, database, CopyUnreadable)
     with translated(), engine.begin() as connection:
+        keep_publication(connection, publication)
+        for agent_id in replaced:
+            subscription_records.drop_subscription(connection, agent_id)
         begun = _begin(connection, database, publication, subscriber, wanted)
-        manifest, known, settings = begun.manifest, begun.known, begun.settings
-        written = read_log_end(connection)
-        with keeping(
-            connection, manifest, guid, lambda state: _earliest(state, known, begun.start, written, begun.copied)
-        ):
+        with keeping(connection, begun.manifest, guid, begun.earliest):
             # What is marked only now lies behind all that was read when its keeping began.
-            mark = Position.of(manifest.state.epoch, mark_log(connection))
-            articles = renew(connection, known, mark)
+            mark = Position.of(begun.manifest.state.epoch, mark_log(connection))
+            articles = renew(connection, begun.known, mark)
             start = begun.start or mark
-            starts = {article.article_id: start for article in articles}
-            subscription = Subscription(
-                0,
-                publication,
-                subscriber,
-                guid,
-                starts,
-                constraints=wanted.constraints,
-                settings=replace(settings, keeps_tables=wanted.keeps_tables),
-                forwards=bool(wanted.forward),
+            settings = replace(begun.settings, keeps_tables=wanted.keeps_tables)
+            described = Subscription(0, publication, subscriber, guid, {each.article_id: start for each in articles})
+            subscription = replace(
+                described, constraints=wanted.constraints, settings=settings, forwards=bool(wanted.forward)
             )
             subscription_records.add_subscription(connection, begun.publication_id, subscription, wanted.sync_type)
+            schema_articles = list_schema_articles(connection, begun.publication_id)
             new = NewSubscription(
                 guid,
                 publication,
@@ -131,11 +131,9 @@ def add_subscription(
                 articles,
                 begun.originators,
                 has_procedures=wanted.sync_type is SyncType.NONE,
-                settings=settings,
+                settings=begun.settings,
                 constraints=wanted.constraints,
-                snapshot=plan_snapshot(
-                    connection, tables, articles, wanted, list_schema_articles(connection, begun.publication_id)
-                ),
+                snapshot=plan_snapshot(connection, tables, articles, wanted, schema_articles),
                 needs=read_type_needs(connection, articles),
             )
             unmade = tuple(kind.prepare(subscriber, new))
@@ -146,7 +144,10 @@ def add_subscription(
 
 @frozen
 class _Begun:
-    """What a subscription is added to. `start` is None where it is to be marked in the log."""
+    """What a subscription is added to. `start` is None where it is to be marked in the log.
+
+    `written`: up to there the server had written its log; `copied` are articles that were published before `start`.
+    """
 
     publication_id: int
     source: SourceDefinition
@@ -155,7 +156,34 @@ class _Begun:
     originators: Originators
     settings: SubscriptionSettings
     start: Position | None
+    written: int
     copied: Set[str]
+
+    def earliest(self, state: ManifestState) -> Position:
+        """Return the position from which the log store must keep changes for the subscription.
+
+        Raises `LsnNotKept` unless the log store has all changes of all articles from `start` on, or the server, which
+        has written its log up to `written`, still gives them.
+        """
+        if self.start is None:
+            return state.position
+        published = {article.article_id for article in self.known}
+        has_gap = any(gap.before > self.start for gap in state.gaps)
+        if (
+            state.position < self.start
+            and self.start.epoch == state.epoch
+            and self.start.log <= self.written
+            and not has_gap
+        ):
+            # What is read only later may be that an article was published behind the start.
+            if published <= {member.member_id for member in state.members} | self.copied:
+                return state.position
+        # Beyond what is written there may be nothing of that LSN: it was mistyped, or is another server's.
+        elif state.low <= self.start <= state.position and not has_gap:
+            events = events_between(state, self.start, state.position)
+            if not any(isinstance(event, Enabled) and event.member.member_id in published for event in events):
+                return self.start
+        raise LsnNotKept(str(CommitLsn(self.start.value)), str(state.low), str(state.position))
 
 
 def _begin(
@@ -193,6 +221,7 @@ def _begin(
         originators=originators,
         settings=settings,
         start=_find_start(manifest.state, wanted.lsn, promoted),
+        written=read_log_end(connection),
         copied=copied,
     )
 
@@ -236,30 +265,6 @@ def _find_start(state: ManifestState, lsn: CommitLsn | None, promoted: int | Non
     if promoted is not None:
         return Position.of(state.epoch, promoted)
     return None if lsn is None else Position(lsn.value)
-
-
-def _earliest(
-    state: ManifestState, articles: Sequence[Article], start: Position | None, written: int, copied: Set[str]
-) -> Position:
-    """Return the position from which the log store must keep changes for the subscription.
-
-    Raises `LsnNotKept` unless the log store has all changes of all articles from `start` on, or the server, which has
-    written its log up to `written`, still gives them. `copied` articles were published before `start`.
-    """
-    if start is None:
-        return state.position
-    published = {article.article_id for article in articles}
-    has_gap = any(gap.before > start for gap in state.gaps)
-    if state.position < start and start.epoch == state.epoch and start.log <= written and not has_gap:
-        # What is read only later may be that an article was published behind the start.
-        if published <= {member.member_id for member in state.members} | copied:
-            return state.position
-    # Beyond what is written there may be nothing of that LSN: it was mistyped, or is another server's.
-    elif state.low <= start <= state.position and not has_gap:
-        events = events_between(state, start, state.position)
-        if not any(isinstance(event, Enabled) and event.member.member_id in published for event in events):
-            return start
-    raise LsnNotKept(str(CommitLsn(start.value)), str(state.low), str(state.position))
 
 
 def plan_snapshot(
@@ -325,28 +330,28 @@ def drop_subscription(
     subscriber: str,
     *,
     ignore_subscriber: bool,
-    is_added_again: bool = False,
 ) -> None:
     """End a subscription, and remove delivery's objects from the subscriber; its tables stay as they were.
 
-    With `ignore_subscriber`, the subscriber is not contacted. With `is_added_again`, its tables stay prepared for a
-    copy that was not finished. Raises `DatabaseKindUnknown`, `PublicationUnknown`,
+    With `ignore_subscriber`, the subscriber is not contacted. Raises `DatabaseKindUnknown`, `PublicationUnknown`,
     `SubscriptionUnknown`, `SubscriberNotCleared`. A repeat after a crash completes it.
     """
     with removing():
-        _drop(
-            engine,
-            database,
-            publication,
-            subscriber,
-            ignore_subscriber=ignore_subscriber,
-            is_added_again=is_added_again,
+        manifest, ended = _end(
+            engine, database, publication, subscriber, ignore_subscriber=ignore_subscriber, is_added_again=False
         )
+        for one in ended:
+            # Before the record, by which a repeat finds what is to be done: an entry without a record keeps the log
+            # until the next run of replication.
+            manifest.append(ReaderLeft(one.reader))
+            with translated(), engine.begin() as connection:
+                subscription_records.drop_subscription(connection, one.agent_id)
 
 
-def _drop(
+def _end(
     engine: Engine, database: str, publication: str, subscriber: str, *, ignore_subscriber: bool, is_added_again: bool
-) -> None:
+) -> tuple[Manifest, Sequence[Subscription]]:
+    """Deactivate a subscription, and those that join it, and remove what the subscriber has; their records stay."""
     kind = kind_of(subscriber)
     subscriber = kind.address(subscriber)
     with translated(), engine.begin() as connection:
@@ -369,12 +374,7 @@ def _drop(
                 kind.forget(subscriber, guid, articles, is_added_again=is_added_again)
         except RowtideError as error:
             raise SubscriberNotCleared(subscriber, publication, error.filled_fact) from error
-    for one in ended:
-        # Before the record, by which a repeat finds what is to be done: an entry without a record keeps the log until
-        # the next run of replication.
-        manifest.append(ReaderLeft(one.reader))
-        with translated(), engine.begin() as connection:
-            subscription_records.drop_subscription(connection, one.agent_id)
+    return manifest, ended
 
 
 def reinitialize(
@@ -382,9 +382,9 @@ def reinitialize(
 ) -> tuple[str, ...]:
     """Copy a publication's tables again to one subscriber or all; return which (SQL Server: sp_reinitsubscription).
 
-    Drops the subscription and adds it again, which resolves any error, including a schema change. `if_exists` None: the
-    tables are dropped, or emptied where the subscriber had them before. If a step fails, the subscription remains
-    dropped. Raises what dropping and adding raise.
+    Ends the subscription and adds it again, which resolves any error, including a schema change. `if_exists` None: the
+    tables are dropped, or emptied where the subscriber had them before. If adding is refused, the subscription remains,
+    paused, and a repeat completes it. Raises what dropping and adding raise.
     """
     with translated(), engine.connect() as connection:
         source = read_source(connection, database)
@@ -394,7 +394,7 @@ def reinitialize(
         if wanted is not None:
             subscription_records.get_subscription(connection, publication, wanted)
         _require_renewable(connection, publication_id)
-        # Raises before a subscription is dropped that could not be added again.
+        # Raises before a subscription is ended that could not be added again.
         open_own_manifest(source)
     chosen = [found for found in known if wanted in (None, found.subscriber) and found.joins is None]
     for found in chosen:
@@ -402,8 +402,16 @@ def reinitialize(
         again = SubscriptionRequest(
             if_exists=if_exists or usual, constraints=found.constraints, settings=found.settings, forward=found.forwards
         )
-        drop_subscription(engine, database, publication, found.subscriber, ignore_subscriber=False, is_added_again=True)
-        add_subscription(engine, database, publication, found.subscriber, again)
+        with removing():
+            manifest, ended = _end(
+                engine, database, publication, found.subscriber, ignore_subscriber=False, is_added_again=True
+            )
+        # A copy that was not finished stays prepared at the subscriber.
+        replaced = [one.agent_id for one in ended]
+        add_subscription(engine, database, publication, found.subscriber, again, replaced=replaced)
+        for one in ended:
+            # Without it, the next run of replication finds a reader that has no record.
+            manifest.append(ReaderLeft(one.reader))
     return tuple(found.subscriber for found in chosen)
 
 

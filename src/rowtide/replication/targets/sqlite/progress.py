@@ -219,14 +219,23 @@ def list_recorded(connection: sqlite3.Connection) -> frozenset[str]:
     return frozenset(guid for (guid,) in connection.execute(f"select subscription_guid from {SUBSCRIPTIONS}"))
 
 
-def find_other(connection: sqlite3.Connection, article: Article) -> str | None:
-    """Return the table of another article that is delivered to the same place; None if there is none."""
+def find_other(connection: sqlite3.Connection, article: Article, publication: str) -> str | None:
+    """Describe the record of another article that is delivered to the same place; None if there is none.
+
+    It is of the publication itself where its subscription was dropped without contacting the file, or two articles
+    change their names with each other.
+    """
     if not is_made(connection):
         return None
     other = connection.execute(
-        f"select article from {OBJECTS} where object_name = ? and article_id <> ?", (article.table, article.article_id)
+        f"select o.article, s.publication from {OBJECTS} o left join {SUBSCRIPTIONS} s using (subscription_guid) "
+        "where o.object_name = ? and o.article_id <> ?",
+        (article.table, article.article_id),
     ).fetchone()
-    return other[0] if other is not None else None
+    if other is None:
+        return None
+    table, of = other
+    return f"{table} of {'an earlier' if of == publication else 'another'} subscription, to {of},"
 
 
 def is_unfinished(connection: sqlite3.Connection, guid: str) -> bool:

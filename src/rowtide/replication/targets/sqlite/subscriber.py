@@ -68,9 +68,9 @@ def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
     with closing(SubscriberFile(url)) as file, file.transaction() as connection:
         progress.make_current(connection)
         for article in subscription.articles:
-            other = progress.find_other(connection, article)
+            other = progress.find_other(connection, article, subscription.publication)
             if other is not None:
-                raise NameShared(article.table, article.qualified_name, f"another subscription's {other}")
+                raise NameShared(article.table, article.qualified_name, other)
         progress.record(connection, subscription)
         if snapshot is None:
             restorations.restore(connection, subscription.guid)

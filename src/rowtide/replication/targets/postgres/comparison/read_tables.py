@@ -81,6 +81,7 @@ class CatalogueColumn:
     type_modifier: int
     type_text: str
     base_type_text: str | None
+    is_generated: bool
 
     @property
     def value_type_text(self) -> str:
@@ -119,6 +120,20 @@ def find_by_name(connection: _Connection, schema: str, table: str) -> CatalogueT
     """Return a table by its name; None if there is none."""
     row = connection.execute("select to_regclass(%s)::oid::bigint", (quote_qualified(schema, table),)).fetchone()
     return None if row is None or row[0] is None else find_by_id(connection, row[0])
+
+
+def list_unpublished(article: Article, present: CatalogueTable) -> tuple[str, ...]:
+    """Return the columns that the table has now, and an article of all columns has not; what is computed is none.
+
+    The log tells of a column with the table's next row at the earliest, and nothing that its values were stored.
+    """
+    if not article.has_all_columns:
+        return ()
+    published = {column.number for column in article.columns}
+    added = (
+        column for number, column in present.columns.items() if number not in published and not column.is_generated
+    )
+    return tuple(column.name for column in added)
 
 
 def as_published(article: Article, present: CatalogueTable) -> ReadTable | str:
@@ -177,7 +192,8 @@ from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.oid = %s::oid
 """
 _COLUMNS = f"""
-select a.attnum::int, a.attname::text, a.atttypid::bigint, a.atttypmod, {COLUMN_TYPE_TEXT}, {COLUMN_BASE_TYPE_TEXT}
+select a.attnum::int, a.attname::text, a.atttypid::bigint, a.atttypmod, {COLUMN_TYPE_TEXT}, {COLUMN_BASE_TYPE_TEXT},
+  a.attgenerated <> ''
 from pg_attribute a where a.attrelid = %s::oid and a.attnum > 0 and not a.attisdropped
 """
 

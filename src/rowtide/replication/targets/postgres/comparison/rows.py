@@ -126,6 +126,7 @@ class PublishedRows:
 
     `constraints` say why an article's rows cannot be read as the subscriber has them, by id. What is before the log
     position `begin` is seen by the snapshot, unless its commit has waited since `unseen_since`; None if none has.
+    `unpublished` are columns that an article's table has now, and the article has not, by its id.
     """
 
     rows: PostgresComparedRows
@@ -133,6 +134,7 @@ class PublishedRows:
     snapshot: TransactionSnapshot
     unseen_since: datetime | None
     constraints: Mapping[str, str]
+    unpublished: Mapping[str, tuple[str, ...]]
 
 
 @contextmanager
@@ -227,6 +229,7 @@ def open_published(url: str, articles: Sequence[Article]) -> Iterator[PublishedR
     with closing(open_url(url, application_name=_APPLICATION_NAME, settings=settings)) as connection:
         tables: dict[str, read_tables.ReadTable] = {}
         constraints: dict[str, str] = {}
+        unpublished: dict[str, tuple[str, ...]] = {}
         with translated():
             begin = connection.execute("select (pg_current_wal_insert_lsn() - '0/0')::bigint").fetchone()
             assert begin is not None
@@ -238,11 +241,13 @@ def open_published(url: str, articles: Sequence[Article]) -> Iterator[PublishedR
             since = connection.execute(_UNSEEN_SINCE, {"xids": unfinished}).fetchone()
         for article in articles:
             if article.article_id not in constraints:
-                read = read_tables.as_published(article, found[article.article_id])
+                present = found[article.article_id]
+                unpublished[article.article_id] = read_tables.list_unpublished(article, present)
+                read = read_tables.as_published(article, present)
                 _sort(article, _with_reader(connection, read), tables, constraints)
         unseen_since = since[0] if since is not None else None
         yield PublishedRows(
-            PostgresComparedRows(connection, tables), int(begin[0]), snapshot, unseen_since, constraints
+            PostgresComparedRows(connection, tables), int(begin[0]), snapshot, unseen_since, constraints, unpublished
         )
 
 
