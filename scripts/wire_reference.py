@@ -41,8 +41,8 @@ with its `step`, `body`, and `answer`; where the device's file is read or writte
 `after`, as SQL that makes the tables below. Several requests of one call have `before` at the first one of them, and
 `after` at the last. `others` are recordings of what happens rarely, each of a hub of its own: `parents` and children,
 with a delete from the hub; `refusals` of either side, and a row that is `wanted`; rows `leaving` the partition; a
-download with `more` batches; `generations` above 9; `follow`; and a `restored` file. An error is recorded as its
-`problem`. This page is made from the code by `scripts/wire_reference.py`.
+download with `more` batches; `generations` above 9; `follow`; a `restored` file; and values of `types`, also of other
+storage classes. An error is recorded as its `problem`. This page is made from the code by `scripts/wire_reference.py`.
 
 ## Requests
 
@@ -134,7 +134,7 @@ A text of a row has the form in which PostgreSQL writes the type; `type_text` na
 | `smallint`, `integer`, `bigint`, `oid` | INTEGER | digits: `-42` |
 | `numeric` | INTEGER or REAL, whose lost digits are in `MSmerge_exact`; NaN as TEXT | `1.10`, `1000000`, `NaN`, `Infinity`, without an exponent |
 | `real`, `double precision` | REAL; NaN as TEXT | `0.1`, `1e+300`, `NaN`, `-Infinity` |
-| `boolean` | INTEGER: 1, 0 | `t`, `f` |
+| `boolean` | INTEGER: 1, 0 | `t`, `f`; of another integer its digits |
 | `bytea` | BLOB | `\\x00ff` |
 | all others: texts, `uuid`, `json`, dates and times, arrays | TEXT | the same text: `2026-11-23 19:44:00.5`, `{1,2}` ([types](merge-types.md)) |
 | `any`, a column of a SQLite hub that has no type | any | SQLite's literal: `1`, `1.5`, `'it''s'`, `X'00ff'` |

@@ -64,6 +64,11 @@ _CUSTOMERS = (
 _INVOICES = "insert into invoice values (1, 1, 10, 'north'), (2, 1, 20, 'north')"
 
 
+_LITERAL = """iif({0} in (9e999, -9e999), iif({0} > 0, '9e999', '-9e999'),
+    iif(typeof({0}) = 'text' and instr({0}, char(0)), 'cast(x''' || hex({0}) || ''' as text)', quote({0})))"""
+"""The expression of a value's literal: `quote` has none for infinity, and ends at a character 0."""
+
+
 def _dump(file: Path, tables: Sequence[str]) -> Iterator[str]:
     """Yield SQL that makes tables of a device's file that clients read."""
     if not file.exists():
@@ -72,7 +77,8 @@ def _dump(file: Path, tables: Sequence[str]) -> Iterator[str]:
         for table in tables:
             yield connection.execute("select sql from sqlite_master where name = ?", (table,)).fetchone()[0]
             columns = ", ".join(
-                f"quote({name})" for (name,) in connection.execute("select name from pragma_table_info(?)", (table,))
+                _LITERAL.format(name)
+                for (name,) in connection.execute("select name from pragma_table_info(?)", (table,))
             )
             # The names are ours.
             for row in connection.execute(f"select {columns} from {table}"):  # noqa: S608
@@ -248,6 +254,27 @@ def _restore(made: _Recording) -> None:
         made.device.sync()
 
 
+_SAMPLE = """create table sample (id integer primary key, flag boolean, ratio double precision, seen datetime,
+    photo blob, amount numeric, anything, region text)"""
+_SAMPLES = (
+    "(1, 1, 1e300, '2026-11-23 19:44:00', x'00ff', 9e999, 1, 'north')",
+    "(2, 0, -9e999, null, x'', -0.5, 'it''s', 'north')",
+    "(3, 2, 'abc', x'4142', 'text in blob', 'abc', x'00ff', 'north')",
+    "(4, 'yes', 0.1, '', '\\x4142', x'43', 1.5, 'north')",
+    "(5, null, 2.0, 'a', -12, 1.5, null, 'north')",
+    "(6, null, 'NaN', 'a' || char(0) || 'b', 1e300, 9223372036854775807, 9e999, 'north')",
+)
+
+
+def _exchange_types(made: _Recording) -> None:
+    """Values of several types, and of other storage classes than their columns', in both directions."""
+    insert = "insert into sample (id, flag, ratio, seen, photo, amount, anything, region) values "
+    made.at_hub(insert + ", ".join(_SAMPLES))
+    made.follow(made.device.sync)
+    made.at_device("update sample set region = region || '' where true")
+    made.follow(made.device.sync)
+
+
 _OTHERS: Mapping[str, Callable[[_Recording], None]] = {
     "parents": _exchange_parents,
     "refusals": _refuse,
@@ -256,13 +283,20 @@ _OTHERS: Mapping[str, Callable[[_Recording], None]] = {
     "generations": _count_on,
     "follow": _alter,
     "restored": _restore,
+    "types": _exchange_types,
 }
 
 
+_OF_TYPES = "types"
+
+
 def _record_other(folder: Path, happens: Callable[[_Recording], None]) -> Sequence[dict[str, Any]]:
-    statements = (_CUSTOMER, _INVOICE, _CUSTOMERS, _INVOICES)
+    statements: Sequence[str] = (_CUSTOMER, _INVOICE, _CUSTOMERS, _INVOICES)
+    articles: Sequence[str] = ("customer", "invoice")
+    if folder.name == _OF_TYPES:
+        statements, articles = (_SAMPLE,), ("sample",)
     kept = ("sysmerge_stored_subscriptions", "MSmerge_stored_contents", "MSmerge_stored_tombstone", "MSmerge_retries")
-    with _recording(folder, statements, ("customer", "invoice"), kept) as made:
+    with _recording(folder, statements, articles, kept) as made:
         made.device.register(made.code)
         made.device.sync()
         made.requests.clear()

@@ -292,3 +292,50 @@ def test_a_recorded_device_follows_the_schema() -> None:
 def test_a_restored_file_is_answered_with_its_problem() -> None:
     (restored,) = OTHERS["restored"]
     assert (restored["problem"]["code"], restored["problem"]["status"]) == ("RT-8017", 410)
+
+
+def value_of_literal(text: str) -> Any:
+    """Return the value of a literal in one of the forms that the page names."""
+    if text[:1] == "'":
+        return text[1:-1].replace("''", "'")
+    if text[:1] == "X":
+        return bytes.fromhex(text[2:-1])
+    return float(text) if {".", "e"} & set(text) else int(text)
+
+
+def value_of(text: str | None, type_text: str) -> Any:
+    """Return the value that a file has for a text on the wire, as the page says."""
+    if text is None:
+        return None
+    if text[:1] == "\0" or type_text == "any":
+        return value_of_literal(text.removeprefix("\0"))
+    if type_text == "bytea" and re.fullmatch(r"\\x([0-9a-f]{2})*", text):
+        return bytes.fromhex(text[2:])
+    if type_text == "boolean":
+        return {"t": 1, "f": 0}.get(text, text)
+    if type_text in ("bigint", "numeric", "double precision"):
+        if text.lstrip("-") == "Infinity":
+            return float(text)
+        return value_of_literal(text) if re.fullmatch(r"-?[0-9.]+(e[+-][0-9]+)?", text) else text
+    return text
+
+
+def test_recorded_values_are_those_of_the_file() -> None:
+    types = ("bigint", "boolean", "double precision", "text", "bytea", "numeric", "any", "text")
+    received, sent = OTHERS["types"]
+    columns = "id, flag, ratio, seen, photo, amount, anything, region, rowguid"
+    stored = f"select {columns} from sample order by id"
+    for lines, (batch,) in (
+        (received["after"], received["answer"]["batches"]),
+        (sent["before"], sent["body"]["batches"]),
+    ):
+        file = RecordedFile(
+            [line for line in lines if re.match("create table sample|insert into sample", line, re.IGNORECASE)]
+        ).file
+        expected = file.execute(stored).fetchall()
+        file.execute("delete from sample")
+        for rowguid, _, values in rows_of(batch):
+            made = [value_of(text, each) for text, each in zip(values or (), types, strict=True)]
+            file.execute(f"insert into sample ({columns}) values (?, ?, ?, ?, ?, ?, ?, ?, ?)", [*made, rowguid])
+        assert file.execute(stored).fetchall() == expected
+        assert len(expected) == 6
