@@ -103,6 +103,12 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "(state.version, known_at) > (self._version(), self._known_at)",
         "(state.version, known_at) >= (self._version(), self._known_at)",
     ): "the state of a version is the same whoever has read it",
+    (
+        "log/store/segments.py",
+        "_encode",
+        "False",
+        "True",
+    ): "a dictionary, or the schema once more: the file is larger, and its rows are the same",
     ("log/store/segments.py", "_encode", "1", "2"): "how hard zstd tries: the rows are the same",
 }
 """Path, outermost function, text, replaced text; and why it is the same."""

@@ -85,7 +85,7 @@ class Trial:
             self.sources, {(one.path, one.function, one.function_line) for one in self.possible}
         )
         items = session.items
-        self.entered = self._try_sound_code(items, functions)
+        self.entered = self._try_sound_code(session, functions)
         for mutant in self.mutants:
             function = functions.get((mutant.path, mutant.function))
             chosen = list(_within(self.limit_s / 3, self._order(items, mutant), self.entered))
@@ -126,17 +126,14 @@ class Trial:
         words = {*WORD.findall(mutant.was)}
         return {word for word in words if sum(word in _words_of(item) for item in items) <= len(items) * RARE}
 
-    def _try_sound_code(
-        self, items: Sequence[pytest.Item], functions: dict[Function, FunctionType]
-    ) -> dict[str, Entered]:
+    def _try_sound_code(self, session: pytest.Session, functions: dict[Function, FunctionType]) -> dict[str, Entered]:
         entered = self._read_known()
         seen: set[Function] = set()
         _watch_calls(self.sources, functions, seen)
-        for position, item in enumerate(items):
-            if item.nodeid in entered:
-                continue
-            # Another test follows the last one, too: what lives as long as the session goes on.
-            following = items[position + 1] if position + 1 < len(items) else items[0]
+        left = [item for item in session.items if item.nodeid not in entered]
+        for position, item in enumerate(left):
+            # After the last one, too, the session goes on, with what lives as long; but no module or folder does.
+            following = left[position + 1] if position + 1 < len(left) else session
             began = time.monotonic()
             seen.clear()
             reports = _run(item, following)
@@ -164,9 +161,13 @@ class Trial:
 
     def _judge(self, mutant: Mutant, function: FunctionType, chosen: Sequence[pytest.Item], other: pytest.Item) -> str:
         """Return who noticed the mutant; a test that fails without it, too, since it was noted, is not believed."""
+        path = self.sources / mutant.path
+        code = _find_code(compile(mutant.apply_to(path.read_text()), str(path), "exec"), mutant.function)
+        if code.co_freevars != function.__code__.co_freevars:
+            return "survives: no function that runs takes this code"
         left = list(chosen)
         while left:
-            verdict = self._try(partial(_set_fault, self.sources, mutant, function), left, other)
+            verdict = self._try(partial(_replace_code, function, code), left, other)
             catcher = next((item for item in left if verdict == f"{CAUGHT_BY}{item.nodeid}"), None)
             if catcher is None or self._is_sound(catcher, other):
                 return verdict
@@ -226,9 +227,8 @@ def _within(limit_s: float, items: Sequence[pytest.Item], entered: dict[str, Ent
         yield item
 
 
-def _set_fault(sources: Path, mutant: Mutant, function: FunctionType) -> None:
-    path = sources / mutant.path
-    function.__code__ = _find_code(compile(mutant.apply_to(path.read_text()), str(path), "exec"), mutant.function)
+def _replace_code(function: FunctionType, code: CodeType) -> None:
+    function.__code__ = code
 
 
 def _run_fault(set_fault: Callable[[], None], chosen: Sequence[pytest.Item], other: pytest.Item, writing: int) -> None:
@@ -250,8 +250,9 @@ def _run_fault(set_fault: Callable[[], None], chosen: Sequence[pytest.Item], oth
         os._exit(0)
 
 
-def _run(item: pytest.Item, following: pytest.Item) -> list[pytest.TestReport]:
-    return runtestprotocol(item, log=False, nextitem=following)
+def _run(item: pytest.Item, following: pytest.Item | pytest.Session) -> list[pytest.TestReport]:
+    # Of what follows, pytest only takes the nodes above it: what it needs of them stays set up.
+    return runtestprotocol(item, log=False, nextitem=following)  # type: ignore[arg-type]
 
 
 def _read_until(reading: int, end: float) -> str | None:

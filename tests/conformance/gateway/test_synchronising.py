@@ -159,6 +159,37 @@ def test_a_copied_file_is_refused(gateway: Gateway, tmp_path: Path) -> None:
             other.sync()
 
 
+ALONE = """select id, name, region from item where rowguid in (
+    select rowguid from MSmerge_log union all
+    select rowguid from MSmerge_stored_contents
+    where origin is null and stamp > (select sentgen from sysmerge_stored_subscriptions))"""
+"""What a file has that its hub does not, as the page about clients says."""
+
+
+def test_a_new_file_takes_what_a_restored_one_had(gateway: Gateway, tmp_path: Path) -> None:
+    path, backup = tmp_path / "field.db", tmp_path / "backup.db"
+    with device(gateway, path) as tablet:
+        tablet.sync()
+        write(path, "insert into item (id, name, region) values (10, 'before', 'north')")
+        tablet.sync()
+        shutil.copy(path, backup)
+        write(path, "insert into item (id, name, region) values (11, 'after', 'north')")
+        tablet.sync()
+        shutil.copy(backup, path)
+        write(path, "insert into item (id, name, region) values (12, 'alone', 'north')")
+        with pytest.raises(NodeRestored, match="was restored"):
+            tablet.sync()
+
+        alone = rows(path, ALONE)
+        assert alone == [(12, "alone", "north")]
+        path.unlink()
+        tablet.sync(replace=True)
+        write(path, *(f"insert into item (id, name, region) values {one}" for one in alone))
+        tablet.sync()
+    assert [row[1] for row in rows(path)] == ["a", "before", "after", "alone"]
+    assert at_hub(gateway) == rows(path)
+
+
 def test_another_devices_file_is_refused(gateway: Gateway, tmp_path: Path) -> None:
     path = tmp_path / "field.db"
     with device(gateway, path) as tablet:

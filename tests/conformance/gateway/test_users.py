@@ -259,12 +259,12 @@ def test_an_empty_file_registers_again_and_says_what_is_lost(
 def test_who_may_not_register_is_refused(registering: Gateway, signing: TokenIssuer, tmp_path: Path) -> None:
     merge = registering.merged.merge
     merge.add_device("carl", publication=PUBLICATION, host_name="south")
-    for token, refused in (
-        (signing.sign("north", sub="carl"), DeviceExists),
-        (signing.sign("north", aud="another"), JwtRefused),
-        (signing.sign(None), ClaimMissing),
+    for token, refused, problem in (
+        (signing.sign("north", sub="carl"), DeviceExists, "carl"),
+        (signing.sign("north", aud="another"), JwtRefused, "aud"),
+        (signing.sign(None), ClaimMissing, "has no text as its claim"),
     ):
-        with signed_in(registering, tmp_path / "none.db", [token]) as tablet, pytest.raises(refused):
+        with signed_in(registering, tmp_path / "none.db", [token]) as tablet, pytest.raises(refused, match=problem):
             tablet.sync()
     with signed_in(registering, tmp_path / "field.db", [signing.sign("north")]) as tablet:
         tablet.sync()

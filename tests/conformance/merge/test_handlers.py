@@ -8,6 +8,7 @@ import pytest
 
 from builders.merge.merge_handlers import Broken, Careless, Stock
 from builders.merge.merged_databases import PUBLICATION, Merge
+from rowtide.merge.articles import ExchangeType
 from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.errors.nodes import HandlerFailed
 from rowtide.merge.errors.publishing import ResolverUnknown
@@ -57,6 +58,18 @@ def test_an_update_is_new_only_where_the_handler_changed_it(merged: Merge) -> No
     assert merged.hub.rows("customer", COLUMNS) == [(1, "kept", 10)]
     merged.require_equal("customer", columns=COLUMNS)
     assert merged.conflicts() == []
+
+
+def test_a_handlers_value_reaches_a_device_that_goes_on(merged: Merge) -> None:
+    begin(merged, column_tracking=True, resolver="python:builders.merge.merge_handlers.Rounding")
+    device = merged.subscribers[0]
+    device.execute("update customer set qty = 17")
+    merged.merge.sync(PUBLICATION, device.url, exchange=ExchangeType.UPLOAD)
+    device.execute("update customer set name = 'kept'")
+    merged.settle()
+
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "kept", 10)]
+    merged.require_equal("customer", columns=COLUMNS)
 
 
 def test_a_row_that_is_inserted_is_what_the_handler_makes_of_it(merged: Merge) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge
+from rowtide.core.errors import RowtideError
 from rowtide.merge.articles import FilterType, Partition
 from rowtide.merge.errors.publishing import MergedTableAltered
 from rowtide.merge.nodes.connecting import address
@@ -52,6 +55,24 @@ def test_pending_changes_are_counted_in_each_direction(merged: Merge) -> None:
     summary = merged.sync(0)
     assert (summary.upload.total.moved, summary.download.total.moved) == (2, 2)
     assert merged.merge.list_pending(PUBLICATION, device.url) == []
+
+
+@pytest.mark.direct(reason="an acknowledgement by requests comes one synchronisation later: until then it is pending")
+def test_what_the_hub_has_for_a_missing_file_is_counted(merged: Merge) -> None:
+    merged.begin(ITEM, ROWS, item={})
+    merged.settle(1)
+    merged.hub.execute("update item set qty = 1 where id = 1", "delete from item where id = 2")
+    before = {each.subscriber: counts([each]) for each in merged.merge.list_pending(PUBLICATION)}
+    device = next(each for each in merged.subscribers if isinstance(each, FileMember))
+    path = Path(device.url.removeprefix("sqlite:///"))
+    path.rename(path.with_suffix(".gone"))
+    missed: dict[str, RowtideError] = {}
+    listed = merged.merge.list_pending(PUBLICATION, on_unreachable=lambda name, error: missed.update({name: error}))
+    path.with_suffix(".gone").rename(path)
+
+    assert missed.keys() == {address(device.url)}
+    assert {each.subscriber: counts([each]) for each in listed} == before
+    assert before[address(device.url)] == [("download", "item", 1, 1, None)]
 
 
 def test_a_dry_run_names_what_would_conflict(merged: Merge) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import uuid4
@@ -57,6 +58,11 @@ def types(merged: Merge) -> list[int]:
     return sorted(row[0] for row in merged.conflicts())
 
 
+def require_counted(merged: Merge, summaries: Sequence[Summary]) -> None:
+    """Synchronisations have counted each conflict once."""
+    assert sum(one.upload.total.conflicts for one in summaries) == len(merged.conflicts()) > 0
+
+
 def require_rest(merged: Merge) -> None:
     """All have the same rows after two rounds, and two more move nothing."""
     merged.settle(2)
@@ -100,7 +106,7 @@ def test_without_options_rows_of_a_record_conflict_singly(merged: Merge) -> None
     merged.subscribers[0].execute(
         "update line set qty = 11 where order_id = 1 and number = 1", "update orders set note = 'sub' where id = 1"
     )
-    merged.settle()
+    require_counted(merged, merged.settle())
 
     assert (note(merged.hub), lines(merged.hub)) == ("sub", [(1, 12), (2, 20)])
     assert types(merged) == [1]
@@ -203,7 +209,7 @@ def insert_two_orders(merged: Merge) -> list[Summary]:
 
 def test_orders_with_one_key_do_not_mix_their_lines(merged: Merge) -> None:
     begin(merged)
-    insert_two_orders(merged)
+    require_counted(merged, insert_two_orders(merged))
 
     assert (note(merged.hub, 7), lines(merged.hub, 7)) == ("hub", [(1, 1)])
     assert types(merged) == [5, 12]
@@ -224,7 +230,7 @@ def test_an_order_that_wins_a_key_brings_its_own_lines(merged: Merge) -> None:
 @pytest.mark.parametrize("options", [{}, ANY, ANY | SUBSCRIBER_WINS], ids=["by row", "whole", "subscriber wins"])
 def test_an_order_that_loses_its_key_keeps_its_lines(merged: Merge, options: dict[str, Any]) -> None:
     begin(merged, **options, renumber=True)
-    insert_two_orders(merged)
+    require_counted(merged, insert_two_orders(merged))
     won, lost = ("sub", "hub") if "resolver" in options else ("hub", "sub")
     of_orders = {"hub": [(1, 1)], "sub": [(2, 2)]}
     ((key,),) = merged.hub.execute(f"select id from orders where note = '{lost}'")

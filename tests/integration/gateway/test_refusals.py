@@ -38,9 +38,13 @@ def test_a_hub_that_cannot_be_used_is_named(tmp_path: Path) -> None:
             if name == "later":
                 program.execute(f'create view "MSmerge_format" as {format_row(StoredFormat(9, 9, 9))}')
     with serving_gateway(hubs, Address("127.0.0.1", 0), TlsOptions()) as address:
-        for name, expected in (("down", HubNotReached), ("earlier", FormatUnnumbered), ("later", FormatNewer)):
+        for name, expected, problem in (
+            ("down", HubNotReached, "the database of hub down"),
+            ("earlier", FormatUnnumbered, "before formats had numbers"),
+            ("later", FormatNewer, "it has format 9"),
+        ):
             client = GatewayClient(f"http://{address}/{name}", pause=lambda _seconds: None)
-            with closing(client), pytest.raises(expected):
+            with closing(client), pytest.raises(expected, match=problem):
                 send_plain(client, "register", DeviceRegistration(CODE), RegisteredDevice, key=make_request_key())
 
 

@@ -248,6 +248,21 @@ def test_entries_of_another_process_are_applied_in_order(store: LocalStore) -> N
     assert follower.state == writer.state
 
 
+def test_an_entry_behind_received_ones_is_written_at_once(store: LocalStore) -> None:
+    writer, _ = open_manifest(store)
+    watched = WatchedStore(store)
+    other = Manifest.open(watched)
+    received = EntryExchange(lambda _entry: None)
+    other.attach(received)
+    writer.attach(EntryExchange(received.hear))
+    advance(writer, 2)
+    watched.take_calls()
+
+    other.append(ReaderAdvanced("cdc", Position(100)))
+    assert watched.take_calls() == ["put_if_absent"]
+    assert writer.refresh() == other.state
+
+
 def test_many_entries_are_read_in_few_rounds(store: LocalStore) -> None:
     writer, _ = open_manifest(store)
     watched = WatchedStore(store)

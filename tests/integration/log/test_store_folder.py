@@ -10,8 +10,8 @@ import pytest
 
 from builders.commands.check_facts import SOURCE
 from builders.log.log_stores import open_manifest
-from rowtide.log.errors import LogStoreMoved, LogStoreNotWritable
-from rowtide.log.store.location import LocalStore, open_own_manifest
+from rowtide.log.errors import LogStoreMoved, LogStoreNotWritable, ManifestMissing
+from rowtide.log.store.location import LocalStore, open_made_store, open_own_manifest
 
 
 def test_a_new_folder_is_private_with_its_parents(tmp_path: Path) -> None:
@@ -43,3 +43,14 @@ def test_the_manifest_of_another_source_is_not_opened(tmp_path: Path) -> None:
     assert open_own_manifest(own, store).state.source == recorded
     with pytest.raises(LogStoreMoved, match=f"slot {recorded.slot} of system {recorded.system_identifier}"):
         open_own_manifest(replace(own, slot="rowtide_6"), store)
+
+
+def test_a_store_that_is_gone_is_not_made_again(tmp_path: Path) -> None:
+    source = replace(SOURCE, log_store=str(tmp_path / "log"))
+    with pytest.raises(ManifestMissing, match=source.log_store):
+        open_made_store(source)
+    assert not (tmp_path / "log").exists()
+    LocalStore(source.log_store)
+
+    open_made_store(source).put_durable("manifest/a", b"1")
+    assert (tmp_path / "log" / "manifest" / "a").read_bytes() == b"1"

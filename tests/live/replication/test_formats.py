@@ -72,12 +72,12 @@ def test_a_publisher_without_a_format_is_only_dropped(replicated: ReplicatedData
 def test_a_subscriber_of_another_format_gets_nothing(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.publisher.execute("insert into orders values (1, 'a')")
-    for other, expected in (
-        (recording(SUBSCRIBER, NEWER_READABLE), FormatNewer),
-        ((forgetting(SUBSCRIBER),), FormatUnnumbered),
+    for other, expected, problem in (
+        (recording(SUBSCRIBER, NEWER_READABLE), FormatNewer, f"it has format {NEWER_READABLE[0]}"),
+        ((forgetting(SUBSCRIBER),), FormatUnnumbered, "before formats had numbers"),
     ):
         replicated.subscriber.execute(*other)
-        with pytest.raises(expected):
+        with pytest.raises(expected, match=problem):
             deliver_all(replicated.publisher)
     assert replicated.subscriber.execute("select * from orders") == []
     replicated.replication.drop_subscription(PUBLICATION, replicated.subscriber.url)
@@ -87,9 +87,12 @@ def test_a_subscriber_of_another_format_gets_nothing(replicated: ReplicatedDatab
 def test_a_file_of_another_format_gets_nothing(replicated_file: ReplicatedFile) -> None:
     replicated_file.begin(ORDERS, orders={})
     replicated_file.publisher.execute("insert into orders values (1, 'a')")
-    for other, expected in ((recording(FILE, NEWER_READABLE), FormatNewer), ((forgetting(FILE),), FormatUnnumbered)):
+    for other, expected, problem in (
+        (recording(FILE, NEWER_READABLE), FormatNewer, f"it has format {NEWER_READABLE[0]}"),
+        ((forgetting(FILE),), FormatUnnumbered, "before formats had numbers"),
+    ):
         replicated_file.subscriber.execute(*other)
-        with pytest.raises(expected):
+        with pytest.raises(expected, match=problem):
             deliver_all(replicated_file.publisher)
     assert replicated_file.subscriber.execute("select * from orders") == []
     replicated_file.replication.drop_subscription(PUBLICATION, replicated_file.subscriber.url)

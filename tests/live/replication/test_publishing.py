@@ -70,16 +70,16 @@ def test_a_database_without_publications_has_nothing_to_deliver(replicated: Repl
 
 def test_what_is_not_there_is_named(published: ReplicatedDatabase) -> None:
     replication, url = published.replication, published.subscriber.url
-    refused: list[tuple[type[RowtideError], object]] = [
-        (PublicationUnknown, lambda: replication.add_article("other", "orders")),
-        (PublicationUnknown, lambda: replication.add_subscription("other", url)),
-        (PublicationUnknown, lambda: replication.status("other")),
-        (PublicationUnknown, lambda: replication.run("other", once=True)),
-        (ArticleUnknown, lambda: replication.drop_article(PUBLICATION, "others")),
-        (SubscriptionUnknown, lambda: replication.drop_subscription(PUBLICATION, url)),
+    refused: list[tuple[type[RowtideError], str, object]] = [
+        (PublicationUnknown, "publication other does", lambda: replication.add_article("other", "orders")),
+        (PublicationUnknown, "publication other does", lambda: replication.add_subscription("other", url)),
+        (PublicationUnknown, "publication other does", lambda: replication.status("other")),
+        (PublicationUnknown, "publication other does", lambda: replication.run("other", once=True)),
+        (ArticleUnknown, "article others does", lambda: replication.drop_article(PUBLICATION, "others")),
+        (SubscriptionUnknown, f"to publication {PUBLICATION}", lambda: replication.drop_subscription(PUBLICATION, url)),
     ]
-    for error, call in refused:
-        with pytest.raises(error):
+    for error, problem, call in refused:
+        with pytest.raises(error, match=problem):
             call()  # type: ignore[operator]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -61,10 +61,21 @@ def test_a_refusal_of_a_class_alone_is_found() -> None:
     table = "@pytest.mark.parametrize('a', [1])\ndef test_it(a: int) -> None:\n    with pytest.raises({}: f(a)\n"
     texts = ["ValueError)", "ValueError, match='odd')", "ValueError) as raised", "Cut)", "errors.UndefinedColumn)"]
     assert [list(find_unasserted(ast.parse(table.format(text)))) for text in texts] == [[3], [], [], [], []]
+    loop = "for call, error in calls:\n    with pytest.raises({}: call()\n"
+    texts = ["error)", "error, match='odd')", "error) as raised", "ValueError)"]
+    assert [list(find_unasserted(ast.parse(loop.format(text)))) for text in texts] == [[2], [], [], []]
 
 
 def find_unasserted(module: ast.Module) -> Iterator[int]:
-    """Yield the lines where a parametrised test expects an error of a class, and looks at nothing else of it."""
+    """Yield the lines where a parametrised test expects an error of a class, and looks at nothing else of it; or a loop
+    one of the class that its table has.
+    """
+    for loop in ast.walk(module):
+        if isinstance(loop, ast.For):
+            names = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+            for node in ast.walk(loop):
+                if isinstance(node, ast.With):
+                    yield from (item.context_expr.lineno for item in node.items if is_of_a_class_alone(item, names))
     for test in ast.walk(module):
         if not isinstance(test, ast.FunctionDef) or not any(
             "parametrize" in ast.dump(one) for one in test.decorator_list
@@ -75,10 +86,12 @@ def find_unasserted(module: ast.Module) -> Iterator[int]:
                 yield from (item.context_expr.lineno for item in node.items if is_of_a_class_alone(item))
 
 
-def is_of_a_class_alone(item: ast.withitem) -> bool:
+def is_of_a_class_alone(item: ast.withitem, names: Collection[str] | None = None) -> bool:
+    """Return whether an expectation names a class and nothing else; with `names`, one of these."""
     match item:
-        case ast.withitem(ast.Call(ast.Attribute(attr="raises"), [error], keywords), None):
-            return not keywords and not says_what_failed(error)
+        case ast.withitem(ast.Call(ast.Attribute(attr="raises"), [error], []), None):
+            is_named = names is None or (isinstance(error, ast.Name) and error.id in names)
+            return is_named and not says_what_failed(error)
         case _:
             return False
 

@@ -77,6 +77,8 @@ def map_articles(known: Iterable[Article], published: Iterable[Article]) -> Mapp
 
 
 _BATCH_ROWS = 2000
+_BATCH_BYTES = 4 * 1024 * 1024
+"""Of a batch of several rows."""
 
 
 Parts = Iterator[tuple[Article, Sequence[RowChange]]]
@@ -147,9 +149,16 @@ class Spool:
         try:
             place = self._file.seek(self._end)
             pickle.dump(batch, self._file, protocol=5)
-            self._end = self._file.tell()
+            end = self._file.tell()
         except OSError as error:
             raise FileNotWritable(tempfile.gettempdir(), error.strerror or str(error)) from error
+        if end - place > _BATCH_BYTES and len(changes) > 1:
+            # A receiver has a batch in memory at once.
+            middle = len(changes) // 2
+            self._put(article, changes[:middle])
+            self._put(article, changes[middle:])
+            return
+        self._end = end
         self.changes += len(changes)
         self.count += 1
         is_delete = changes[0].row is None

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from builders.log.log_stores import START, opened, segment
-from rowtide.core.lsn import Position
+from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.store.replay import apply
-from rowtide.log.store.state import ManifestState, bounded_end
+from rowtide.log.store.state import Incomplete, ManifestState, OmittedByReader, bounded_end
 
 END = Position(1000)
 
@@ -43,3 +43,14 @@ def test_a_bounded_end_counts_from_its_position_on() -> None:
     state = state_of((110, 120), (121, 130), (131, 140))
 
     assert bounded_end(state, Position(121), 10) == Position(131)
+
+
+def test_what_members_lack_is_in_log_order_for_each_reader() -> None:
+    late, early = Incomplete("m1", CommitLsn(130), "too wide"), Incomplete("m2", CommitLsn(110), "unknown columns")
+    omitted = [OmittedByReader(reader, "m1", CommitLsn(120), "too long") for reader in ("cdc", "queue")]
+    state = replace(state_of(), incomplete=(early, late), omitted_by_readers=tuple(omitted))
+
+    assert state.lacking() == (early, late)
+    assert state.lacking("cdc") == (early, Incomplete("m1", CommitLsn(120), "too long"), late)
+    assert [one.lsn.value for one in state.lacking("cdc", "queue")] == [110, 120, 120, 130]
+    assert [state.list_omitted_by(reader) for reader in ("cdc", "none")] == [(omitted[0],), ()]
