@@ -355,3 +355,17 @@ def test_a_device_follows_a_changed_schema_with_its_rows(gateway: Gateway, tmp_p
         tablet.sync()
     assert rows(path, "select id, name, note from item") == [(1, "offline", "new")]
     assert (1, "offline", "north") in at_hub(gateway)
+
+
+def test_a_dropped_columns_unsent_value_is_kept_at_both_ends(gateway: Gateway, tmp_path: Path) -> None:
+    path = tmp_path / "field.db"
+    with device(gateway, path) as tablet:
+        tablet.sync()
+        write(path, "update item set name = 'offline' where id = 1")
+        gateway.merged.merge.alter_article(PUBLICATION, "item", "drop column name")
+        tablet.sync()
+    assert rows(path, "select name from pragma_table_info('item') where name in ('id', 'name')") == [("id",)]
+    for url in (gateway.merged.hub.url, f"sqlite:///{path}"):
+        (conflict,) = connect(url).merge.list_conflicts(PUBLICATION)
+        losing = json.loads(conflict.losing_row or "")
+        assert (conflict.reason_code, losing["name"]) == ("RT-8188", "offline"), url

@@ -105,6 +105,8 @@ class Spool:
         self.counts: dict[int, Counts] = {}
         self.mappings: Mapping[int, ArticleMapping] = {}
         """What carries changes to the receiver's definitions, by article, where that is needed."""
+        self.on_carried: Callable[[ArticleMapping, Sequence[RowChange]], None] = lambda _mapping, _changes: None
+        """Called with changes before they are carried."""
 
     def complete(self) -> None:
         """Read all changes that are left. Raises `FileNotWritable`, and what has failed before."""
@@ -183,8 +185,10 @@ class Spool:
             self._file.seek(place)
             nickname, changes = pickle.load(self._file)  # noqa: S301 - what this process wrote itself
             place = self._file.tell()
-            found = make_changes(changes)
-            yield nickname, self.mappings[nickname].carry(found) if nickname in self.mappings else found
+            found, mapping = make_changes(changes), self.mappings.get(nickname)
+            if mapping is not None:
+                self.on_carried(mapping, found)
+            yield nickname, found if mapping is None else mapping.carry(found)
 
     def _reaches_behind(self, place: int) -> bool:
         while self._end == place:
