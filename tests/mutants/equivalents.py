@@ -110,5 +110,71 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "True",
     ): "a dictionary, or the schema once more: the file is larger, and its rows are the same",
     ("log/store/segments.py", "_encode", "1", "2"): "how hard zstd tries: the rows are the same",
+    (
+        "merge/session/pairing.py",
+        "_require_unexpired",
+        "expires < datetime.now(UTC)",
+        "expires <= datetime.now(UTC)",
+    ): "at the very tick of the clock; a moment later it has expired in any case",
+    (
+        "merge/session/hub/cascading_deletes.py",
+        "Cascades._find_rekeyed",
+        "continue",
+        "pass",
+    ): "of no columns none differs: rows are read in vain",
+    (
+        "merge/session/device_half.py",
+        "DeviceHalf.receive",
+        "spool.changes > 0",
+        "spool.changes >= 0",
+    ): "the generation that was received is stored once more",
+    (
+        "merge/session/device_half.py",
+        "DeviceHalf.receive",
+        "is_new and not is_concluded",
+        "(is_new or not is_concluded)",
+    ): "the generation that was received is stored once more",
+    (
+        "merge/session/record_transfer.py",
+        "RecordTransfer.retry",
+        "len(self._waiting) > 1",
+        "len(self._waiting) >= 1",
+    ): "a record that waits alone was tried with deferred constraints just before",
+    (
+        "replication/targets/postgres/conflicts/versions.py",
+        "Versions._wait_until",
+        "ahead_us < 0",
+        "ahead_us <= 0",
+    ): "at the very tick of the clock",
+    (
+        "replication/targets/postgres/conflicts/versions.py",
+        "Versions._wait_until",
+        "0",
+        "1",
+    ): "at the very tick of the clock",
+    (
+        "replication/targets/postgres/conflicts/versions.py",
+        "Versions._wait_until",
+        "ahead_us > _MOST_SKEW_US",
+        "ahead_us >= _MOST_SKEW_US",
+    ): "at the very tick of the clock",
+    (
+        "replication/targets/postgres/conflicts/versions.py",
+        "Versions._wait_until",
+        "time.sleep((ahead_us + 1) / 1_000_000)",
+        "pass",
+    ): "the clock is read until the time has passed",
+    (
+        "replication/targets/postgres/conflicts/versions.py",
+        "Versions._wait_until",
+        "ahead_us + 1",
+        "(ahead_us - 1)",
+    ): "the clock is read again after any sleep",
+    (
+        "replication/targets/postgres/conflicts/versions.py",
+        "Versions._wait_until",
+        "1",
+        "2",
+    ): "the clock is read again after any sleep",
 }
 """Path, outermost function, text, replaced text; and why it is the same."""

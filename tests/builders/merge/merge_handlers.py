@@ -98,3 +98,14 @@ class Rounding(BusinessLogicHandler):
 
     def update_handler(self, row: Values, publisher_row: Values) -> tuple[ActionOnDataChange, Values | None]:
         return ActionOnDataChange.ACCEPT_CUSTOM_DATA, row | {"qty": str(int(row["qty"] or 0) // 10 * 10)}
+
+
+class Marking(BusinessLogicHandler):
+    """Marks the names of rows whose quantity is given."""
+
+    handled_change_states = ChangeStates.SUBSCRIBER_UPDATES
+
+    def update_handler(self, row: Values, publisher_row: Values) -> tuple[ActionOnDataChange, Values | None]:
+        if row["qty"] == publisher_row["qty"]:
+            return ActionOnDataChange.ACCEPT_DATA, None
+        return ActionOnDataChange.ACCEPT_CUSTOM_DATA, row | {"name": "marked"}

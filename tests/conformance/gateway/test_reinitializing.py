@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from builders.faults.cuts import cut_at
 from builders.gateway.served_hubs import Gateway, run_at, serving_hub
@@ -15,9 +17,12 @@ from builders.merge.merged_databases import PUBLICATION, FileMember, Merge
 from rowtide.gateway import device_files
 from rowtide.gateway.device import Device
 from rowtide.gateway.errors import GatewayFailed
+from rowtide.merge.definitions import subscriptions
 from rowtide.merge.errors.nodes import NodeBusy, NodeRestored
 from rowtide.merge.errors.publishing import MergedTableAltered
-from rowtide.merge.errors.subscribing import PublicationsShared
+from rowtide.merge.errors.subscribing import PublicationsShared, UploadNotComparable
+from rowtide.merge.exchange_state import set_purge
+from rowtide.merge.nodes.connecting import open_node
 from rowtide.merge.publishing.exchange_requests import Recovered
 
 TABLE = "create table item (id {key}, name varchar(20), region varchar(10))"
@@ -231,6 +236,24 @@ def test_a_device_with_an_earlier_schema_is_filled_again(gateway: Gateway, table
     tablet.reinitialize(upload_first=True)
     assert rows(tablet.path, "select id, name, note from item order by id") == [(1, "mine", "new"), (2, "b", "new")]
     assert tablet.sync().is_quiet
+
+
+def test_a_device_behind_a_purge_does_not_upload(gateway: Gateway, tablet: Device) -> None:
+    """What the publisher has purged may be what its changes are to be compared with."""
+    run_at(tablet.path, "update item set name = 'mine' where id = 1")
+    gateway.merged.merge.alter_article(PUBLICATION, "item", "add column note varchar(20) default 'new'")
+    with open_node(gateway.merged.hub.url) as hub:
+        (settled,) = hub.connection.execute(select(subscriptions.c.settledgen)).scalars()
+        with hub.transaction():
+            set_purge(hub.connection, settled + 1, datetime.now(UTC))
+        with pytest.raises(UploadNotComparable, match="has purged metadata that it had not got"):
+            tablet.reinitialize(upload_first=True)
+        assert at_hub(gateway)[0] == (1, "a")
+
+        with hub.transaction():
+            set_purge(hub.connection, settled, datetime.now(UTC))
+        tablet.reinitialize(upload_first=True)
+    assert at_hub(gateway)[0] == (1, "mine")
 
 
 def test_rows_that_are_changed_meanwhile_are_not_lost(tablet: Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,16 @@ from contextlib import ExitStack
 
 import pytest
 
-from builders.merge.merged_databases import SERVER, Member, Merge, Values
+from builders.merge.merged_databases import PUBLICATION, SERVER, Member, Merge, Values
 from fixtures.merged import live_if_a_server, open_members
 from rowtide.merge.articles import ExchangeType, FilterType, Partition, UnseenChildren
+from rowtide.merge.catalogue import get_publication, list_articles
 from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.conflicts.resolvers import Winner
+from rowtide.merge.nodes.connecting import open_node
+from rowtide.merge.nodes.rows import Place
+from rowtide.merge.session.hub.cascading_deletes import Cascades
+from rowtide.merge.versions.changes import Row, Write
 
 CUSTOMER = "create table customer (id integer primary key, region text)"
 ORDERS = "create table orders (id integer primary key, cid integer default 9 references customer (id) {action}, v text)"
@@ -186,6 +191,33 @@ def test_a_new_key_clears_no_unseen_reference(merged: Merge, unseen: str) -> Non
     else:
         assert (11, None, "new") in rows(merged.hub)
         assert lost(merged) == [(ConflictType.UPDATE_CONFLICT, "orders", "new")]
+
+
+def test_an_update_is_judged_by_the_columns_that_are_referenced(merged: Merge) -> None:
+    merged.hub.execute(CUSTOMER, ORDERS.format(action="on delete restrict on update set null"))
+    merged.merge.add_publication(PUBLICATION)
+    for table in ("customer", "orders"):
+        merged.merge.add_article(PUBLICATION, table)
+    merged.hub.execute(
+        "insert into customer (id, region) values (1, 'a'), (2, 'b')", "insert into orders (id, cid) values (10, 1)"
+    )
+    key = merged.hub.rowguid("customer", 1)
+    with open_node(merged.hub.url) as hub, hub.transaction():
+        hub.apply_log()
+        publication = get_publication(hub.connection, PUBLICATION)
+        articles = {each.nickname: each for each in list_articles(hub.connection, publication.pubid)}
+        customer, orders = articles.values()
+
+        def judge(rowguid: str, row: Row | None, *, is_live: bool = True) -> list[Place]:
+            cascades = Cascades(hub, articles, {}, 9, 0, publication)
+            write = Write(rowguid, row, is_live, b"", None, None, 9)
+            parts = [(customer, [write]), (orders, [write._replace(rowguid=merged.hub.rowguid("orders", 10))])]
+            read = hub.versions.read_known
+            return list(cascades.judge(parts, lambda asked: [read(*each) for each in asked]).refused)
+
+        assert judge(key, ("3", "a")) == [(customer.nickname, key)]
+        assert judge(key, ("1", "new")) == judge(key, ("3", "a"), is_live=False) == judge(key, None) == []
+        assert judge(merged.hub.rowguid("customer", 2), ("3", "b")) == []
 
 
 @pytest.mark.parametrize("action", ["on update set null", "on update set default"])

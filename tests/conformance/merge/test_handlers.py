@@ -60,6 +60,17 @@ def test_an_update_is_new_only_where_the_handler_changed_it(merged: Merge) -> No
     assert merged.conflicts() == []
 
 
+def test_a_column_that_only_the_handler_changed_conflicts(merged: Merge) -> None:
+    begin(merged, column_tracking=True, resolver="python:builders.merge.merge_handlers.Marking")
+    merged.subscribers[0].execute("update customer set qty = 17")
+    merged.subscribers[1].execute("update customer set name = 'other'")
+    merged.settle()
+
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "marked", 17)]
+    merged.require_equal("customer", columns=COLUMNS)
+    assert [kind for kind, *_ in merged.conflicts()] == [ConflictType.COLUMN_UPDATE_CONFLICT]
+
+
 def test_a_handlers_value_reaches_a_device_that_goes_on(merged: Merge) -> None:
     begin(merged, column_tracking=True, resolver="python:builders.merge.merge_handlers.Rounding")
     device = merged.subscribers[0]

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from sqlalchemy import select
 
-from builders.merge.merged_databases import SERVER, Member, Merge, open_file_member, open_server_member
+from builders.merge.merged_databases import PUBLICATION, SERVER, Member, Merge, open_file_member, open_server_member
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.merge.articles import SubscriberType
+from rowtide.merge.definitions import identity_ranges
 from rowtide.merge.errors.publishing import KeyNotNumbered, MergeArticleExists
 from rowtide.merge.errors.subscribing import IdentityRangeUnfit
-from rowtide.merge.nodes.connecting import address
+from rowtide.merge.identity_range_policy import IdentityRange
+from rowtide.merge.nodes.connecting import address, open_node
+from rowtide.merge.session.identity_ranges import read_numberings, renew_ranges, take_ranges
+from rowtide.merge.session.messages import GivenRanges
+from rowtide.merge.session.pairing import pair
 
 DEFINITIONS = {
     "FileMember": "create table thing (id integer primary key autoincrement, made_by text)",
@@ -183,6 +191,59 @@ def test_identity_columns_and_bulk_inserts_stay_in_their_range(server: EmbeddedS
         subscriber.execute(bulk)
         insert(hub, "h")
         require_equal(merged, rows=2 * (size - 2) + 2)
+
+
+def test_a_subscriber_that_publishes_has_ranges_to_give(merged: Merge) -> None:
+    begin(merged, publisher_identity_range=100)
+    with open_node(merged.hub.url) as hub, open_node(merged.subscribers[0].url) as device:
+        found = pair(hub, device, PUBLICATION, address(merged.subscribers[0].url))
+        (article,) = found.articles
+        subscription = replace(found.at_hub, subscriber_type=SubscriberType.SERVER)
+        (numbering,) = read_numberings(device, found.at_subscriber, [article]).values()
+
+        def ask(given: IdentityRange | None, used: int | None) -> GivenRanges:
+            there = replace(numbering, given=given, used=used)
+            asked = {article.nickname: there}
+            return renew_ranges(hub, found.publication, [article], subscription, asked)[article.nickname]
+
+        first = ask(None, None).given
+        assert first is not None
+        assert first == IdentityRange(first.begin, first.begin + 99, first.begin + 100, first.begin + 199)
+        # No number is left out, and a publisher whose numbers are above all keys goes on above these.
+        of_hub = select(identity_ranges).where(identity_ranges.c.is_own)
+        own = hub.connection.execute(of_hub).mappings().one()
+        assert first.next_end == (own["range_begin"] - 1 if hub.keys.numbers_above_all else own["max_used"])
+        assert ask(first, None).given is ask(first, first.end - 1).given is None
+        second = ask(first, first.end).given
+        assert second is not None
+        assert second == IdentityRange(first.next_begin, first.next_end, second.next_begin, second.next_begin + 99)
+        assert second.next_begin > first.next_end
+        stored = hub.connection.execute(select(identity_ranges).where(identity_ranges.c.is_pub_range == 1)).mappings()
+        assert [(row["subid"], row["range_begin"], row["is_own"]) for row in stored] == [
+            (subscription.subid, second.begin, 0)
+        ]
+
+
+def test_given_ranges_are_stored_beside_the_subscribers_own(merged: Merge) -> None:
+    begin(merged, publisher_identity_range=100)
+    with open_node(merged.hub.url) as hub, open_node(merged.subscribers[0].url) as device:
+        found = pair(hub, device, PUBLICATION, address(merged.subscribers[0].url))
+        (article,) = found.articles
+        as_server = replace(found.at_subscriber, subscriber_type=SubscriberType.SERVER)
+        (before,) = read_numberings(device, as_server, [article]).values()
+        owned, given = IdentityRange(5001, 5010, 6001, 6010), IdentityRange(7001, 7100, 8001, 8100)
+        for ranges in (GivenRanges(), GivenRanges(given=given)):
+            take_ranges(device, as_server, [article], {article.nickname: ranges})
+            (there,) = read_numberings(device, as_server, [article]).values()
+            assert (there.owned, there.given) == (before.owned, ranges.given)
+        take_ranges(device, as_server, [article], {article.nickname: GivenRanges(owned)})
+        (there,) = read_numberings(device, as_server, [article]).values()
+        assert (there.owned, there.given) == (owned, given)
+        stored = device.connection.execute(select(identity_ranges.c.is_own)).scalars()
+        assert list(stored) == [1, 1]
+    insert(merged.subscribers[0], "one")
+    ((number,),) = merged.subscribers[0].execute("select id from thing where made_by = 'one'")
+    assert number == 5001
 
 
 @pytest.mark.exhaustive

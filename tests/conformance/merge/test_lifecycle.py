@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
@@ -26,6 +27,7 @@ from rowtide.merge.exchange_state import list_retries, put_retry
 from rowtide.merge.nodes.connecting import address, open_node
 from rowtide.merge.session.messages import UploadResult
 from rowtide.merge.session.over_transport import find_device
+from rowtide.merge.session.pairing import UNSENT_PURGED, pair, require_in_step
 
 CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"
 ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note text)"
@@ -133,6 +135,17 @@ def test_expired_subscriber_blocks_no_purge_and_cannot_upload(merged: Merge) -> 
     run_printed(refused.value, merged.hub.url, PUBLICATION=PUBLICATION)
     merged.settle()
     merged.require_equal("customer", columns=COLUMNS)
+
+
+def test_a_purge_up_to_what_was_sent_leaves_no_gap(merged: Merge) -> None:
+    begin(merged)
+    merged.settle(2)
+    url = merged.subscribers[0].url
+    with open_node(merged.hub.url) as hub, open_node(url) as device:
+        found = pair(hub, device, PUBLICATION, address(url))
+        require_in_step(hub, device, replace(found, purged=found.at_hub.sent))
+        with pytest.raises(UploadNotComparable, match=UNSENT_PURGED):
+            require_in_step(hub, device, replace(found, purged=found.at_hub.sent + 1))
 
 
 @pytest.mark.exhaustive

@@ -11,9 +11,13 @@ from builders.commands.hints import run_printed
 from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge
 from rowtide.merge.articles import Partition, PartitionOptions
 from rowtide.merge.catalogue import get_publication, list_articles, set_definition
+from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.errors.publishing import FilterRefused, StoredFilterRefused
 from rowtide.merge.errors.subscribing import PartitionValueMissing, PartitionValueUnfit
-from rowtide.merge.nodes.connecting import open_node
+from rowtide.merge.nodes.connecting import address, open_node
+from rowtide.merge.session.hub_half import HubHalf
+from rowtide.merge.session.messages import Acknowledgement, RefusedDownload
+from rowtide.merge.session.pairing import pair
 
 CUSTOMER = "create table customer (id integer primary key, region varchar(10), name varchar(20))"
 ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note varchar(20))"
@@ -429,3 +433,41 @@ def test_subquery_is_refused_with_the_join_filter_to_write(merged: Merge) -> Non
 
     with pytest.raises(FilterRefused, match=written):
         merged.merge.add_article(PUBLICATION, "orders", where="customer_id in (select id from customer)")
+
+
+def test_a_generation_without_rows_for_a_device_is_received(merged: Merge) -> None:
+    begin(merged)
+    merged.settle(2)
+    merged.hub.execute("insert into customer (id, region) values (4, 'west')")
+    with open_node(merged.hub.url) as hub, open_node(merged.subscribers[0].url) as device:
+        name = address(merged.subscribers[0].url)
+        before = pair(hub, device, PUBLICATION, name)
+        assert merged.sync(0).is_quiet
+        after = pair(hub, device, PUBLICATION, name)
+    assert after.at_subscriber.received == after.at_hub.sent > before.at_hub.sent
+
+
+def test_a_device_refuses_only_rows_that_it_was_sent(merged: Merge) -> None:
+    begin(merged)
+    kinds = (ConflictType.DOWNLOAD_UPDATE_FAILED, ConflictType.UPDATE_CONFLICT, ConflictType.UPLOAD_INSERT_FAILED)
+    with open_node(merged.hub.url) as hub, open_node(merged.subscribers[0].url) as device:
+        half = HubHalf(hub, pair(hub, device, PUBLICATION, address(merged.subscribers[0].url)))
+        (article,) = half.pairing.articles
+        sent, unsent = (merged.hub.rowguid("customer", key) for key in (1, 2))
+        refused = [
+            RefusedDownload(article.nickname, rowguid, "", kind, f"{kind}", "no", None, None, b"")
+            for rowguid in (sent, unsent)
+            for kind in kinds
+        ]
+        said = Acknowledgement(half.pairing.at_hub.session, "mark", half.pairing.at_hub.sent, refused=refused)
+        unknown = replace(refused[0], article=article.nickname + 1, reason_code="unknown")
+        half.acknowledge(replace(said, refused=[*refused, unknown]))
+        kept = merged.merge.list_conflicts(PUBLICATION)
+        assert [(one.rowguid, one.conflict_type) for one in kept] == [(sent, ConflictType.DOWNLOAD_UPDATE_FAILED)]
+        assert [one.resolved_time for one in kept] == [None]
+
+        other = {article.nickname + 1: [sent], article.nickname: [unsent]}
+        half.acknowledge(replace(said, refused=[], accepted=other))
+        assert [one.resolved_time for one in merged.merge.list_conflicts(PUBLICATION)] == [None]
+        half.acknowledge(replace(said, refused=[], accepted={article.nickname: [sent]}))
+        assert [one.resolved_time is None for one in merged.merge.list_conflicts(PUBLICATION)] == [False]

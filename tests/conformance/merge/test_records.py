@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import uuid4
@@ -10,13 +11,33 @@ from uuid import uuid4
 import pytest
 
 from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge, ServerMember
-from rowtide.merge.articles import FilterType, PartitionOptions
+from rowtide.merge.articles import Article, FilterType, PartitionOptions
+from rowtide.merge.catalogue import get_publication, list_articles
 from rowtide.merge.errors.publishing import RecordLinkRefused, RecordOptionsRefused
+from rowtide.merge.errors.rows import RowsRefused
 from rowtide.merge.exchange_state import list_retries
-from rowtide.merge.nodes.connecting import open_node
-from rowtide.merge.nodes.node import transact_at
+from rowtide.merge.nodes.connecting import address, open_node
+from rowtide.merge.nodes.node import Node, transact_at
+from rowtide.merge.nodes.rows import Refusal
+from rowtide.merge.partitions.logical_records import find_record_types
 from rowtide.merge.session.history import Summary
+from rowtide.merge.session.hub.hub_receiver import HubReceiver
 from rowtide.merge.session.hub.records import HubRecords
+from rowtide.merge.session.messages import Counts
+from rowtide.merge.session.pairing import pair
+from rowtide.merge.session.receiver import Refused
+from rowtide.merge.session.record_groups import LogicalRecord
+from rowtide.merge.session.record_transfer import (
+    LAST_ATTEMPT,
+    OutcomeRefused,
+    RecordOutcome,
+    RecordRowRefused,
+    RecordTransfer,
+    Rejected,
+    Waiting,
+)
+from rowtide.merge.versions.changes import RowChange
+from rowtide.merge.versions.comparison import Lineage, NodeChange
 
 ORDERS = "create table orders (id integer primary key, note varchar(20), region varchar(10))"
 LINES = (
@@ -28,6 +49,7 @@ ROWS = (
     "insert into line values (1, 1, 10), (1, 2, 20), (2, 1, 30)",
 )
 LINK = "line.order_id = orders.id"
+AT_DEVICE = NodeChange(9, 3)
 WHOLE: dict[str, Any] = {"record_conflict_resolution": True}
 ANY: dict[str, Any] = WHOLE | {"record_conflict_detection": True}
 SUBSCRIBER_WINS: dict[str, Any] = {"resolver": "subscriber-wins"}
@@ -81,6 +103,8 @@ def test_a_record_is_refused_as_a_whole_and_retried(merged: Merge) -> None:
     first = merged.sync()
     assert (note(merged.hub), note(merged.hub, 2)) == ("first", "other")
     assert (lines(merged.hub), first.refused) == ([(1, 10), (2, 20)], 2)
+    # Each row of the refused record was tried again once.
+    assert first.upload.total.retried == 3
 
     allow_lines(merged.hub)
     assert merged.sync().refused == 0
@@ -122,6 +146,84 @@ def test_rows_that_are_still_wanted_are_requested_again(merged: Merge) -> None:
         transact_at(hub, records.request_later)
         assert list_retries(hub.connection, 9) == {7: [rowguid]}
     assert receiver.asking == {(7, rowguid)}
+
+
+def waiting_record(hub: Node) -> Waiting:
+    """Return a record of an order that the hub has refused, for it is to be undone."""
+    (kind,) = find_record_types(list_articles(hub.connection, get_publication(hub.connection, PUBLICATION).pubid))
+    rowguid = str(uuid4())
+    change = RowChange(rowguid, Lineage.of([AT_DEVICE]).encode(), AT_DEVICE.encode(), None, ("7", "new", "n"))
+    refused = RecordRowRefused(kind.top, rowguid, Refusal(RowsRefused("orders", "23514", "no"), None))
+    return LogicalRecord(kind, {kind.top.nickname: [change]}), [refused]
+
+
+def _nothing(_article: Article, _counts: Counts) -> None:
+    """Counts nothing."""
+
+
+@dataclass
+class Stubborn:
+    """Takes a record alone, from an attempt on."""
+
+    taken_at: int
+    asked: list[tuple[int, int]] = field(default_factory=list)
+
+    def reject(self, waiting: Sequence[Waiting], attempt: int) -> list[Rejected]:
+        self.asked.append((len(waiting), attempt))
+        if len(waiting) > 1 or attempt < self.taken_at:
+            raise OutcomeRefused
+        return [
+            (RecordOutcome(is_deferred=True), [Refused(*next(record.rows), refused[0].refusal)])
+            for record, refused in waiting
+        ]
+
+
+def test_records_that_are_not_settled_together_are_alone(merged: Merge) -> None:
+    begin(merged)
+    with open_node(merged.hub.url) as hub:
+        receiver = SimpleNamespace(node=hub, check=lambda: None)
+        for taken_at in range(LAST_ATTEMPT + 1):
+            waiting, hard = [waiting_record(hub), waiting_record(hub)], Stubborn(taken_at)
+            transfer = RecordTransfer([], cast(Any, receiver), cast(Any, hard), _nothing, _waiting=[*waiting])
+            transfer.finish(is_retried=False)
+
+            alone = [(1, attempt) for attempt in range(taken_at + 1)]
+            assert hard.asked == [(2, 0), *alone, *alone]
+            refused = [change for record, _ in waiting for _, change in record.rows]
+            assert [each.change for each in transfer.refused] == refused
+
+
+def test_an_outcome_that_is_refused_to_the_last_is_an_error(merged: Merge) -> None:
+    begin(merged)
+    with open_node(merged.hub.url) as hub:
+        receiver, hard = SimpleNamespace(node=hub, check=lambda: None), Stubborn(LAST_ATTEMPT + 1)
+        transfer = RecordTransfer([], cast(Any, receiver), cast(Any, hard), _nothing, _waiting=[waiting_record(hub)])
+        with pytest.raises(OutcomeRefused):
+            transfer.finish(is_retried=False)
+    assert hard.asked == [(1, attempt) for attempt in range(LAST_ATTEMPT + 1)]
+
+
+def test_the_last_attempt_only_asks_for_the_record_again(merged: Merge) -> None:
+    begin(merged, compensate_for_errors=True)
+    url = merged.subscribers[0].url
+    with open_node(merged.hub.url) as hub, open_node(url) as device:
+        pairing = pair(hub, device, PUBLICATION, address(url))
+        articles = {article.nickname: article for article in pairing.articles}
+        nickname = pairing.at_hub.nickname
+        receiver = HubReceiver(hub, pairing.at_hub, nickname, "field", {}, is_upload=True, articles=articles)
+        records, waiting = HubRecords(receiver, 0), [waiting_record(hub), waiting_record(hub)]
+
+        def reject(attempt: int, count: int) -> list[tuple[bool, int]]:
+            said = transact_at(hub, lambda: records.reject(waiting[:count], attempt))
+            return [(outcome.is_deferred, len(asked)) for outcome, asked in said]
+
+        for attempt in range(LAST_ATTEMPT):
+            # It is undone: written in a transaction of its own.
+            with pytest.raises(OutcomeRefused):
+                reject(attempt, 2)
+        assert (reject(LAST_ATTEMPT - 1, 1), receiver.asking) == ([(False, 0)], set())
+        assert reject(LAST_ATTEMPT, 2) == [(True, 1)] * 2
+        assert receiver.asking == {(each.article.nickname, each.rowguid) for _, (each,) in waiting}
 
 
 @pytest.mark.exhaustive

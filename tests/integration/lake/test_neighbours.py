@@ -10,7 +10,7 @@ import rowtide
 from builders.lakes.relocated_lakes import NAME, FilledLake
 from builders.servers.object_servers import Bucket
 from rowtide.lake.errors import LakeNested
-from rowtide.lake.stores import require_not_nested
+from rowtide.lake.stores import open_folder, require_not_nested
 
 
 @pytest.fixture(params=["disk", "bucket"])
@@ -36,7 +36,15 @@ def there(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     ],
 )
 def test_lakes_lie_beside_each_other(there: str, lake: str, log_store: str | None) -> None:
+    before = list_files(there)
     require_not_nested(f"{there}/{lake}", f"{there}/{log_store}" if log_store is not None else None)
+
+    # Whoever asks about a place has not taken it yet, and may take another.
+    assert list_files(there) == before != {"lakes": [], "logs": [], "other": []}
+
+
+def list_files(there: str) -> dict[str, list[str]]:
+    return {name: sorted(open_folder(there).list(name)) for name in ("lakes", "logs", "other")}
 
 
 @pytest.mark.parametrize(

@@ -175,6 +175,14 @@ def test_another_table_may_be_delivered_back(published: ReplicatedDatabase, tmp_
     back.add_article("back", "answers")
     back.add_subscription("back", published.publisher.url)
 
+    with open_engine(published.subscriber.url).connect() as connection:
+        (subscription,) = list_all(connection, "back")
+        assert subscription.subscriber == published.publisher.url
+        assert [article.qualified_name for article in list_subscribed(connection, subscription.agent_id)] == [
+            "public.answers"
+        ]
+    assert [one.publication for one in list_subscriptions(published.publisher)] == [PUBLICATION]
+
 
 @pytest.mark.parametrize("link", [os.symlink, os.link])
 def test_a_file_subscribes_once_however_it_is_named(
