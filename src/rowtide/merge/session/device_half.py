@@ -16,7 +16,7 @@ from rowtide.merge.nodes.node_tables import Examination
 from rowtide.merge.nodes.sending import ChangesRequest
 from rowtide.merge.partitions.logical_records import find_record_types
 from rowtide.merge.row_hashes import HashBatch
-from rowtide.merge.session.dropped_columns import DroppedColumns, Sender
+from rowtide.merge.session.dropped_columns import DroppedColumns, UploadingNode
 from rowtide.merge.session.history import Phase
 from rowtide.merge.session.identity_ranges import are_overtaken, read_numberings, take_ranges
 from rowtide.merge.session.messages import (
@@ -208,7 +208,7 @@ class DeviceHalf:
         received = self.at_hub
         if number == 0:
             own = self.subscription
-            sender = Sender(own.pubid, read_nickname(self.node.connection), own.subscriber, since)
+            sender = UploadingNode(own.pubid, read_nickname(self.node.connection), own.subscriber, since)
             self._hashes, self._dropped = _SentHashes(), DroppedColumns(sender)
         # The sent values of additive columns have to be stored before they are sent, and logical records are sent as a
         # whole: so all is read first.

@@ -23,7 +23,7 @@ from rowtide.merge.versions.comparison import NodeChange, decode_columns
 
 
 @frozen
-class Sender:
+class UploadingNode:
     """A subscriber that uploads, with its nickname and name, what it changed after its generation `since`."""
 
     pubid: str
@@ -36,7 +36,7 @@ class Sender:
 class DroppedColumns:
     """The rows of an upload that have values of their sender's own in columns that the publisher no longer has."""
 
-    sender: Sender
+    sender: UploadingNode
     _found: dict[tuple[int, str], tuple[ArticleMapping, RowChange, tuple[str, ...]]] = field(default_factory=dict)
 
     @property

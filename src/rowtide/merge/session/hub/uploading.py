@@ -9,7 +9,7 @@ from functools import partial
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.rows import by_nickname
-from rowtide.merge.session.dropped_columns import DroppedColumns, Sender
+from rowtide.merge.session.dropped_columns import DroppedColumns, UploadingNode
 from rowtide.merge.session.history import Phase
 from rowtide.merge.session.hub.cascading_deletes import Cascades
 from rowtide.merge.session.hub.hub_receiver import HubReceiver
@@ -45,7 +45,7 @@ class UploadReceipt:
 
     def __post_init__(self) -> None:
         at_hub = self.pairing.at_hub
-        sender = Sender(self.pairing.publication.pubid, at_hub.nickname, at_hub.subscriber, self.since)
+        sender = UploadingNode(self.pairing.publication.pubid, at_hub.nickname, at_hub.subscriber, self.since)
         self._dropped = DroppedColumns(sender)
 
     @property
