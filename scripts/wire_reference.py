@@ -35,12 +35,14 @@ STEPS: Sequence[tuple[str, Any, Any, str]] = (
 )
 HEAD = """# Wire protocol, version 1
 
-What a device and a [gateway](../how-to/gateway.md) say to each other, for those who write a client.
-[Recorded requests and answers](wire-protocol-vectors.json) are of a real synchronisation: `code`, then `requests` in
-their order, each with its `step`, `body`, and `answer`; where the device's file is read or written, also with the file
-`before` and `after`, as SQL that makes the tables below. Several requests of one call have `before` at the first one of
-them, and `after` at the last.
-This page is made from the code by `scripts/wire_reference.py`.
+What a device and a [gateway](../how-to/gateway.md) say to each other, for those who write a client. [Recorded requests
+and answers](wire-protocol-vectors.json) are of a real synchronisation: `code`, then `requests` in their order, each
+with its `step`, `body`, and `answer`; where the device's file is read or written, also with the file `before` and
+`after`, as SQL that makes the tables below. Several requests of one call have `before` at the first one of them, and
+`after` at the last. `others` are recordings of what happens rarely, each of a hub of its own: `parents` and children,
+with a delete from the hub; `refusals` of either side, and a row that is `wanted`; rows `leaving` the partition; a
+download with `more` batches; `generations` above 9; `follow`; a `restored` file; and values of `types`, also of other
+storage classes. An error is recorded as its `problem`. This page is made from the code by `scripts/wire_reference.py`.
 
 ## Requests
 
@@ -68,35 +70,89 @@ A body is a JSON object in UTF-8 with exactly these fields:
 | `batches` | rows; an empty list where there are none |
 | `is_last` | whether no more batches of a download follow, which are asked for by `more`; true in requests |
 
-Fields that may lack have the value that says nothing: 0, false, "", null, an empty list or object; `exchange` is 3.
-Unknown fields are refused (RT-8411), as is anything of another type. Any request may be repeated: it has the same
-effect. An answer that is not of status 200, of this content type, and with a header `Rowtide-Protocol` is not a
-gateway's.
+Fields that may lack have the value that says nothing: 0, false, "", null, an empty list or object; `exchange` is 3. A
+field may be null only where the tables below say so. Unknown fields are refused (RT-8411), as is anything of another
+type. Any request may be repeated: it has the same effect. A repeated `sync` may have more rows and a higher
+`upload.generation` than the lost one. A request that the client has cut off may be committed all the same. An answer
+that is not of status 200, of this content type, and with a header `Rowtide-Protocol` is not a gateway's.
+
+The least that a `sync` says is this; without changes, `batches` is empty:
+
+```json
+{"protocol": 1, "is_last": true, "batches": [], "message": {
+  "state": {"publication": "shop", "subid": "2441936c-c617-44fb-b31b-df593c5d1cf1", "nickname": 35605857102800,
+    "hub": 50447826364489, "state": "33af63bf4a5195013dbf504ab0c155c4", "session": 0, "sent": 0, "received": 1,
+    "schema_version": 1, "schema_guid": "0b06e738-2caf-4018-acea-3fda350e3d4b",
+    "fingerprint": "8eb2f87b0a713f5afa517caebe80a34d", "proposed": "r539e698de67352e715df017e028c789a"},
+  "upload": {"since": 0, "generation": 0}}}
+```
+
+A request has at most 64 MiB, 256 MiB unpacked, and 100,000 rows, unless the gateway's operator has set [other
+limits](../how-to/gateway.md#limits). An answer to `sync` and `more` is full with 20,000 rows or 8 MiB of values: it
+ends with the batch that exceeds either, and a batch has at most some 2,000 rows and 4 MiB, or one row. A gateway
+answers within 300 seconds.
 
 A large upload goes in parts, with `has_more` in the header of all but the last; each is committed as it is answered.
-Rows that the answer names as `deferred` come again with the last part, before its own. After a part with status 413,
-smaller ones are sent. A client that was cut off may leave out the versions that were confirmed. Deletes are in one part
-where they fit. Parts with logical records are not committed but kept at the gateway until the last one has come: its
-answer names them by `kept`, which the next part has in its header. With RT-8187 they are lost: the upload starts over.
+Parts of 20,000 rows or 8 MiB are good ones. Rows that the answer names as `deferred` come again with the last part,
+before its own. After a part with status 413, smaller ones are sent. A client that was cut off may leave out the
+versions that were confirmed. Deletes are in one part where they fit. Parts with logical records are not committed but
+kept at the gateway until the last one has come: its answer names them by `kept`, which the next part has in its header.
+With RT-8187 they are lost: the upload starts over.
 
 Errors are problem documents (RFC 9457, `application/problem+json`): `code` is rowtide's number, `fact` and `hint` what
-it says, `fields` what both were made of ([errors](errors.md)). With status 429 and 503, wait as `Retry-After` says, and
-up to as long again by chance.
+it says, `fields` what both were made of ([errors](errors.md)). The hint is for users of rowtide; a client goes by the
+`code`, and by the status where it does not know the code:
+
+| answer | |
+|---|---|
+| 503 RT-8181, the rest of a download is lost | `sync` again; `more` gets the same answer each time |
+| 503 RT-8187, the parts of an upload are lost | begin the upload again |
+| 429 RT-8413, 503 RT-8414, 503 RT-8440 (`file`: it is being made) | repeat after `Retry-After`, and up to as long again by chance |
+| any other 503 | it has no `Retry-After`: repeat after a second, then after twice as long each time |
+| 410 RT-8017 | the file was restored or copied, or the hub was: [the device needs a new file](../how-to/write-a-client.md#a-restored-file) |
+| 410 RT-8018 | it was away longer than the retention: a `sync` with `exchange` 1 and `reinitializes` uploads what it has, then it needs a new file |
+| 410 RT-8021 | its changes can no longer be compared: as with RT-8017 |
+| 409 RT-8009 | another synchronisation of the device has begun: this one ends |
+| 413 RT-8412 | send smaller parts |
+| 400 | the client is at fault: repeating does not help |
 
 ## Values
 
 | | |
 |---|---|
-| integer | a number; beyond \u00b1(2^53 - 1) a text of its digits |
-| bytes | base64 |
-| value of a row | a text as PostgreSQL writes it, or null: `""` is not null; a value that a file alone has, as SQLite's literal behind a character 0 |
-| of these, boolean | `t`, `f`; in the file 1, 0 |
-| bytea | `\\x` and hexadecimal digits; in the file a BLOB |
-| integers, numeric, double precision | their digits, `1.10`, `1e+300`, `NaN`; in the file a number ([types](merge-types.md)), whose digits it may lack: these are in `MSmerge_exact` |
-| other types | the text that is in the file |
-| `exchange` | 1: upload alone, 2: download alone, 3: both |
+| integer | a number; beyond \u00b1(2^53 - 1) a text of its digits, which is taken of any integer. Nicknames are below 2^48, those of articles below 2^31; only numbers that count may become larger |
+| bytes | base64, with padding |
+| value of a row | a text, or null: `""` is not null; its form is that of the column's type, below |
+| `exchange` | 1: upload alone, the answer has no `download`; 2: download alone, leave out `upload`; 3: both |
 | rows by article | an object: the article's nickname to a list of rowguids |
 | definition of an article | a text, which a client stores and sends back as it is |
+
+A text of a row has the form in which PostgreSQL writes the type; `type_text` names it in the article's definition:
+
+| `type_text` | in a SQLite file | on the wire |
+|---|---|---|
+| `smallint`, `integer`, `bigint`, `oid` | INTEGER | digits: `-42` |
+| `numeric` | INTEGER or REAL, whose lost digits are in `MSmerge_exact`; NaN as TEXT | `1.10`, `1000000`, `NaN`, `Infinity`, without an exponent |
+| `real`, `double precision` | REAL; NaN as TEXT | `0.1`, `1e+300`, `NaN`, `-Infinity` |
+| `boolean` | INTEGER: 1, 0 | `t`, `f`; of another integer its digits |
+| `bytea` | BLOB | `\\x00ff` |
+| all others: texts, `uuid`, `json`, dates and times, arrays | TEXT | the same text: `2026-11-23 19:44:00.5`, `{1,2}` ([types](merge-types.md)) |
+| `any`, a column of a SQLite hub that has no type | any | SQLite's literal: `1`, `1.5`, `'it''s'`, `X'00ff'` |
+
+SQLite stores any value in any column. A value of another storage class than the column's is its literal behind a
+character 0: `X'4142'`, `'it''s'`, `-12`, `1.5`, `1e+300`, `9e999` and `-9e999` for infinity, and no others. A text
+needs that only where it would be read as something else: `abc` in a column of numbers comes as it is, and is stored as
+TEXT, as is a text in a `bytea` column that is not `\\x` and pairs of digits. Read these forms by code of the client,
+and bind the values: a text that is pasted into SQL is an injection. Texts may have a character 0 elsewhere, too: bind
+and read them with their length.
+
+Another form, as `1.0e300`, `Inf` or `true`, is taken where the hub's type takes it, and comes down as the hub writes
+it.
+
+`MSmerge_exact` has numbers that SQLite rounds: of an article (`tablenick`), a row and a column (`name`), the `number`
+that the column has, and `exact`, the text to send as long as the column still has that number. A client that writes a
+downloaded number which SQLite does not give back digit by digit inserts such a row; else its next update of the row
+sends the rounded number.
 
 A batch has rows of one article, or tombstones, column by column, which gzip makes smaller:
 
@@ -109,7 +165,7 @@ A batch has rows of one article, or tombstones, column by column, which gzip mak
 | `columns` | of each of the article's columns, in their order, a list of the rows' values; null for tombstones |
 | `bases`, `parents` | of each row, if any row has some; a client may leave them out, but for articles whose `resolver` is additive, or with `renumber` |
 
-A value in another form, as `1.0e300`, is taken, and comes down as the hub writes it.
+Each row may have a version of its own; equal ones are shared to make a batch smaller. Leave out empty batches.
 
 ## The first file
 
@@ -123,10 +179,12 @@ client may work with this file as rowtide does, or take from it what follows and
 | `nickname` | `MSmerge_replinfo`: `nickname`; it is the device's |
 | `subid`, `state`, `session`, `sent`, `received`, `schema_version`, `schema_guid` | `sysmerge_stored_subscriptions`, the row whose `replnickname` is the hub: `subid`, `replicastate`, `session`, `sentgen`, `recgen`, `schemaversion`, `schemaguid` |
 | definitions | `sysmerge_stored_articles`: `definition`, JSON with the article's `nickname`, `table` (`table_in_files` where that is not empty), `columns` in the order of values, each with `name` and `type_text`, `processing_order`, parents first, and `column_tracking` |
-| lineage of a row | `MSmerge_stored_contents`, by `tablenick` and `rowguid`: `lineage`, `colv`; of a row that is not there, `purged_lineage` of its article |
+| lineage of a row | `MSmerge_stored_contents`, by `tablenick` and `rowguid`: `lineage`, `colv`; where that is NULL or there is no such row, the lineage of its tombstone in `MSmerge_stored_tombstone`, else `purged_lineage` of its article |
 
-`fingerprint` is the SHA-256 of all definitions, in the order of nicknames, joined by line feeds: its first 32
-hexadecimal digits. It stands for `definitions`, unless an answer has those of the hub.
+The columns of the tables are described in [write a client](../how-to/write-a-client.md#the-columns).
+
+`fingerprint` is the SHA-256 of all definitions, ascending by nickname as numbers, joined by line feeds, without one at
+the end: its first 32 hexadecimal digits. It stands for `definitions`, unless an answer has those of the hub.
 
 ## Versions of rows
 
@@ -134,10 +192,19 @@ A change is a node's nickname in 6 bytes and the number of its generation in 4, 
 device uploads at once; its number is above those before, and `sent` is the last that the hub has. `last` is the change
 that made the version. `lineage` has the last change of each node that the version includes, in the order of nicknames:
 a device that changes or deletes a row puts its own change into the lineage that the row has, in place of its earlier
-one if there is any; a new row has its own change alone. `columns`, of an article with column tracking alone, has for
-each column that was updated its place among the columns, from 0, in 2 bytes, and the last change of it, in the order of
-places; an insert has none. `tombstone` is 1 for a row that a user deleted; its lineage is kept, for the row may come
-back. What the hub sends replaces what the device has, with its version: the hub has compared both.
+one if there is any. A new row has its own change alone, or puts it into `purged_lineage`, as rowtide does: the hub
+takes both. `columns`, of an article with column tracking alone, has for each column that was updated its place among
+the columns, from 0, in 2 bytes, and the last change of it, in the order of places: what the hub has sent, with the
+device's own changes in place of those. An insert has none; an insert that was updated before it was uploaded may have
+these columns, and a row that was deleted and inserted again with its rowguid has all. A row without any metadata, which
+the hub may request, has `purged_lineage`, no columns, and as `last` the device's nickname with generation 0.
+
+`tombstone` says why a row is gone: 1, a user deleted it; 5, it has left the device's partition; 6, it lost a conflict,
+or could not be kept. A device sends 1. The lineage is kept, for the row may come back.
+
+What the hub sends replaces what the device has, with its version, where its lineage includes the device's `last` of the
+row, or the row is not there, or left with 5: the hub has compared both. With `overrules` it also replaces
+what the device made up to that generation of its own.
 
 ## A synchronisation
 
@@ -145,26 +212,116 @@ back. What the hub sends replaces what the device has, with its version: the hub
    the same one, until the mark is its `state`.
 2. It sends `sync` with its state, and with all changes after `sent` in batches: rows parents first, then tombstones
    children first. `upload.since` is `sent`; `upload.generation` is the number of these changes, or `sent` where there
-   are none. Rows that the answer before has `awaited` come too, as `upload.requested`, changed or not.
-3. An answer without `result`: it sends the changes after `terms.since`, and requests with `terms.wanted`, as it is said
-   next. An answer whose `result.wanted` has rows: it repeats its request with these rows too, as `upload.requested`,
-   and `upload.round` one higher. `result.refused` names rows for the user: others have been committed. With
-   `must_follow` it stores `result.generation` as `sent`, and asks `follow` with its state and its `definitions` in
-   full. It makes its tables as the `columns` of `articles` say, by their `number`: adds those that it lacks, fills them
-   with `values`, and removes and renames others; stores `articles` as its definitions, `version` and `guid`; and begins
-   again with step 2. A client that cannot make a change says so, and keeps what it has: it has uploaded all.
+   are none; any later number does as well, and rowtide closes an empty generation at times. Rows that the answer before
+   has `awaited` come too, as `upload.requested` ([rows sent again](#rows-sent-again)).
+3. An answer without `result`: it sends the changes after `terms.since`, and requests with `terms.wanted`, as
+   `upload.requested`. An answer whose `result.wanted` has rows: it repeats its request with these rows too, and with
+   `upload.round` one higher. `result.refused` names rows for the user: others have been committed. With `must_follow`
+   it stores `result.generation` as `sent`, and [follows the schema](#a-changed-schema).
 4. It writes the batches of the answer, and those that `more` brings, whose `first` is the number of those that it has,
-   until there are `download.batches`; rows may refer to later ones. It deletes the rows of `moves` that are `gone`, and
-   forgets their lineage. In the same transaction it stores `terms.mark` as its `state`, `terms.session`,
-   `result.generation` as `sent`, and `download.generation` as `received`. A row that a program has changed since step 2
-   stays as it is, also one that is gone: it is uploaded next time, with its lineage as it is, and the hub decides. A
-   lost download (RT-8181) begins again with step 2.
+   until there are `download.batches`; rows may refer to later ones, and may have a key that another row of the download
+   gives up ([write a client](../how-to/write-a-client.md#rows-that-meet)). With the last batch it stores `terms.mark`
+   as its `state`, `terms.session`, `result.generation` as `sent`, and `download.generation` as `received`, in one
+   transaction. A row that a program has changed since step 2 stays as it is, also one that is gone: it is uploaded next
+   time, with its lineage as it is, and the hub decides. A lost download (RT-8181) begins again with step 2.
 5. It acknowledges: `session`, `mark`, `received`, and `moves` as they came, without rows `gone` that have stayed. Where
-   `moves` has no rows, the acknowledgement may come as `acknowledgement` of the next `sync`; else it is sent by
-   `acknowledge`.
+   no row has moved, was refused or is accepted now, the acknowledgement may come as `acknowledgement` of the next
+   `sync`; else it is sent by `acknowledge`. One that the hub has already, or that a later session has replaced, does
+   nothing: it may be sent any number of times.
 
-`numberings` are of articles with an `identity_range` in their definition; the answer's `ranges` say which keys a device
-may give there. A client whose tables get no keys of their own leaves them out.
+The batches may be written in one transaction or in several: a version that the device has is not written again, and
+`received` says what is complete. Several keep the application waiting for less time; one needs nothing to be resumed.
+With `repeats` in the header, versions that the device has are written again.
+
+`moves` name rows whose place in the partition changes. `gone`: they are deleted, which their tombstones in the batches
+say, too; a row of `gone` that the device still has is deleted as well, and its lineage forgotten. `returned` were about
+to leave and belong to it again; `stayed` have left it, and the device keeps them: of both there is nothing to write,
+and the acknowledgement names them.
+
+### Rows sent again
+
+Rows that the hub has not taken, as their parent is missing or a trigger has refused them, are sent again until it has.
+The messages have several names for them:
+
+| | |
+|---|---|
+| `result.refused` | rows of this upload, with the reason; with `is_wanted` they are to be sent again, without it the conflict is settled |
+| `result.awaited` | all rows that the hub waits for after this upload: store them, and send them with the next `sync` |
+| `terms.wanted` | those that it waited for before this upload |
+| `result.wanted` | those of them that have not come: repeat the request with them |
+| `upload.requested` | the rows that come for this reason, with their versions as they are, changed or not; a row that is gone by its tombstone, one that never was there is left out |
+| `upload.round` | how often the request has been repeated for them, from 0; `is_rest` may stay false |
+
+A client that stores nothing learns of them by `result.wanted`, with one more request.
+
+### Rows that the device refuses
+
+A row of the hub's that cannot be written, as a check or a trigger of the device forbids it, is put into `refused` of
+the acknowledgement: a conflict that the hub records, and that its users see. Its generation counts as received all the
+same.
+
+| field | |
+|---|---|
+| `conflict_type` | 6: an insert has failed, 10: an update, 8: a delete; others are RT-8183 |
+| `reason_code`, `reason_text` | why: rowtide gives SQLite's name and message, as `SQLITE_CONSTRAINT_UNIQUE` |
+| `losing_row` | the hub's row that was refused, its values in the article's order of columns, as in a batch; null for a delete |
+| `winning_row` | the device's row that stays, in the same form: the one with that rowguid, or the one that has its key; null for none |
+| `losing_lineage` | the lineage that came with the refused version |
+| `conflict_id` | any text: the hub makes its own of the row, the lineage, the code and the device |
+| `parents`, `losing_columns` | may lack |
+
+The device stores the row's rowguid, and names it in `state.refused` of each `sync`: the hub sends it again. Once it is
+written, the acknowledgement has it in `accepted`. `is_waiting` is true as long as there are any. Rows of logical
+records are refused and sent as a whole.
+
+### A changed schema
+
+`follow` has the device's state, with its `definitions` in full, and is answered by a [SchemaStep](#schemastep). In one
+transaction the device, in this order:
+
+1. closes its generation, and lets no program write;
+2. alters each table whose definition differs, by the `number` of the columns: renames those that have another name,
+   drops those that are not there any more, adds those that it lacks, as the [types](#values) are in a file; of a column
+   of `by_hand` the user does it;
+3. makes the tables of `added`, with their `rows` and `versions`; `included` becomes the `purged_lineage` of the
+   article;
+4. fills new and retyped columns with `values`: of each row its rowguid, and a value for each of these columns, in the
+   order of `columns` of the article;
+5. makes the triggers that note changes again, with the columns as they are now;
+6. in stored column versions (`colv`, `own_columns`), moves the places of columns;
+7. stores `articles` as its definitions, ascending by nickname, `version` and `guid`.
+
+Then it begins again with step 2 of a synchronisation. The hub adds a column `phone` to `customer`:
+
+```json
+{"version": 3, "guid": "07234754-546e-4e25-a4b4-834ba9b7dc72",
+  "articles": ["{\\"name\\": \\"customer\\", …, {\\"name\\": \\"phone\\", \\"type_text\\": \\"text\\", …, \\"number\\": 5}], …}", "…"],
+  "by_hand": {"189210054": []}, "added": {},
+  "values": {"189210054": [["01a22fcb-10f3-7000-8001-0c4e0a1d2b3f", ["112"]]]},
+  "tables": {"189210054": {"name": "customer", "…": "…"}}, "changes": [{"schematext": "…"}]}
+```
+
+`tables` and `changes` describe the hub's tables and its history: a client needs them only to make tables of its own.
+
+A client that does not alter tables fetches a new file instead: it has uploaded all, as `result.generation` says, so
+that a `file` with `replaces` loses nothing that was not written meanwhile. Programs must not write from the `sync`
+until the new file is in place; what the hub has refused is set aside before. The device has another nickname and
+`subid` then.
+
+### Parts that a client may leave out
+
+| | comes with |
+|---|---|
+| `numberings`, `ranges` | articles with an `identity_range` in their definition |
+| `questions`, `tops`, `kept` | logical records |
+| `bases` | articles with an additive resolver |
+| `parents` | the hub looks for parents itself; needed with `renumber` |
+| `damages`, `counts`, `seconds` | never needed: what is shown to the hub's users |
+| `unsent` | columns that are at the hub alone, for the user |
+| `compare`, `validate`, `pending` | never needed |
+
+`ranges` say which keys a device may give to new rows. A client whose tables get no keys of their own leaves out
+`numberings`.
 
 ## Steps
 

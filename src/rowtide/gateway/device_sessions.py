@@ -31,13 +31,15 @@ from rowtide.merge.partitions.filters import bind_articles
 from rowtide.merge.publishing.device_requests import serve_comparison, serve_device, serve_schema
 from rowtide.merge.publishing.rows_at_hub import RowsRequest
 from rowtide.merge.publishing.schema_steps import SchemaStep
-from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncRequest
+from rowtide.merge.session.messages import Acknowledgement, DeviceState, RowBatch, SyncRequest, size_of
 from rowtide.merge.session.pairing import Pairing, require_met
 from rowtide.merge.session.pending_changes import PendingAtHub, serve_pending
 from rowtide.merge.session.served_requests import KeptParts, SessionAnswer, UploadedBatches, acknowledge, meet
 
 ROWS_EACH = 20_000
 """The number of rows with which an answer is full; the device requests the rest."""
+SIZE_EACH = 8 * 1024 * 1024
+"""The characters of values with which an answer is full: a device has an answer in memory at once."""
 _KEPT_S = 600.0
 _MOST_KEPT = 500
 """Rests hold batches in memory; a device whose rest was discarded starts its download over."""
@@ -145,10 +147,11 @@ def answer_sync(
 def _fill(batches: Iterator[RowBatch]) -> Sequence[RowBatch]:
     """Return the next batches, until an answer is full."""
     found: list[RowBatch] = []
-    rows = 0
-    while rows < ROWS_EACH and (batch := next(batches, None)) is not None:
+    rows = size = 0
+    while rows < ROWS_EACH and size < SIZE_EACH and (batch := next(batches, None)) is not None:
         found.append(batch)
         rows += len(batch.changes)
+        size += size_of(batch)
     return found
 
 

@@ -101,7 +101,7 @@ class FileRequest:
 
 @frozen
 class DeviceFile:
-    """A compressed file that a device is to fetch: its name, and what it has to be."""
+    """A compressed file that a device is to fetch: its name, and what it has to be before it is unpacked."""
 
     name: str
     size: int

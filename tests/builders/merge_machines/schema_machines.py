@@ -58,6 +58,7 @@ class ChangingSchemas(MergeMachine):
         options = {"compensate_for_errors": True} | self.options
         self.merge.begin(*DEFINITIONS, customer=options, orders=options)
         self.visits = "outside"
+        self.written = 0
 
     @rule(member=MEMBERS, key=KEYS, name=TEXTS)
     def insert_customer(self, member: int, key: int, name: str | None) -> None:
@@ -91,6 +92,25 @@ class ChangingSchemas(MergeMachine):
     def drop_column(self, name: str) -> None:
         if name in self._columns(0):
             self._alter(f"drop column {name}", is_told=True)
+
+    @rule(name=st.sampled_from(["c0", "c1", "c2"]), number=st.integers(1, DEVICES), key=KEYS)
+    def drop_column_with_unsent_value(self, name: str, number: int, key: int) -> None:
+        """What a device wrote to a column arrives with the next synchronisation, or both ends list it."""
+        device = self.merge.members[number]
+        if name not in self._columns(0) & self._columns(number):
+            return
+        self.written += 1
+        text = f"w{self.written}."
+        if not self.attempt(number, f"insert into orders (id, {name}) values ({key}, '{text}')"):
+            self.attempt(number, f"update orders set {name} = '{text}' where id = {key}")
+        if (text,) not in device.execute(f"select {name} from orders"):
+            return
+        self._alter(f"drop column {name}", is_told=True)
+        self.merge.sync(number - 1)
+        cells = {value for row in self.merge.hub.execute("select * from orders") for value in row}
+        if text not in cells:
+            for member in (self.merge.hub, device):
+                assert text in str(self.merge.conflicts(member)), (member.url, text)
 
     @rule(name=NAMES, to=NAMES, is_told=st.booleans())
     def rename_column(self, name: str, to: str, is_told: bool) -> None:  # noqa: FBT001 - of the rule

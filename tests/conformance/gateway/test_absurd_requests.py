@@ -179,3 +179,31 @@ def test_the_rest_of_a_download_has_no_other_batches(
     assert send(gateway, token, "more", enveloped(said | {"first": 1_000_000})) == ""
     for first in (-1, "-9223372036854775808", "9223372036854775807"):
         assert send(gateway, token, "more", enveloped(said | {"first": first})) in ("", MALFORMED), first
+
+
+def test_a_refusal_of_another_type_is_refused(gateway: Gateway, tmp_path: Path) -> None:
+    token, requests = begin(gateway, tmp_path / "field.db")
+    headers = {"Authorization": f"Bearer {token}"}
+    synchronised = json.loads(gateway.send("POST", f"/{HUB}/sync", json.dumps(requests["sync"]).encode(), headers)[2])
+    said = requests["acknowledge"]
+    said["message"] |= {name: synchronised["message"]["terms"][name] for name in ("session", "mark")}
+    said["message"]["refused"][0]["conflict_type"] = 5
+    assert send(gateway, token, "acknowledge", said) == "RT-8183"
+    said["message"]["refused"][0]["conflict_type"] = 10
+    assert send(gateway, token, "acknowledge", said) == ""
+
+
+def test_an_answer_of_large_rows_is_full_early(
+    gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "field.db"
+    with Device(path, gateway.url) as made:
+        made.register(gateway.merged.merge.add_device("tablet", publication=PUBLICATION, host_name="north"))
+        made.sync()
+        monkeypatch.setattr(device_sessions, "SIZE_EACH", 1)
+        rows = ", ".join(f"({number}, 'more', 'north')" for number in range(100, 4500))
+        gateway.merged.hub.execute(f"insert into item (id, name, region) values {rows}")
+        before = made.client.requests
+        made.sync()
+        assert made.client.requests - before >= 3
+    assert run_at(path, "select count(*) from item where id >= 100") == [(4400,)]

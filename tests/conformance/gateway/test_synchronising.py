@@ -159,6 +159,37 @@ def test_a_copied_file_is_refused(gateway: Gateway, tmp_path: Path) -> None:
             other.sync()
 
 
+ALONE = """select id, name, region from item where rowguid in (
+    select rowguid from MSmerge_log union all
+    select rowguid from MSmerge_stored_contents
+    where origin is null and stamp > (select sentgen from sysmerge_stored_subscriptions))"""
+"""What a file has that its hub does not, as the page about clients says."""
+
+
+def test_a_new_file_takes_what_a_restored_one_had(gateway: Gateway, tmp_path: Path) -> None:
+    path, backup = tmp_path / "field.db", tmp_path / "backup.db"
+    with device(gateway, path) as tablet:
+        tablet.sync()
+        write(path, "insert into item (id, name, region) values (10, 'before', 'north')")
+        tablet.sync()
+        shutil.copy(path, backup)
+        write(path, "insert into item (id, name, region) values (11, 'after', 'north')")
+        tablet.sync()
+        shutil.copy(backup, path)
+        write(path, "insert into item (id, name, region) values (12, 'alone', 'north')")
+        with pytest.raises(NodeRestored, match="was restored"):
+            tablet.sync()
+
+        alone = rows(path, ALONE)
+        assert alone == [(12, "alone", "north")]
+        path.unlink()
+        tablet.sync(replace=True)
+        write(path, *(f"insert into item (id, name, region) values {one}" for one in alone))
+        tablet.sync()
+    assert [row[1] for row in rows(path)] == ["a", "before", "after", "alone"]
+    assert at_hub(gateway) == rows(path)
+
+
 def test_another_devices_file_is_refused(gateway: Gateway, tmp_path: Path) -> None:
     path = tmp_path / "field.db"
     with device(gateway, path) as tablet:
@@ -324,3 +355,17 @@ def test_a_device_follows_a_changed_schema_with_its_rows(gateway: Gateway, tmp_p
         tablet.sync()
     assert rows(path, "select id, name, note from item") == [(1, "offline", "new")]
     assert (1, "offline", "north") in at_hub(gateway)
+
+
+def test_a_dropped_columns_unsent_value_is_kept_at_both_ends(gateway: Gateway, tmp_path: Path) -> None:
+    path = tmp_path / "field.db"
+    with device(gateway, path) as tablet:
+        tablet.sync()
+        write(path, "update item set name = 'offline' where id = 1")
+        gateway.merged.merge.alter_article(PUBLICATION, "item", "drop column name")
+        tablet.sync()
+    assert rows(path, "select name from pragma_table_info('item') where name in ('id', 'name')") == [("id",)]
+    for url in (gateway.merged.hub.url, f"sqlite:///{path}"):
+        (conflict,) = connect(url).merge.list_conflicts(PUBLICATION)
+        losing = json.loads(conflict.losing_row or "")
+        assert (conflict.reason_code, losing["name"]) == ("RT-8188", "offline"), url

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,6 +19,7 @@ from builders.merge.merged_databases import (
 )
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.merge.conflicts.resolvers import Winner
 
 pytestmark = pytest.mark.live
 
@@ -47,6 +49,13 @@ def require_settled(merge: Merge) -> None:
         compared = merge.merge.validate("shop", subscriber.url, checksum=True)
         assert all(row.is_equal for row in compared), compared
     assert all(summary.is_quiet for summary in merge.settle())
+
+
+def ignored(merge: Merge) -> list[tuple[int, str | None, str | None]]:
+    """Return the type, the losing and the winning quantity of each conflict; all are of rows left unwritten."""
+    listed = merge.conflicts()
+    assert {code for _, code, *_ in listed} <= {"RT-8189"}
+    return sorted((kind, *(json.loads(row or "{}").get("qty") for row in rows[:2])) for kind, _, *rows in listed)
 
 
 @pytest.mark.parametrize("options", [{}, {"column_tracking": True}], ids=["rows", "columns"])
@@ -88,6 +97,13 @@ def test_a_row_that_the_hubs_trigger_drops_is_gone_everywhere(devices: Merge) ->
     require_settled(devices)
 
     assert [each.rows("thing", "id, qty") for each in devices.members] == [[(2, 1)]] * 3
+    assert ignored(devices) == [(5, "-1", None)]
+    (conflict,) = devices.merge.list_conflicts("shop")
+    assert conflict.reason_text == "the publisher's table did not write it: trigger touch"
+    devices.hub.execute("drop trigger touch on thing")
+    devices.merge.resolve(conflict.conflict_id, Winner.SUBSCRIBER)
+    require_settled(devices)
+    assert [each.rows("thing", "id, qty") for each in devices.members] == [[(1, -1), (2, 1)]] * 3
 
 
 def test_a_row_that_the_hub_does_not_update_or_delete_returns(devices: Merge) -> None:
@@ -99,6 +115,7 @@ def test_a_row_that_the_hub_does_not_update_or_delete_returns(devices: Merge) ->
     require_settled(devices)
 
     assert [each.rows("thing", "id, qty") for each in devices.members] == [[(1, 1), (2, 2), (3, 9)]] * 3
+    assert ignored(devices) == [(7, None, "2"), (9, "9", "1")]
 
 
 def test_additive_columns_count_what_a_trigger_adds_once(devices: Merge) -> None:
@@ -140,3 +157,4 @@ def test_a_row_that_a_file_hubs_trigger_ignores_goes_back(tmp_path: Path) -> Non
         )
         require_settled(merge)
         assert [each.rows("thing", "id, qty") for each in merge.members] == [[(2, 1), (3, 3), (4, 4)]] * 2
+        assert ignored(merge) == [(5, "-1", None), (7, None, "4"), (9, "9", "3")]

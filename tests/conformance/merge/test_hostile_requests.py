@@ -138,11 +138,12 @@ def forged(merged: Merge, rowguid: str, kind: ConflictType, *, width: int = 3) -
 def test_a_device_makes_up_no_conflict(merged: Merge) -> None:
     merged.begin(VISIT, VISITS, visit={"where": "technician = host_name()"}, subscriber_options=OWNERS)
     own, of_ben = (merged.hub.rowguid("visit", number) for number in (1, 2))
-    made_up = [
-        forged(merged, of_ben, ConflictType.DOWNLOAD_UPDATE_FAILED),
-        forged(merged, own, ConflictType.UPDATE_CONFLICT),
-    ]
+    made_up = [forged(merged, of_ben, ConflictType.DOWNLOAD_UPDATE_FAILED)]
     sync(merged, bend_said=lambda said: replace(said, refused=made_up))
+    assert open_conflicts(merged) == []
+    other = [forged(merged, own, ConflictType.UPDATE_CONFLICT)]
+    with pytest.raises(UploadMalformed, match="has the type 1, not 6, 8 or 10"):
+        sync(merged, bend_said=lambda said: replace(said, refused=other))
     assert open_conflicts(merged) == []
     unfit = [forged(merged, own, ConflictType.DOWNLOAD_UPDATE_FAILED, width=2)]
     with pytest.raises(UploadMalformed, match="has other columns"):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import rowtide
-from rowtide import listening
+from rowtide import http_connections
 from rowtide.core.addresses import Address
 from rowtide.core.formats import FormatNewer, FormatUnnumbered, StoredFormat, format_row
 from rowtide.gateway.client import GatewayClient, make_request_key, send_plain
@@ -71,7 +71,7 @@ def test_a_request_that_comes_slowly_is_refused(tmp_path: Path) -> None:
 )
 def test_who_never_sends_a_request_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
     """As many connections as a process may have would keep all others out."""
-    monkeypatch.setattr(listening, "HEAD_S", 0.2)
+    monkeypatch.setattr(http_connections, "HEAD_S", 0.2)
     hubs = {"shop": Hub("shop", f"sqlite:///{tmp_path / 'shop.db'}")}
     with (
         serving_gateway(hubs, Address("127.0.0.1", 0), TlsOptions()) as address,

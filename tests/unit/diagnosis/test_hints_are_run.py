@@ -220,6 +220,7 @@ NOT_RUN = {
         "ParentNotThere",
         "PlannedCodeOfOwner",
         "RowNotHeld",
+        "WriteIgnored",
     },
     "it prints a registration code, which a person carries to a device": {
         "CodeRefused",
@@ -230,6 +231,7 @@ NOT_RUN = {
         "TokenRefused",
     },
     "it only names the command that the error speaks of, or that tells more": {
+        "ColumnGone",
         "AgentReplaced",
         "ArticleCopiedAgain",
         "BodyTooLarge",

@@ -7,8 +7,8 @@ that belongs to the owner and is `security definer` does: within it the role can
 The functions are in a schema that rowtide's role alone may use. An owner could otherwise make its function `security
 invoker` again; each function compares the current role for that case.
 
-A cursor `with hold` is read when its transaction commits, with the rights of the session, whoever has declared it, and
-any cursor when rows are fetched from it by name. The functions close those that an owner's code has declared.
+A cursor `with hold` is read when its transaction commits, with the rights of the session, whichever role has declared
+it, and any cursor when rows are fetched from it by name. The functions close those that an owner's code has declared.
 
 An owner's code can change the settings of the session it runs in, for longer than its call. Therefore the statement
 that calls such a function names everything by schema and has its values as parameters, and before the next statement of

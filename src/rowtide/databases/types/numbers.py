@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import partial
 
@@ -45,6 +45,13 @@ _WRITTEN = {
     **dict.fromkeys(("infinity", "+infinity", "inf", "+inf"), _INFINITY),
     **dict.fromkeys(("-infinity", "-inf"), -_INFINITY),
 }
+
+_STORED_WORDS: Mapping[str, SqliteValue] = {
+    "nan": "NaN",
+    **dict.fromkeys(("infinity", "+infinity", "inf", "+inf"), math.inf),
+    **dict.fromkeys(("-infinity", "-inf"), -math.inf),
+}
+"""What a SQLite file stores for the words that the server takes for a numeric, as SQLite's own `Inf`."""
 
 _MOST_DIGITS = 15
 """Number of decimal digits that every floating point number keeps."""
@@ -110,12 +117,12 @@ def _lake_decimal(modifiers: Modifiers) -> LakeType:
 
 def _read(text: str, modifiers: Modifiers) -> SqliteValue:
     """Return the number of a text; the text itself, which SQLite converts, if digits would be lost."""
-    if not text[-1:].isdigit() and not text.endswith("Infinity"):
-        return text
+    if not text[-1:].isdigit():
+        return _STORED_WORDS.get(text.lower(), text)
     try:
         if not is_number_of(text, modifiers):
             return text
-        return float(text) if "." in text or text.endswith("Infinity") else int(text)
+        return float(text) if "." in text else int(text)
     except ValueError:
         return text
 

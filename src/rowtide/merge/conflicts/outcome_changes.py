@@ -214,6 +214,11 @@ class _StoredConflict:
         return _values_of(self.conflict.winning_row)
 
     @property
+    def is_of_dropped_columns(self) -> bool:
+        """Whether the table has none of the columns that the losing version changed."""
+        return self.conflict.losing_columns is not None and not self.columns
+
+    @property
     def columns(self) -> frozenset[str]:
         """The columns that the losing version changed; none if it counts as a whole."""
         names = self.conflict.losing_columns
@@ -262,6 +267,9 @@ class _Resolution:
 
     def _let_loser_win(self, conflict: MergeConflict, parent: MergeConflict | None = None) -> bool:
         stored = self._read(conflict)
+        if stored.is_of_dropped_columns:
+            self._conclude(conflict, parent)
+            return False
         wanted = _values_of(conflict.losing_row)
         if wanted is not None:
             wanted = self._with_parents_keys(stored, wanted)

@@ -51,7 +51,8 @@ class NodeRestored(DataLoss, number=8017):
     hint = """To keep using this database, save changes that only the subscriber has, then run `rowtide merge
         reinitialize PUBLICATION --subscriber {subscriber}` without --upload-first. In a copy of the publisher that is
         not meant to synchronise, run `rowtide merge drop-subscription PUBLICATION --subscriber {subscriber}
-        --ignore-subscriber`."""
+        --ignore-subscriber`. Another client of a gateway sets these changes aside, takes a new file with `replaces` of
+        the request `file`, and makes the changes again in it."""
     subscriber: str
 
 

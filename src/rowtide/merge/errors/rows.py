@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rowtide.core.errors import AlreadyExists, Denied, Invalid, NotFound, RowtideError
 from rowtide.core.redaction import Said
 
@@ -70,6 +72,35 @@ class RowNotHeld(RowsRefused, number=8140):
     def of(cls, table: str) -> RowNotHeld:
         """Return the error of a table's row."""
         return cls(table, "RT-8140", "the subscriber does not have the row: it was not sent there, or had left")
+
+
+class ColumnGone(RowsRefused, number=8188):
+    """A subscriber wrote to a column that the publisher has dropped meanwhile."""
+
+    fact = "{table} refused a row ({code}): {reason}"
+    hint = """The row has arrived without the column, which the subscriber drops, too; what the subscriber had in it is
+        in the conflict at both ends: `rowtide merge conflicts PUBLICATION`."""
+
+    @classmethod
+    def of(cls, table: str, columns: Sequence[str]) -> ColumnGone:
+        """Return the error of a table's row."""
+        return cls(
+            table, "RT-8188", f"the publisher no longer sends what the subscriber wrote to: {', '.join(columns)}"
+        )
+
+
+class WriteIgnored(RowsRefused, number=8189):
+    """A trigger or rule of the publisher's table left a subscriber's change unwritten, without an error."""
+
+    fact = "{table} refused a row ({code}): {reason}"
+    hint = """The row goes back to the subscriber as it is at the publisher, which may be without it; what the
+        subscriber had is in the conflict. Once the trigger lets it through, run `rowtide merge resolve CONFLICT
+        --winner subscriber`."""
+
+    @classmethod
+    def by(cls, table: str, ignoring: Sequence[str]) -> WriteIgnored:
+        """Return the error of a table's row; `ignoring` are those that may have left it unwritten."""
+        return cls(table, "RT-8189", f"the publisher's table did not write it: {', '.join(ignoring)}")
 
 
 class ParentNotThere(RowsRefused, number=8050):

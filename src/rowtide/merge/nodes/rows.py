@@ -219,6 +219,9 @@ class RowWriter(Protocol):
         publishes acts as its programs' deletes do.
         """
 
+    def find_ignoring(self, article: Article) -> Sequence[str]:
+        """Return the triggers and rules of programs that may leave a row of an article unwritten, without an error."""
+
     def receive(self, parts: Sequence[tuple[Article, Sequence[RowChange]]]) -> None:
         """Send rows that are about to be written to a server, before the transaction, if they are long."""
 

@@ -16,6 +16,7 @@ from rowtide.merge.nodes.node_tables import Examination
 from rowtide.merge.nodes.sending import ChangesRequest
 from rowtide.merge.partitions.logical_records import find_record_types
 from rowtide.merge.row_hashes import HashBatch
+from rowtide.merge.session.dropped_columns import DroppedColumns, UploadingNode
 from rowtide.merge.session.history import Phase
 from rowtide.merge.session.identity_ranges import are_overtaken, read_numberings, take_ranges
 from rowtide.merge.session.messages import (
@@ -115,6 +116,7 @@ class DeviceHalf:
     refused: RowsByArticle = field(default_factory=dict)
     _examination: Examination | None = None
     _hashes: _SentHashes = field(default_factory=_SentHashes)
+    _dropped: DroppedColumns | None = None
     _receiver: SubscriberReceiver | None = None
     _store_received: Callable[[], None] = lambda: None
     """Stores that a download was received completely, which `confirm` does with the mark."""
@@ -186,8 +188,14 @@ class DeviceHalf:
             set_subscription(self.node.connection, own.subid, session=terms.session)
             if result is not None and sent != own.sent:
                 set_subscription(self.node.connection, own.subid, sentgen=sent)
-                self._hashes.put(self.node, result.refused)
+                self._put_sent(result)
         self.subscription = replace(self.subscription, session=terms.session, sent=sent)
+
+    def _put_sent(self, result: UploadResult) -> None:
+        """Store the hashes of uploaded rows, and what they lose at the hub, in the caller's transaction."""
+        self._hashes.put(self.node, result.refused)
+        if self._dropped is not None:
+            self._dropped.put_at_subscriber(self.node)
 
     @contextmanager
     def read(
@@ -199,13 +207,22 @@ class DeviceHalf:
         """
         received = self.at_hub
         if number == 0:
-            self._hashes = _SentHashes()
+            own = self.subscription
+            sender = UploadingNode(own.pubid, read_nickname(self.node.connection), own.subscriber, since)
+            self._hashes, self._dropped = _SentHashes(), DroppedColumns(sender)
         # The sent values of additive columns have to be stored before they are sent, and logical records are sent as a
         # whole: so all is read first.
         is_whole = any(one.additive_column is not None for one in received) or self.has_records
         definitions = self.known if self.definitions is None else self.definitions
         request = upload_request(self.known, definitions, since, self.hub, wanted, names_parents=number == 0)
-        with read_changes(self.node, request, self._hashes.add, is_whole=is_whole, frees=frees) as (
+        mappings = map_articles(self.known, definitions)
+
+        def note(article: Article, changes: Sequence[RowChange]) -> None:
+            self._hashes.add(article, changes)
+            if self._dropped is not None:
+                self._dropped.note(mappings[article.nickname], changes)
+
+        with read_changes(self.node, request, note, is_whole=is_whole, frees=frees) as (
             generation,
             outgoing,
             spool,
@@ -229,7 +246,7 @@ class DeviceHalf:
         if result.generation != self.subscription.sent:
             with in_session(self.node, self.subscription):
                 set_subscription(self.node.connection, self.subscription.subid, sentgen=result.generation)
-                self._hashes.put(self.node, result.refused)
+                self._put_sent(result)
             self.subscription = replace(self.subscription, sent=result.generation)
 
     @property

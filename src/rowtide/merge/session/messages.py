@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Protocol
 
 from rowtide.core.values import frozen
@@ -51,6 +52,13 @@ class RowBatch:
 
     article: int
     changes: Sequence[RowChange]
+
+
+def size_of(batch: RowBatch) -> int:
+    """Return the characters of a batch's values."""
+    # Iterators of C go over the values: a batch may have many.
+    values = chain.from_iterable([change.row for change in batch.changes if change.row is not None])
+    return sum(map(len, filter(None, values)))
 
 
 @frozen
@@ -217,9 +225,10 @@ class DownloadHeader:
 
 @frozen
 class RefusedDownload:
-    """A row of the hub's that the device refused, as it is recorded at the hub: a conflict that the device lost.
+    """A row of the hub's that the device refused, as it is recorded at the hub: a conflict that the hub's row lost.
 
-    See `ConflictRecord` for the fields.
+    Its type is 6 for an insert, 10 for an update, 8 for a delete. `losing_row` is the hub's, None for a delete,
+    `winning_row` what stays at the device; both have the article's columns.
     """
 
     article: int

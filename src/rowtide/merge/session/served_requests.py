@@ -17,6 +17,7 @@ from typing import Protocol
 from rowtide.core.garbage_collection import collecting_rarely
 from rowtide.core.values import frozen
 from rowtide.merge.articles import DEFAULT_LIMITS, Article, DeviceLimits, ExchangeType, SubscriberType
+from rowtide.merge.conflicts.records import REFUSALS
 from rowtide.merge.errors.nodes import GenerationRefused
 from rowtide.merge.errors.publishing import DefinitionsDiffer
 from rowtide.merge.errors.subscribing import (
@@ -331,6 +332,9 @@ def _require_shape(pairing: Pairing, refused: Sequence[RefusedDownload]) -> None
         article = articles.get(each.article)
         if article is None:
             continue
+        if each.conflict_type not in REFUSALS:
+            reason = f"a row of {article.name} that it has refused has the type {each.conflict_type}, not 6, 8 or 10"
+            raise UploadMalformed(pairing.at_hub.subscriber, reason)
         names = {column.name for column in article.columns}
         rows = [row for row in (each.losing_row, each.winning_row) if row is not None]
         if any(len(row) != len(article.columns) for row in rows) or not names.issuperset(each.losing_columns or ()):

@@ -77,6 +77,8 @@ def map_articles(known: Iterable[Article], published: Iterable[Article]) -> Mapp
 
 
 _BATCH_ROWS = 2000
+_BATCH_BYTES = 4 * 1024 * 1024
+"""Of a batch of several rows."""
 
 
 Parts = Iterator[tuple[Article, Sequence[RowChange]]]
@@ -103,6 +105,8 @@ class Spool:
         self.counts: dict[int, Counts] = {}
         self.mappings: Mapping[int, ArticleMapping] = {}
         """What carries changes to the receiver's definitions, by article, where that is needed."""
+        self.on_carried: Callable[[ArticleMapping, Sequence[RowChange]], None] = lambda _mapping, _changes: None
+        """Called with changes before they are carried."""
 
     def complete(self) -> None:
         """Read all changes that are left. Raises `FileNotWritable`, and what has failed before."""
@@ -145,9 +149,16 @@ class Spool:
         try:
             place = self._file.seek(self._end)
             pickle.dump(batch, self._file, protocol=5)
-            self._end = self._file.tell()
+            end = self._file.tell()
         except OSError as error:
             raise FileNotWritable(tempfile.gettempdir(), error.strerror or str(error)) from error
+        if end - place > _BATCH_BYTES and len(changes) > 1:
+            # A receiver has a batch in memory at once.
+            middle = len(changes) // 2
+            self._put(article, changes[:middle])
+            self._put(article, changes[middle:])
+            return
+        self._end = end
         self.changes += len(changes)
         self.count += 1
         is_delete = changes[0].row is None
@@ -174,8 +185,10 @@ class Spool:
             self._file.seek(place)
             nickname, changes = pickle.load(self._file)  # noqa: S301 - what this process wrote itself
             place = self._file.tell()
-            found = make_changes(changes)
-            yield nickname, self.mappings[nickname].carry(found) if nickname in self.mappings else found
+            found, mapping = make_changes(changes), self.mappings.get(nickname)
+            if mapping is not None:
+                self.on_carried(mapping, found)
+            yield nickname, found if mapping is None else mapping.carry(found)
 
     def _reaches_behind(self, place: int) -> bool:
         while self._end == place:

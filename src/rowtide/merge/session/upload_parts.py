@@ -11,12 +11,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Self
 
 from rowtide.core.errors import FileNotWritable
-from rowtide.merge.session.messages import RowBatch
+from rowtide.merge.session.messages import RowBatch, size_of
 from rowtide.merge.versions.changes import RowChange
 
 _DIGEST_BYTES = 16
@@ -96,9 +95,7 @@ def _weigh(batch: RowBatch) -> tuple[float, int]:
     number = len(batch.changes)
     if batch.changes[0].row is None:
         return _weigh_deletes(number)
-    # Iterators of C go over the values: an upload may have many.
-    values = chain.from_iterable([change.row for change in batch.changes if change.row is not None])
-    return number, number * _ROW_OVERHEAD + sum(map(len, filter(None, values)))
+    return number, number * _ROW_OVERHEAD + size_of(batch)
 
 
 def _weigh_all(batches: Iterable[RowBatch]) -> tuple[float, int]:

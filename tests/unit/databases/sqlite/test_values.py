@@ -9,7 +9,15 @@ from contextlib import closing
 import pytest
 
 from builders.values.type_catalogue import SAMPLES
-from rowtide.databases.sqlite.values import affinity, decode_text, lake_type, stored_type, text_of
+from rowtide.databases.sqlite.values import (
+    affinity,
+    decode_text,
+    from_text,
+    lake_type,
+    stored_type,
+    text_of,
+    to_text,
+)
 from rowtide.databases.types.value_type import Affinity
 
 DECLARED = {
@@ -114,3 +122,22 @@ def test_lake_type_follows_the_declared_type_then_its_affinity(declared: str, he
 def test_a_text_that_is_not_utf_8_is_written_as_its_bytes() -> None:
     assert text_of(decode_text(b"a\xff")) == "cast(X'61ff' as text)"
     assert text_of(decode_text("a'ü".encode())) == "'a''ü'"
+
+
+@pytest.mark.parametrize("type_text", ["numeric", "numeric(10,2)", "double precision", "real"])
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [("Inf", math.inf), ("+inf", math.inf), ("Infinity", math.inf), ("-Inf", -math.inf), ("-infinity", -math.inf)],
+)
+def test_every_word_for_infinity_is_a_number(type_text: str, text: str, stored: float) -> None:
+    assert from_text(text, type_text) == stored
+    assert to_text(stored, type_text) == ("Infinity" if stored > 0 else "-Infinity")
+
+
+@pytest.mark.parametrize("type_text", ["numeric", "double precision"])
+def test_a_program_may_store_a_word_as_text(type_text: str) -> None:
+    assert (from_text("nan", type_text), to_text("NaN", type_text)) == ("NaN", "NaN")
+    for word in ("inf", "nan"):
+        sent = to_text(word, type_text)
+        assert sent == f"\0'{word}'"
+        assert from_text(sent, type_text) == word

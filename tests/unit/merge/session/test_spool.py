@@ -55,6 +55,20 @@ def test_what_was_read_ahead_comes_in_order() -> None:
         assert not spool.read_ahead()
 
 
+def test_large_rows_are_sent_in_small_batches() -> None:
+    large = [RowChange(str(number), b"", b"", None, ("x" * 3_000_000,)) for number in range(5)]
+    with Spool(iter([(ARTICLE, large)])) as spool:
+        spool.complete()
+        assert [[each.rowguid for each in changes] for _, changes in spool.batches()] == [
+            ["0"],
+            ["1"],
+            ["2"],
+            ["3"],
+            ["4"],
+        ]
+        assert (spool.count, spool.changes, spool.counts[7]) == (5, 5, Counts(updates=5))
+
+
 def test_all_can_be_read_before_and_twice() -> None:
     with Spool(parts(1, 2)) as spool:
         spool.complete()

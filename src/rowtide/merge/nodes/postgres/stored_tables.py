@@ -51,11 +51,15 @@ class StoredColumn:
 
 @frozen
 class StoredTable:
-    """An article's columns, in its order, the sequences that belong to them, by column, and the foreign keys to it."""
+    """An article's columns, in its order, the sequences that belong to them, by column, and the foreign keys to it.
+
+    `ignoring` are the triggers and rules of programs that may leave a row unwritten.
+    """
 
     columns: Sequence[StoredColumn]
     sequences: dict[str, str]
     referrers: Sequence[Referrer]
+    ignoring: Sequence[str] = ()
 
     @property
     def referenced(self) -> Set[str]:
@@ -64,13 +68,25 @@ class StoredTable:
 
 
 Answer = Sequence[tuple[Any, ...]]
-REQUESTS = 3
+REQUESTS = 4
 """The number of `table_requests`."""
 
 
 def table_requests(article: Article) -> tuple[tuple[str, Sequence[object]], ...]:
     """Return the queries of what is to be known of an article's table; `read_table` reads their rows."""
-    return _columns_request(article), sequences_request(article), referrers_request(article)
+    ignoring = _IGNORING, [table_of(article)]
+    return _columns_request(article), sequences_request(article), referrers_request(article), ignoring
+
+
+_IGNORING = """
+with tables as (select %s::regclass as root),
+  parts as (select root as relid from tables union select relid from tables, pg_partition_tree(root))
+select concat('trigger ', tgname) from pg_trigger join parts on tgrelid = relid
+where not tgisinternal and tgenabled in ('O', 'A') and tgtype & 3 = 3 and not starts_with(tgname::text, 'MSmerge_')
+union
+select concat('rule ', rulename) from pg_rewrite join parts on ev_class = relid
+where ev_type in ('2', '3', '4') and is_instead and ev_enabled in ('O', 'A')
+order by 1"""
 
 
 def _columns_request(article: Article) -> tuple[str, Sequence[object]]:
@@ -103,9 +119,9 @@ def read_table(article: Article, columns: Answer, *others: Answer, merged: Seque
         name: StoredColumn(name, base, full, is_given == "t", is_cast == "t", equal or EQUALS)
         for name, base, full, is_given, is_cast, equal in columns
     }
-    sequences, referrers = others or ((), ())
+    sequences, referrers, ignoring = others or ((), (), ())
     listed = [found[column.name] for column in article.columns]
-    return StoredTable(listed, dict(sequences), read_referrers(referrers, merged))
+    return StoredTable(listed, dict(sequences), read_referrers(referrers, merged), tuple(name for (name,) in ignoring))
 
 
 class StoredTables:

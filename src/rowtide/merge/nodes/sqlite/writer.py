@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
+from rowtide.databases.sqlite.catalogue import read_triggers
 from rowtide.databases.sqlite.values import from_text
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import RowOutsidePartition, RowsRefused
@@ -28,6 +30,9 @@ from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import Row, RowChange, Write
 
+_OURS = "MSmerge_"
+_IGNORE = re.compile(r"\braise\s*\(\s*ignore\s*\)", re.IGNORECASE)
+
 
 class SqliteWriter:
     """See `RowWriter`."""
@@ -42,6 +47,10 @@ class SqliteWriter:
 
     def spare(self, articles: Collection[Article]) -> None:
         self._spared = {article.file_table.lower(): article.nickname for article in articles}
+
+    def find_ignoring(self, article: Article) -> Sequence[str]:
+        found = read_triggers(self._session, article.file_table)
+        return [f"trigger {name}" for name, sql in found.items() if not name.startswith(_OURS) and _IGNORE.search(sql)]
 
     def receive(self, parts: Sequence[tuple[Article, Sequence[RowChange]]]) -> None:
         """No effect: nothing is sent."""

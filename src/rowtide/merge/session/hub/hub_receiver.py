@@ -15,6 +15,7 @@ from rowtide.merge.errors.rows import (
     ParentNotThere,
     PartitionMoved,
     RowNotHeld,
+    WriteIgnored,
 )
 from rowtide.merge.nodes.rows import Holder, Refusal, read_all
 from rowtide.merge.partitions.filters import RowFilter
@@ -150,13 +151,24 @@ class HubReceiver(HubDecisions):
             (part[0], [write for write in each.writes if write.rowguid not in without])
             for part, each, without in zip(parts, decided, withheld, strict=True)
         ]
-        commits = attempt is Attempt.ALONE and not judged.lost and not self._may_follow(parts, decided, families)
+        watched = self._watch(writes)
+        commits = (
+            attempt is Attempt.ALONE
+            and not judged.lost
+            and not watched
+            and not self._may_follow(parts, decided, families)
+        )
         refused_of: list[dict[str, Refusal]] = [
             {**without, **refusals}
             for without, refusals in zip(withheld, self.write(writes, attempt, late, commits=commits), strict=True)
         ]
         require_parents(families, writes, refused_of, self.articles)
         lost = self._keep_lost(judged, parts, refused_of)
+        for (article, changes), each, refusals, found in zip(parts, decided, refused_of, known, strict=True):
+            if article.nickname in watched:
+                taken = [one for one in each.taken if one.rowguid not in refusals]
+                ignored = self._keep_ignored(article, changes, taken, watched[article.nickname], found)
+                lost[article.nickname] = lost.get(article.nickname, 0) + ignored
         received = []
         for part, each, refusals, others in zip(parts, decided, refused_of, refused_writes, strict=True):
             one = self._conclude_part(part, each, refusals)
@@ -164,6 +176,38 @@ class HubReceiver(HubDecisions):
             one.counts.add(others)
             received.append(one)
         return received
+
+    def _watch(self, writes: Sequence[tuple[Article, Sequence[Write]]]) -> dict[int, Mapping[str, Row]]:
+        """Return the rows as they are before they are written, of tables that may leave rows unwritten."""
+        listed = [(article, several) for article, several in writes if several]
+        watched = [each for each in listed if self.node.writer.find_ignoring(each[0])]
+        return {
+            article.nickname: self.node.rows.read(article, [one.rowguid for one in several])
+            for article, several in watched
+        }
+
+    def _keep_ignored(
+        self,
+        article: Article,
+        changes: Sequence[RowChange],
+        taken: Sequence[Write],
+        before: Mapping[str, Row],
+        known: Mapping[str, KnownVersion],
+    ) -> int:
+        """Record the subscriber's changes that the table left unwritten, and return how many."""
+        after = self.node.rows.read(article, [one.rowguid for one in taken])
+        ignored = {
+            one.rowguid
+            for one in taken
+            if after.get(one.rowguid) == before.get(one.rowguid) and one.row != before.get(one.rowguid)
+        }
+        error = WriteIgnored.by(article.name, self.node.writer.find_ignoring(article))
+        for change in changes if ignored else ():
+            if change.rowguid in ignored:
+                here, present = known.get(change.rowguid), after.get(change.rowguid)
+                kind = failure_type(change, is_upload=True, is_live=present is not None)
+                self.keep(article, change, kind, error.code, error.reason, known=here, winning_row=present)
+        return len(ignored)
 
     def _find_withheld(self, part: Part, families: Families, decided: Decided, judged: Judged) -> dict[str, Refusal]:
         """Return the refusals of what is not given to the database.

@@ -95,8 +95,8 @@ class LineageChecks:
     def reduce(self, article: Article, lineage: bytes) -> bytes:
         """Return an encoded lineage without the changes that their nodes have not reached.
 
-        It is that of a version which lost. Whoever settles the conflict joins it to the row's: of a change that is
-        still to come, every node would believe that it has it.
+        It is that of a version which lost. The node that settles the conflict joins it to the row's lineage; with a
+        change in it that is still to come, every node would believe that it has that change.
         """
         given = Lineage.decode(lineage).changes
         return Lineage.of(each for each in given if each.version <= self._last_of(each.nickname, article)).encode()

@@ -9,6 +9,7 @@ from functools import partial
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.rows import by_nickname
+from rowtide.merge.session.dropped_columns import DroppedColumns, UploadingNode
 from rowtide.merge.session.history import Phase
 from rowtide.merge.session.hub.cascading_deletes import Cascades
 from rowtide.merge.session.hub.hub_receiver import HubReceiver
@@ -40,6 +41,12 @@ class UploadReceipt:
     _buried: dict[int, RowsByArticle] = field(default_factory=dict)
     _changes: int = 0
     _is_stored: bool = False
+    _dropped: DroppedColumns = field(init=False)
+
+    def __post_init__(self) -> None:
+        at_hub = self.pairing.at_hub
+        sender = UploadingNode(self.pairing.publication.pubid, at_hub.nickname, at_hub.subscriber, self.since)
+        self._dropped = DroppedColumns(sender)
 
     @property
     def since(self) -> int:
@@ -56,8 +63,8 @@ class UploadReceipt:
         if self.claims is not None:
             self.claims.begin(header.generation)
         receiver = self._receiver = self._receiver or self._make_receiver()
-        articles, mappings = self.articles, self.pairing.mappings
-        spool.mappings = {nickname: one for nickname, one in mappings.items() if one.is_needed}
+        articles = self.articles
+        self._carry(spool)
         if not header.is_rest:
             pairing = replace(self.pairing, articles=tuple(articles))
             buried = self._buried = self._buried or read_buried(receiver, pairing, spool)
@@ -67,6 +74,8 @@ class UploadReceipt:
             self._records = hub_records(receiver, pairing, self.unreceived, buried, header)
             store = partial(self._store, receiver, header.generation)
             self._is_stored = transfer(spool, receiver, articles, self.phase, tell, self._records, store)
+            if self._is_stored:
+                self._dropped.forget()
         else:
             transfer(spool, receiver, articles, self.phase, tell, self._records)
         self._changes += spool.changes
@@ -77,11 +86,20 @@ class UploadReceipt:
         if self.claims is not None:
             self.claims.begin(header.generation)
         receiver = self._make_receiver()
-        spool.mappings = {nickname: one for nickname, one in self.pairing.mappings.items() if one.is_needed}
+        self._carry(spool)
         deferred = transfer_part(spool, receiver, self.articles, self.phase)
+        if self._dropped.has_any and self.claims is not None:
+            # Before the answer: the device does not send again what it knows to be here.
+            advance(receiver, partial(self._dropped.put_at_publisher, self.node))
+            self._dropped.forget()
         receiver.conclude()
         rows = {article.nickname: [change.rowguid for change in changes] for article, changes in deferred}
         return UploadResult(self.pairing.at_hub.received, deferred=rows, counts=self.phase.articles)
+
+    def _carry(self, spool: Spool) -> None:
+        """Let a spool yield changes by the hub's definitions, and note what they have no column for."""
+        spool.mappings = {nickname: one for nickname, one in self.pairing.mappings.items() if one.is_needed}
+        spool.on_carried = self._dropped.note
 
     def _end_round(self, receiver: HubReceiver, generation: int) -> UploadResult:
         records = self._records
@@ -102,13 +120,15 @@ class UploadReceipt:
         """Store that all has come, unless the last transaction did."""
         receiver = self._receiver
         assert receiver is not None
-        if not self._is_stored and (generation != self.pairing.at_hub.received or self._changes):
+        is_due = not self._is_stored or self._dropped.has_any
+        if is_due and (generation != self.pairing.at_hub.received or self._changes):
             advance(receiver, partial(self._store, receiver, generation))
         receiver.conclude()
 
     def _store(self, receiver: HubReceiver, generation: int) -> None:
         if self.claims is not None:
             store_received(receiver, generation)
+            self._dropped.put_at_publisher(self.node)
 
     def _make_receiver(self) -> HubReceiver:
         pairing = self.pairing

@@ -144,6 +144,9 @@ class PostgresWriter:
     def spare(self, articles: Collection[Article]) -> None:
         self._spared = {article.nickname for article in articles}
 
+    def find_ignoring(self, article: Article) -> Sequence[str]:
+        return self._node.stored_table(self._node.places.fill(article)).ignoring
+
     def defer_constraints(self) -> None:
         self._session.put("set constraints all deferred")
 
