@@ -176,5 +176,11 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "1",
         "2",
     ): "the clock is read again after any sleep",
+    (
+        "merge/session/hub/hub_receiver.py",
+        "HubReceiver._find_moved",
+        "write.is_live and write.row is not None",
+        "(write.is_live or write.row is not None)",
+    ): "a row that is not there before and after has not moved: it is read in vain",
 }
 """Path, outermost function, text, replaced text; and why it is the same."""

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.merge.articles import Partition, PartitionOptions
 from rowtide.merge.errors.publishing import JoinFilterRefused
+from rowtide.merge.nodes.connecting import address, open_node
+from rowtide.merge.partitions.filters import RowFilter
+from rowtide.merge.session.hub.hub_receiver import HubReceiver
+from rowtide.merge.session.pairing import pair
+from rowtide.merge.session.receiver import Attempt
+from rowtide.merge.versions.changes import Row, RowChange
+from rowtide.merge.versions.comparison import Lineage, NodeChange
 
 TABLES = (
     "create table customer (id integer primary key, region varchar(9), name varchar(9), code integer unique)",
@@ -49,6 +59,38 @@ def test_a_broken_promise_is_refused_and_undone(merged: Merge, *, tracking: bool
     assert {reason for _, reason, *_ in merged.conflicts()} == {"RT-8040"}
     assert len(merged.conflicts()) == 2
     assert all(summary.is_quiet for summary in merged.settle())
+
+
+class Undone(Exception):
+    """Undoes a transaction."""
+
+
+def test_rows_move_by_the_columns_that_decide_alone(merged: Merge) -> None:
+    begin(merged, PartitionOptions.UNMOVED)
+    url = merged.subscribers[0].url
+    with open_node(merged.hub.url) as hub, open_node(url) as device:
+        pairing = pair(hub, device, PUBLICATION, address(url))
+        at_hub, articles = pairing.at_hub, {article.nickname: article for article in pairing.articles}
+        customer = next(article for article in pairing.articles if article.name == "customer")
+        key = merged.hub.rowguid("customer", 1)
+
+        def refused(
+            row: Row | None, filters: Mapping[int, RowFilter] = pairing.filters, rowguid: str = key
+        ) -> list[str]:
+            receiver = HubReceiver(
+                hub, at_hub, at_hub.nickname, "field", {}, is_upload=True, articles=articles, filters=filters
+            )
+            made = NodeChange(at_hub.nickname, 5)
+            change = RowChange(rowguid, Lineage.of([made]).encode(), made.encode(), None, row)
+            with suppress(Undone), hub.transaction():
+                (received,) = receiver.receive([(customer, [change])], Attempt.FIRST)
+                raise Undone
+            return [each.refusal.error.code for each in received.refused]
+
+        assert refused(("1", "south", "a", "11"), pairing.filters) == ["RT-8040"]
+        assert refused(("1", "north", "new", "11"), pairing.filters) == refused(None, pairing.filters) == []
+        assert refused(("1", "south", "a", "11"), {}) == []
+        assert refused(("9", "south", "new", "19"), pairing.filters, str(uuid4())) == []
 
 
 @pytest.mark.exhaustive

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from builders.replication.peers import PUBLICATION, Peer, deliver_until_quiet
@@ -13,8 +15,9 @@ from fixtures.servers import SETTINGS
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.errors.conflicts import ClockSkewed, CommitTimesNotKept
+from rowtide.replication.errors.conflicts import ClockSkewed, CommitTimesNotKept, OriginNeeded
 from rowtide.replication.subscription_settings import SubscriptionSettings, SyncType
+from rowtide.replication.targets.postgres import delivery_marks
 
 ITEMS = "create table items (id int primary key, n int, code text unique)"
 LAST = SubscriptionSettings(conflicts=Resolver.LAST_COMMIT_TIME)
@@ -188,6 +191,31 @@ def test_a_clock_that_is_ahead_stops(two: tuple[Peer, Peer], monkeypatch: pytest
     first.execute("update items set n = 1")
     with pytest.raises(ClockSkewed):
         first.deliver()
+
+
+def test_an_origin_that_another_session_has_is_needed(two: tuple[Peer, Peer], monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = two
+    deliver_until_quiet(two)
+    ((guid,),) = second.execute('select subscription_guid from rowtide_subscriber."MSorigins"')
+    monkeypatch.setattr("rowtide.replication.targets.postgres.conflicts.versions._PATIENCE_S", 0.0)
+    monkeypatch.setattr("rowtide.replication.targets.postgres.comparison.repairs._ORIGIN_PATIENCE_S", 0.0)
+    second.execute("update items set n = -1 where id = 2")
+    first.execute("update items set n = 1 where id = 1")
+    said = f"delivery to {re.escape(second.url)} has no replication origin: .* is already active"
+    replication = connect(first.url).replication
+    with psycopg.connect(second.url, autocommit=True) as other:
+        assert delivery_marks.mark_session(other, guid) is None
+        with pytest.raises(OriginNeeded, match=said):
+            first.deliver()
+    with psycopg.connect(second.url, autocommit=True) as other:
+        assert delivery_marks.mark_session(other, guid, "repair") is None
+        with pytest.raises(OriginNeeded, match=said):
+            list(replication.repair(PUBLICATION, wait_s=0))
+    assert second.rows("items")[0] == "(1,0,c1)"
+
+    monkeypatch.undo()
+    deliver_until_quiet(two)
+    assert second.rows("items")[0] == "(1,1,c1)"
 
 
 def test_both_servers_have_to_keep_commit_times(peers: tuple[Peer, Peer]) -> None:
